@@ -1,0 +1,43 @@
+# One command runs all: `make test`. It needs Python 3.11 or newer and makes its own environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: test lint types unit coverage bench fuzz prices clean
+
+test: lint types unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+unit: $(STAMP)
+	$(BIN)/pytest
+
+coverage: $(STAMP)
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report --skip-covered
+
+bench: $(STAMP)
+	$(BIN)/python bench/run.py
+
+# 100,000 mutated transcripts; `make test` runs a bounded number of them.
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzz.py --count 100000
+
+# The price table, after raising genai-prices in pyproject.toml.
+prices: $(STAMP)
+	$(BIN)/python scripts/generate_prices.py
+
+$(STAMP): pyproject.toml cc_trace/__init__.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; call make with PYTHON=python3.11 or newer" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

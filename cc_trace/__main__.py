@@ -1,0 +1,7 @@
+"""`python -m cc_trace` is the same as `cc-trace`."""
+
+import sys
+
+from cc_trace.cli import main
+
+sys.exit(main())

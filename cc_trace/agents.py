@@ -1,0 +1,220 @@
+"""Which agent's work belongs under which tool call.
+
+Every link is optional, in both directions: an agent is found by its meta file, by the result of its call, by its
+prompt, by its workflow's directory, or by the turn it ran in. What cannot be linked hangs under its turn; nothing
+is left out and nothing hangs in two places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from cc_trace.entries import Prompt, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cc_trace.entries import Entry
+    from cc_trace.turns import Call, Turn
+
+# Claude Code's own helpers, not work the user asked for.
+_HELPERS: Final = ("acompact-", "aprompt_suggestion-")
+_WARM_UP: Final = "Warmup"
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent and how its work is read. `turns` is None until it has been read."""
+
+    id: str | None
+    read: Callable[[], list[Turn]]
+    source: Literal["file", "sidechain", "progress"] = "file"
+    kind: str | None = None
+    description: str | None = None
+    name: str | None = None
+    stage: str | None = None
+    tool_use_id: str | None = None
+    parent_id: str | None = None
+    run_id: str | None = None
+    prompt: str | None = None
+    prompt_id: str | None = None
+    start_ns: int | None = None
+    session_id: str | None = None
+    turns: list[Turn] | None = None
+
+    @property
+    def helper(self) -> bool:
+        """Tell whether this is Claude Code's own business."""
+        own = self.id is not None and self.id.startswith(_HELPERS)
+        return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
+
+    def take(self, before_ns: int | None = None) -> Turn | None:
+        """Return its next run that hangs nowhere yet; with `before_ns`, only one that started earlier."""
+        if self.turns is None:
+            self.turns = self.read()
+        if not self.turns:
+            return None
+        start_ns = self.turns[0].start.head.time_ns
+        if before_ns is not None and start_ns is not None and start_ns >= before_ns:
+            return None
+        return self.turns.pop(0)
+
+
+@dataclass(slots=True)
+class Runs:
+    """Agents' runs below a turn: by the call that started them, and those without a call."""
+
+    by_call: dict[str, list[Run]] = field(default_factory=dict)
+    loose: list[Run] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of an agent in its place, with the runs that its own calls started."""
+
+    agent: Agent
+    turn: Turn
+    ended: bool  # nothing more will come
+    status: str | None = None  # how it ended, where a notification says so
+    below: Runs = field(default_factory=Runs)
+
+
+class Agents:
+    """The agents of a session; each run is handed out once."""
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        self._agents = [agent for agent in agents if not agent.helper]
+
+    def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, final: bool) -> Runs:
+        """Return the runs that belong under a turn of the main thread.
+
+        `inline` are agents known only from this turn's own lines. `until_ns` is when the next turn started, None
+        for the last one; `final` says whether there is a next one.
+        """
+        known = {agent.id for agent in self._agents if agent.id is not None}
+        present = [*self._agents, *(agent for agent in inline if not agent.helper and agent.id not in known)]
+        runs = self._linked(turn, present, until_ns)
+        for agent in present:
+            elsewhere = agent.parent_id is not None and agent.parent_id in known
+            if (elsewhere and final) or not self._here(agent, turn, until_ns):
+                continue
+            before_ns = None if agent.source != "file" else until_ns
+            while (run := agent.take(before_ns)) is not None:
+                runs.loose.append(self._run(agent, run, present, ended=final))
+        return runs
+
+    @staticmethod
+    def _here(agent: Agent, turn: Turn, until_ns: int | None) -> bool:
+        """Tell whether an agent without a call worked in this turn: by its prompt's id, else by time."""
+        if agent.prompt_id is not None and turn.start.head.prompt_id is not None:
+            return agent.prompt_id == turn.start.head.prompt_id or until_ns is None
+        return until_ns is None or agent.start_ns is None or agent.start_ns < until_ns
+
+    def _linked(self, turn: Turn, present: list[Agent], until_ns: int | None) -> Runs:
+        runs = Runs()
+        last_call: dict[int, Call] = {}
+        ids = {agent.tool_use_id for agent in present}
+        for call in turn.calls.values():
+            if call.id not in ids and not _about_agents(call):
+                continue
+            for agent in present:
+                if not _names(call, agent) or (agent.source == "sidechain" and call.id in runs.by_call):
+                    continue
+                last_call[id(agent)] = call
+                if (run := agent.take()) is not None:
+                    runs.by_call.setdefault(call.id, []).append(self._run_of(agent, run, call, turn, present))
+        for agent in present:
+            # An agent can be told to go on without a call that names it; that run follows its last known one.
+            if (call_ := last_call.get(id(agent))) is not None:
+                while until_ns is not None and (run := agent.take(until_ns)) is not None:
+                    runs.by_call[call_.id].append(self._run_of(agent, run, call_, turn, present))
+        return runs
+
+    def _run_of(self, agent: Agent, run: Turn, call: Call, turn: Turn, present: list[Agent]) -> Run:
+        waited = call.result is not None and call.result.task_id is None and call.result.run_id is None
+        ended = waited or agent.id in turn.ended or call.id in turn.ended
+        made = self._run(agent, run, present, ended=ended)
+        made.status = turn.ended.get(agent.id or "") or turn.ended.get(call.id)
+        return made
+
+    def _run(self, agent: Agent, run: Turn, present: list[Agent], *, ended: bool) -> Run:
+        below = self._linked(run, present, None)
+        for child in present:
+            if child.parent_id is not None and child.parent_id == agent.id:
+                while (lost := child.take()) is not None:
+                    below.loose.append(self._run(child, lost, present, ended=ended))
+        return Run(agent, run, ended, None, below)
+
+
+def _about_agents(call: Call) -> bool:
+    """Tell whether a call can have to do with an agent at all: few can, and sessions have thousands."""
+    use, result = call.use, call.result
+    told = use.prompt is not None or use.agent_id is not None
+    return told or (result is not None and (result.agent_id is not None or result.run_id is not None))
+
+
+def _names(call: Call, agent: Agent) -> bool:
+    """Tell whether a call started an agent, or told it to go on."""
+    if agent.tool_use_id is not None and agent.tool_use_id == call.id:
+        return True
+    names = (agent.id, agent.name)
+    if call.use.agent_id is not None and call.use.agent_id in names:
+        return True
+    result = call.result
+    if result is not None:
+        if result.agent_id is not None and result.agent_id in names:
+            return True
+        if result.run_id is not None and result.run_id == agent.run_id:
+            return True
+    return agent.source == "sidechain" and agent.prompt is not None and agent.prompt == call.use.prompt
+
+
+def sidechains(entries: list[Entry], read: Callable[[list[Entry]], list[Turn]]) -> list[Agent]:
+    """Tell apart the agents whose lines stand in the main file (up to 1.0.x), by the chain of their uuids."""
+    chains: list[list[Entry]] = []
+    member: dict[str, list[Entry]] = {}
+    for entry in entries:
+        head = entry.head
+        if head is None:
+            continue
+        chain = member.get(head.parent_uuid or "")
+        if chain is None:
+            chain = [] if isinstance(entry, Prompt) or not chains else chains[-1]
+            if not chain:
+                chains.append(chain)
+        chain.append(entry)
+        if head.uuid is not None:
+            member[head.uuid] = chain
+    return [_inline(chain, None, None, "sidechain", read) for chain in chains if _works(chain)]
+
+
+def from_progress(turn: Turn, read: Callable[[list[Entry]], list[Turn]]) -> list[Agent]:
+    """Return the agents that a turn's progress lines tell of; used only where an agent has no file."""
+    chains: dict[tuple[str | None, str | None], list[Entry]] = {}
+    for entry in turn.progress:
+        chains.setdefault((entry.agent_id, entry.tool_use_id), []).append(entry.entry)
+    return [_inline(chain, *key, "progress", read) for key, chain in chains.items() if _works(chain)]
+
+
+def _works(chain: list[Entry]) -> bool:
+    return any(isinstance(entry, Reply) for entry in chain)
+
+
+def _inline(
+    chain: list[Entry],
+    agent_id: str | None,
+    tool_use_id: str | None,
+    source: Literal["sidechain", "progress"],
+    read: Callable[[list[Entry]], list[Turn]],
+) -> Agent:
+    prompt = next((entry for entry in chain if isinstance(entry, Prompt)), None)
+    head = chain[0].head
+    return Agent(
+        agent_id or (head.agent_id if head is not None else None),
+        lambda: read(chain),
+        source,
+        tool_use_id=tool_use_id,
+        prompt=prompt.text if prompt is not None else None,
+        start_ns=head.time_ns if head is not None else None,
+    )

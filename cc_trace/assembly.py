@@ -1,0 +1,296 @@
+"""Entries as turns: what starts a turn and what ends it.
+
+Rules:
+- File order and ids decide, never timestamps or neighbourhood.
+- A turn is handed out with what started it and at least one response, or not at all.
+- A turn that is closed will not change, whatever is appended to the file. It closes when another one starts, or with
+  the line that gives its duration if none of its background tasks is running.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cc_trace.entries import (
+    CommandOutput,
+    Compaction,
+    Injected,
+    Interrupt,
+    Notification,
+    Progress,
+    Prompt,
+    Queue,
+    QueuedPrompt,
+    Reply,
+    Results,
+    Retry,
+    TurnEnd,
+    notification,
+)
+from cc_trace.open_turn import OpenTurn, compaction, later
+from cc_trace.turns import Event, Message, Start, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cc_trace.entries import Entry
+    from cc_trace.open_turn import Seen
+
+
+def assemble(entries: Iterable[Entry], seen: Seen, *, number: int = 1, main: bool = True) -> Iterator[Turn]:
+    """Yield the turns of one file; the last one may still be open.
+
+    In a main file, sidechain lines belong to agents and are kept aside in their turn; in an agent's own file
+    (`main` false) all lines are its own.
+    """
+    assembler = _Assembler(seen, number, main=main)
+    for entry in entries:
+        if (turn := assembler.add(entry)) is not None:
+            yield turn
+    if (turn := assembler.unfinished()) is not None:
+        yield turn
+
+
+class _Assembler:
+    """The open turn, and what is known between turns."""
+
+    def __init__(self, seen: Seen, number: int, *, main: bool) -> None:
+        self._open: OpenTurn | None = None
+        self._seen = seen
+        self._number = number
+        self._main = main
+        self._command: Prompt | None = None  # a command that may turn out to be local, without a turn
+        self._injected: Injected | None = None
+        self._between: list[Event] = []  # events after a turn was closed; they go to the next one
+        self._queue: deque[str] = deque()
+        self._launched: dict[str, str] = {}  # background tasks of the session: id -> call
+
+    def unfinished(self) -> Turn | None:
+        """Return the turn that is still open at the end of the file, if it has a response."""
+        return self._open.turn if self._open is not None and self._open.answered else None
+
+    def add(self, entry: Entry) -> Turn | None:
+        """Take one entry; return the turn that it closed."""
+        if self._main and entry.head is not None and entry.head.sidechain:
+            self._aside(entry)
+            return None
+        match entry:
+            case Reply():
+                return self._reply(entry)
+            case Results():
+                self._results(entry)
+            case Prompt():
+                return self._prompt(entry)
+            case TurnEnd():
+                return self._turn_end(entry)
+            case Notification():
+                return self._notification(entry)
+            case Injected():
+                return self._inject(entry)
+            case _:
+                self._other(entry)
+        return None
+
+    def _other(self, entry: Entry) -> None:
+        """Take an entry that never closes a turn."""
+        match entry:
+            case Queue():
+                self._queue_operation(entry)
+            case CommandOutput():
+                self._command_output(entry)
+            case Compaction():
+                self._compaction(entry)
+            case Retry(head=head):
+                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
+            case Interrupt(head=head) if self._open is not None:
+                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
+            case QueuedPrompt() if self._open is not None:
+                self._open.typed(entry.text, entry.head)
+            case Progress() if self._open is not None:
+                self._open.turn.progress.append(entry)
+            case _:
+                pass
+
+    def _aside(self, entry: Entry) -> None:
+        """Keep a line of an agent inside the main file for that agent."""
+        if entry.head is None:
+            return
+        if self._open is None:
+            self._open = self._new(Start(entry.head, "injected", ""))
+        self._open.turn.sidechain.append(entry)
+
+    # What starts a turn
+
+    def _prompt(self, entry: Prompt) -> Turn | None:
+        if self._seen.again(entry.head, entry.text):
+            return None
+        self._unqueue(entry.text)
+        if entry.trigger in ("command", "bash"):
+            # Most slash commands are local, and old versions send nothing after `!`: what follows decides.
+            # Either can also be typed while Claude works; then it is no part of the conversation.
+            busy = self._open is not None and self._open.answered and not self._open.resting
+            self._command = None if busy else entry
+            return None
+        self._command = None
+        return self._start(_start_of(entry))
+
+    def _start(self, start: Start) -> Turn | None:
+        closed, unanswered = self._close(), self._open
+        self._open = self._new(start)
+        # A prompt without an answer is not lost: the model sees it along with the next one, and so does the trace.
+        if unanswered is not None and not unanswered.copied and unanswered.turn.start.trigger != "command":
+            before, turn = unanswered.turn, self._open.turn
+            start.earlier = [*before.start.earlier, *([before.start.text] if before.start.text else [])]
+            turn.offset, turn.line = before.offset, before.line
+            turn.steps = [*before.steps, *turn.steps]
+            turn.sidechain, turn.progress = before.sidechain, before.progress
+            self._open.waiting = [*unanswered.waiting, *self._open.waiting]
+        return closed
+
+    def _new(self, start: Start) -> OpenTurn:
+        head = start.head
+        turn = Turn(self._number, start, head.offset, head.number, head.context, head.time_ns, [*self._between])
+        self._between = []
+        self._injected = None
+        return OpenTurn(turn, self._seen)
+
+    def _close(self) -> Turn | None:
+        """End the open turn, if it is one."""
+        if self._open is None or not self._open.answered:
+            return None
+        turn, self._open = self._open.turn, None
+        turn.closed = True
+        self._number += 1
+        return turn
+
+    def _notification(self, entry: Notification) -> Turn | None:
+        """Let the turn go on that launched the task, or is at work; else the notification starts one."""
+        if self._seen.again(entry.head, entry.text):
+            return None
+        self._unqueue(entry.text)
+        self._command = None
+        call = entry.tool_use_id or self._launched.get(entry.task_id or "")
+        if self._open is not None:
+            turn = self._open.turn
+            if not self._open.resting or entry.task_id in turn.running or (call is not None and call in turn.calls):
+                self._open.task_ended(entry, call)
+                return None
+        return self._start(Start(entry.head, "notification", entry.text, launched_by=call))
+
+    def _inject(self, entry: Injected) -> Turn | None:
+        command, self._command = self._command, None
+        if command is not None and command.trigger == "command":
+            closed = self._start(_start_of(command))
+            if self._open is not None:
+                self._open.waiting.append(Message(entry.text))
+            return closed
+        if self._open is None:
+            self._injected = entry
+        else:
+            self._open.ready_ns = later(self._open.ready_ns, entry.head.time_ns)
+        return None
+
+    # What belongs to a turn
+
+    def _reply(self, entry: Reply) -> Turn | None:
+        if entry.synthetic and entry.api_error is None:
+            return None  # "No response requested.": nobody was asked
+        if self._taken(entry.message_id):
+            return None
+        closed: Turn | None = None
+        if self._command is not None:
+            command, self._command = self._command, None
+            closed = self._start(_start_of(command))
+        if self._open is None:
+            injected = self._injected
+            self._open = self._new(
+                Start(injected.head, "injected", injected.text) if injected else Start(entry.head, "injected", "")
+            )
+        key = self._open.key_of(entry)
+        self._seen.responses.add(key)
+        if entry.api_error is not None:
+            self._open.failed(entry, key)
+        else:
+            self._open.reply(entry, key)
+        return closed
+
+    def _taken(self, message_id: str | None) -> bool:
+        """Tell whether a response was taken before this turn: copies of lines are stepped over."""
+        if message_id is None or message_id not in self._seen.responses:
+            return False
+        if self._open is not None:
+            if self._open.has(message_id):
+                return False
+            self._open.copied = True
+        self._seen.repeated += 1
+        return True
+
+    def _results(self, entry: Results) -> None:
+        if self._open is None:
+            self._seen.repeated += len(entry.results)  # late: their turn is closed
+            return
+        self._open.results(entry)
+        for result in entry.results:
+            if result.task_id is not None:
+                self._launched[result.task_id] = result.tool_use_id
+
+    def _event(self, event: Event) -> None:
+        if self._open is None:
+            self._between.append(event)
+        else:
+            self._open.event(event)
+
+    def _compaction(self, entry: Compaction) -> None:
+        steps = self._between if self._open is None else self._open.turn.steps
+        if (event := compaction(steps, entry)) is not None:
+            self._event(event)
+        if self._open is None and entry.summary is not None:
+            # Work can go on from a summary without a prompt, even at the very beginning of a file.
+            self._injected = Injected(entry.head, entry.summary)
+
+    def _command_output(self, entry: CommandOutput) -> None:
+        command = self._command
+        if command is not None and command.trigger == "bash":
+            text = f"{command.text}\n{entry.text}"
+            self._command = Prompt(command.head, "bash", text, command.command, command.permission_mode)
+        else:
+            self._command = None
+
+    def _queue_operation(self, entry: Queue) -> None:
+        match entry.operation:
+            case "enqueue":
+                self._queue.append(entry.content or "")
+            case "dequeue" if self._queue:
+                self._queue.popleft()  # comes as a line of its own
+            case "remove" if self._queue:
+                text = self._queue.popleft()  # handed over inside the open turn
+                if self._open is None or not text.strip():
+                    return
+                if "-notification>" in text[:40]:
+                    ended = notification(text, entry.head)
+                    self._open.task_ended(ended, ended.tool_use_id or self._launched.get(ended.task_id or ""))
+                else:
+                    self._open.typed(text, entry.head)
+            case "popAll":
+                self._queue.clear()
+
+    def _unqueue(self, text: str) -> None:
+        """Forget what was queued and has come as a line of its own: some versions do not write that it was taken."""
+        if text in self._queue:
+            self._queue.remove(text)
+
+    def _turn_end(self, entry: TurnEnd) -> Turn | None:
+        if self._open is None or not self._open.answered:
+            return None
+        turn = self._open.turn
+        if turn.last == "reply":
+            turn.last = "stop"
+        if entry.duration_ms is None:
+            return None
+        turn.duration_ms = (turn.duration_ms or 0) + entry.duration_ms
+        return None if turn.running else self._close()
+
+
+def _start_of(entry: Prompt) -> Start:
+    return Start(entry.head, entry.trigger, entry.text, entry.command, entry.permission_mode)

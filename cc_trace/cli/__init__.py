@@ -1,0 +1,50 @@
+"""The command line: one module per command, imported when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import cc_trace
+from cc_trace.errors import CcTraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code: 0 well, 1 not all was well, 2 the call was wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except CcTraceError as error:
+        print(f"cc-trace: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Imported here: rich alone takes longer to import than `--help` should.
+    from cc_trace.cli import show  # noqa: PLC0415
+
+    return show.run(options, os.environ)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="cc-trace", description=cc_trace.__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"cc-trace {cc_trace.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    show = commands.add_parser("show", help="show a session as a tree, or as spans in JSON")
+    show.add_argument("session", metavar="PATH|SESSION_ID", help="a transcript, or the id of a session")
+    show.add_argument("--turn", type=int, metavar="N", help="only turn N")
+    show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
+    show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
+    show.add_argument("--json", action="store_true", help="one JSON object per span and line, the session's last")
+    return parser

@@ -1,0 +1,194 @@
+"""A session as a tree for people: one line per span, totals per turn and for the session."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+if TYPE_CHECKING:
+    from cc_trace.entries import JsonValue
+    from cc_trace.sessions import Facts
+    from cc_trace.spans import Response, Span
+
+_STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incomplete": "yellow"}
+# A transcript can hold anything a tool printed; none of it may drive the reader's terminal.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ONE_LINE_CHARS: Final = 100
+_PIPED_WIDTH: Final = 140
+
+
+class Printer:
+    """Prints turns as they come."""
+
+    def __init__(self, *, full: bool, content: bool) -> None:
+        piped = not sys.stdout.isatty()
+        self._console = Console(width=_PIPED_WIDTH if piped else None, highlight=False, markup=False, emoji=False)
+        self._full = full
+        self._content = content
+
+    def turn(self, spans: list[Span]) -> None:
+        """Print the spans of one turn, which come in tree order."""
+        root, *others = spans
+        tree = Tree(self._turn_line(root, spans), guide_style="dim")
+        self._details(tree, root)
+        nodes = {root.span_id: tree}
+        for span in others:
+            node = nodes[span.parent_id or root.span_id].add(self._line(span))
+            self._details(node, span)
+            nodes[span.span_id] = node
+        self._console.print(tree)
+
+    def session(self, facts: Facts) -> None:
+        """Print the session's totals."""
+        line = Text(f"Session {facts.session_id}", style="bold")
+        known = (facts.project, facts.git_branch, f"Claude Code {facts.version}" if facts.version else None)
+        parts = [text for text in known if text]
+        first, last = facts.first_ns, facts.last_ns
+        parts += [_plural(facts.turns, "turn"), _plural(facts.tool_calls, "tool call")]
+        if first is not None and last is not None:
+            parts.append(_duration(last - first))
+        parts += [f"{facts.output_tokens:,} tokens out", f"context {facts.context_tokens:,}"]
+        parts.append(_cost(facts.cost_usd, complete=not facts.unpriced))
+        line.append(" · " + " · ".join(_printable(part) for part in parts if part), style="not bold")
+        self._console.print(line)
+        if facts.predecessor is not None:
+            self._console.print(Text(f"continues session {_printable(facts.predecessor)}", style="dim"))
+        odd = [f"{count} x {reason}" for reason, count in sorted(facts.skipped.items()) if _is_odd(reason)]
+        if odd:
+            self._console.print(Text("lines stepped over: " + _printable(", ".join(odd)), style="yellow"))
+
+    def _turn_line(self, root: Span, spans: list[Span]) -> Text:
+        line = Text(root.name, style="bold", no_wrap=True, overflow="ellipsis")
+        if self._content:
+            said, answer = _one_line(root.input), _one_line(root.output)
+            line.append(f" {said}", style="cyan not bold")
+            if answer:
+                line.append(" → ", style="dim not bold").append(answer, style="not bold")
+        responses = [span.response for span in spans if span.response is not None]
+        tokens = sum(response.usage.output for response in responses if response.usage is not None)
+        costs = [response.cost_usd for response in responses]
+        tools = sum(span.kind == "tool" for span in spans)
+        known = [cost for cost in costs if cost is not None]
+        cost = _cost(sum(known) if known else None, complete=None not in costs)
+        parts = [_span_duration(root), _plural(tools, "tool call"), f"{tokens:,} out", cost]
+        # Totals stand first: what follows is cut at the edge of the terminal.
+        totals = Text(no_wrap=True, overflow="ellipsis")
+        totals.append(f"{root.name} ", style="bold").append(" · ".join(part for part in parts if part), style="dim")
+        self._ending(totals, root)
+        totals.append_text(line[len(root.name) :])
+        return totals
+
+    def _line(self, span: Span) -> Text:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        match span.kind:
+            case "generation" if span.response is not None:
+                line.append(_printable(span.name), style="magenta")
+                parts = [_usage(span.response), _cost(span.response.cost_usd, complete=True), _span_duration(span)]
+            case "subagent":
+                line.append(f"agent {_printable(span.name)}", style="bold blue")
+                parts = [_one_line(span.metadata.get("description")) if self._content else "", _span_duration(span)]
+            case "event":
+                line.append(_printable(span.name), style="yellow")
+                told = span.metadata.get("summary") or span.input or span.output
+                parts = [_one_line(told) if self._content and span.status == "ok" else ""]
+            case _:
+                line.append(_printable(span.name), style="blue")
+                parts = [_span_duration(span)]
+        if span.metadata.get("background"):
+            parts.append("in the background")
+        line.append("".join(f" · {part}" for part in parts if part), style="dim")
+        self._ending(line, span)
+        if self._content and span.kind == "tool" and not self._full:
+            line.append(f"  {_one_line(span.input)}", style="dim")
+        return line
+
+    def _ending(self, line: Text, span: Span) -> None:
+        if span.status != "ok":
+            line.append(f" {span.status}", style=_STYLES[span.status])
+            if self._content and span.error:
+                line.append(f": {_one_line(span.error)}", style=_STYLES[span.status])
+
+    def _details(self, node: Tree, span: Span) -> None:
+        if not (self._full and self._content):
+            return
+        for name, value in (("in", span.input), ("out", span.output)):
+            if text := _readable(value):
+                node.add(Text(f"{name}: ", style="dim").append(text, style="default"))
+
+
+def _readable(value: JsonValue) -> str:
+    """Return content for reading in full."""
+    if value is None or value in ("", []):
+        return ""
+    text = value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return _printable(text)
+
+
+def _one_line(value: JsonValue) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else orjson.dumps(value).decode("utf-8", "replace")
+    text = " ".join(_printable(text[: _ONE_LINE_CHARS * 4]).split())
+    return text if len(text) <= _ONE_LINE_CHARS else text[: _ONE_LINE_CHARS - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub("", text)
+
+
+def _usage(response: Response) -> str:
+    usage = response.usage
+    if usage is None:
+        return "usage unknown"
+    parts = [f"{usage.input:,} in", f"{usage.output:,}{'' if response.usage_complete else '+'} out"]
+    if usage.cache_read:
+        parts.append(f"{usage.cache_read:,} read")
+    if written := usage.cache_write_5m + usage.cache_write_1h:
+        parts.append(f"{written:,} written")
+    return ", ".join(parts)
+
+
+def _cost(cost: float | None, *, complete: bool) -> str:
+    if cost is None:
+        return ""
+    shown = f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+    return shown if complete else f"{shown} + unpriced"
+
+
+def _span_duration(span: Span) -> str:
+    if span.start_ns is None or span.end_ns is None or "time" in span.metadata:
+        return ""
+    return _duration(span.end_ns - span.start_ns)
+
+
+def _duration(nanoseconds: int) -> str:
+    seconds = nanoseconds / 1e9
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""
+
+
+def _is_odd(reason: str) -> bool:
+    """Tell whether a reader should know that such lines were stepped over."""
+    return reason.startswith("unknown type") or reason in (
+        "damaged line",
+        "repaired line",
+        "several objects on one line",
+        "line too long",
+        "not an object",
+        "no type",
+    )

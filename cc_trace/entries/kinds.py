@@ -1,0 +1,284 @@
+"""What a line of a transcript can be. Plain data; how it is read from JSON is said in the modules beside this one.
+
+What every line makes is a named tuple: a frozen dataclass takes five times as long to make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JsonValue: TypeAlias = Union[bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]", None]
+
+# What sets a turn going: a human's prompt, a slash command, a `!` command, the end of a background task, a message of
+# another agent of a team, a plan carried over into a new session, or a text injected by Claude Code itself.
+Trigger: TypeAlias = Literal["prompt", "command", "bash", "notification", "teammate", "continuation", "injected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The circumstances a line was written in; equal ones are shared between lines."""
+
+    session_id: str | None = None
+    process_session_id: str | None = None  # `session_id`: the id the process started with, differs after /clear
+    forked_from: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    version: str | None = None
+    slug: str | None = None
+    entrypoint: str | None = None
+
+
+class Head(NamedTuple):
+    """What lines have in common. Times are unix nanoseconds, None where the line has no usable time."""
+
+    offset: int
+    number: int
+    time_ns: int | None
+    uuid: str | None
+    parent_uuid: str | None
+    sidechain: bool
+    agent_id: str | None
+    prompt_id: str | None
+    context: Context
+
+
+class Usage(NamedTuple):
+    """Tokens of one response. `input` excludes cache, as Anthropic counts it."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    web_searches: int = 0
+    fast: bool = False
+    split: bool = True  # False: the transcript did not tell 5m and 1h writes apart, all are counted as 5m
+
+    def maximum(self, other: Usage) -> Usage:
+        """Join two lines of one response: early lines carry placeholders, so the maximum is the truth."""
+        if self == other:
+            return self
+        return Usage(
+            max(self.input, other.input),
+            max(self.output, other.output),
+            max(self.cache_read, other.cache_read),
+            max(self.cache_write_5m, other.cache_write_5m),
+            max(self.cache_write_1h, other.cache_write_1h),
+            max(self.web_searches, other.web_searches),
+            self.fast or other.fast,
+            self.split and other.split,
+        )
+
+
+class Text(NamedTuple):
+    """Visible text of a response."""
+
+    text: str
+
+
+class Thinking(NamedTuple):
+    """A thinking block; its text is often empty because only the signature is kept."""
+
+    text: str
+    redacted: bool = False
+
+
+class ToolUse(NamedTuple):
+    """A tool call as the model wrote it. An empty id (simplest format) is paired by order."""
+
+    id: str
+    name: str
+    input: JsonValue
+    prompt: str | None = None  # what a new agent is told
+    agent_id: str | None = None  # the agent that is to go on
+    agent_kind: str | None = None
+    file_path: str | None = None  # the file to be modified
+
+
+class Other(NamedTuple):
+    """Any other block (server tools, images, documents), described in one line."""
+
+    kind: str
+    text: str
+
+
+Block: TypeAlias = Text | Thinking | ToolUse | Other
+
+
+class Prompt(NamedTuple):
+    """A line that can start a turn. `command` is the slash command's name, or the shell command."""
+
+    head: Head
+    trigger: Trigger
+    text: str
+    command: str | None = None
+    permission_mode: str | None = None
+    predecessor: str | None = None
+
+
+class Notification(NamedTuple):
+    """A background task ended."""
+
+    head: Head
+    text: str
+    task_id: str | None
+    tool_use_id: str | None
+    status: str | None
+    summary: str | None
+
+
+class Reply(NamedTuple):
+    """One line of a model response; lines of one response share `message_id`."""
+
+    head: Head
+    message_id: str | None
+    request_id: str | None
+    model: str | None
+    blocks: tuple[Block, ...]
+    usage: Usage | None
+    stop_reason: str | None
+    aborted: bool = False
+    synthetic: bool = False
+    api_error: str | None = None
+    effort: str | None = None
+    speed: str | None = None
+    service_tier: str | None = None
+
+
+class ToolResult(NamedTuple):
+    """How a tool call ended. `facts` are the small structured facts of `toolUseResult`, never its content."""
+
+    tool_use_id: str
+    output: JsonValue
+    is_error: bool = False
+    denial: str | None = None
+    interrupted: bool = False
+    agent_id: str | None = None
+    task_id: str | None = None  # the background task it launched
+    run_id: str | None = None  # the workflow run it launched
+    facts: Mapping[str, JsonValue] = MappingProxyType({})
+
+
+class Results(NamedTuple):
+    """A line of tool results; `prompt` is a human's text that was sent along with them."""
+
+    head: Head
+    results: tuple[ToolResult, ...]
+    prompt: str | None
+
+
+class QueuedPrompt(NamedTuple):
+    """A prompt typed during a turn and handed to the model inside it."""
+
+    head: Head
+    text: str
+
+
+class Queue(NamedTuple):
+    """Something was put into, taken from or removed from the queue of prompts."""
+
+    head: Head
+    operation: str
+    content: str | None
+
+
+class Injected(NamedTuple):
+    """A line Claude Code added for the model: a command's expansion, a hook's feedback, a reminder."""
+
+    head: Head
+    text: str
+
+
+class CommandOutput(NamedTuple):
+    """What a local command printed."""
+
+    head: Head
+    text: str
+
+
+class Interrupt(NamedTuple):
+    """The user stopped the turn."""
+
+    head: Head
+    text: str
+
+
+class Compaction(NamedTuple):
+    """The context was compacted: the boundary, or (with `summary`) the text that replaces what was dropped."""
+
+    head: Head
+    summary: str | None
+    facts: dict[str, JsonValue]
+
+
+class Retry(NamedTuple):
+    """A request failed and is tried again."""
+
+    head: Head
+    message: str
+    facts: dict[str, JsonValue]
+
+
+class TurnEnd(NamedTuple):
+    """Written after a turn: all Stop hooks ended (`duration_ms` None), or the turn's working time is known."""
+
+    head: Head
+    duration_ms: int | None
+
+
+class Progress(NamedTuple):
+    """A subagent's line repeated in its parent's file."""
+
+    head: Head
+    agent_id: str | None
+    tool_use_id: str | None
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMeta:
+    """What the file beside an agent's transcript says of it."""
+
+    kind: str | None = None
+    description: str | None = None
+    tool_use_id: str | None = None
+    parent_id: str | None = None
+    name: str | None = None  # a teammate's
+
+
+class Totals(NamedTuple):
+    """Claude Code's own count of the session so far."""
+
+    head: Head
+    cost_usd: float | None
+
+
+class Skipped(NamedTuple):
+    """A line that says nothing for a trace; `reason` is what it is counted under."""
+
+    head: Head | None
+    reason: str
+
+
+Entry: TypeAlias = (
+    Prompt
+    | Notification
+    | Reply
+    | Results
+    | QueuedPrompt
+    | Queue
+    | Injected
+    | CommandOutput
+    | Interrupt
+    | Compaction
+    | Retry
+    | TurnEnd
+    | Progress
+    | Totals
+    | Skipped
+)

@@ -1,0 +1,249 @@
+"""One line of a transcript as an Entry."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from cc_trace.entries.content import blocks, count, mapping, plain_text, string, tool_result, tool_use, usage
+from cc_trace.entries.kinds import (
+    CommandOutput,
+    Compaction,
+    Context,
+    Entry,
+    Head,
+    Progress,
+    Queue,
+    QueuedPrompt,
+    Reply,
+    Results,
+    Retry,
+    Skipped,
+    Totals,
+    TurnEnd,
+)
+from cc_trace.entries.skipping import ignored, skippable
+from cc_trace.entries.user import notification, user_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.entries.kinds import JsonValue
+    from cc_trace.transcript import Line
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MAX_NS: Final = (1 << 63) - 1  # what backends and SQLite can hold: the year 2262
+
+_NO_RESPONSE: Final = "No response requested."
+_COMPACTION_FACTS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
+_RETRY_FACTS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
+
+
+def parse(line: Line) -> Sequence[Entry]:
+    """Return what a line holds: nothing for a blank one, several entries where several objects share the line."""
+    data = line.data
+    if data is None:
+        return (Skipped(None, "line too long"),)
+    if (kind := skippable(data)) is not None:
+        return (Skipped(None, kind),)
+    try:
+        raw = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return (Skipped(None, "torn last line"),) if line.torn else _repaired(data, line)
+    return (entry(raw, line.offset, line.number) if isinstance(raw, dict) else Skipped(None, "not an object"),)
+
+
+def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
+    """Return what a line holds that strict JSON refuses, and count the damage."""
+    text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
+    found: list[dict[str, Any]] = []
+    decoder, at = json.JSONDecoder(strict=False), 0
+    try:
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            at += len(text[at:]) - len(text[at:].lstrip())
+            if isinstance(value, dict):
+                found.append(_without_surrogates(value))
+    except (ValueError, RecursionError):
+        pass  # what stood whole before the damage counts
+    if not found:
+        return (Skipped(None, "damaged line"),) if data.strip() else ()
+    reason = "several objects on one line" if len(found) > 1 else "repaired line"
+    return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
+
+
+def _without_surrogates(value: dict[str, Any]) -> dict[str, Any]:
+    """Replace lone surrogates, which no backend's UTF-8 can carry."""
+    clean: dict[str, Any] = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return clean
+
+
+def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
+    """Return what one JSON object of a transcript is."""
+    kind, message = raw.get("type"), raw.get("message")
+    inner: dict[str, Any] = message if isinstance(message, dict) else {}
+    if not isinstance(kind, str):
+        kind = inner.get("role")
+    head = _head(raw, inner, offset, number)
+    content = inner.get("content") if inner else (message if isinstance(message, str) else raw.get("content"))
+    match kind:
+        case "assistant":
+            return _reply(raw, inner, content, head)
+        case "user":
+            return user_entry(raw, content, head)
+        case "system":
+            return _system(raw, head)
+        case "tool_use":
+            return Reply(head, None, None, None, (tool_use(raw),), None, None)
+        case "tool_result":
+            return Results(head, (tool_result(raw, raw, alone=True),), None)
+        case "progress":
+            return _progress(raw, head)
+        case "queue-operation":
+            return Queue(head, string(raw, "operation") or "", string(raw, "content"))
+        case "attachment":
+            return _attachment(mapping(raw, "attachment"), head)
+        case "cost-state":
+            cost = raw.get("totalCostUSD")
+            return Totals(head, float(cost) if isinstance(cost, int | float) else None)
+        case str():
+            return Skipped(head, ignored(kind))
+        case _:
+            return Skipped(head, "no type")
+
+
+def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
+    get = raw.get
+    time, uuid, parent = get("timestamp") or inner.get("timestamp"), get("uuid"), get("parentUuid")
+    forked, agent, prompt = get("forkedFrom"), get("agentId"), get("promptId")
+    values = (
+        get("sessionId"),
+        get("session_id"),
+        forked.get("sessionId") if isinstance(forked, dict) else None,
+        get("cwd"),
+        get("gitBranch"),
+        get("version"),
+        get("slug"),
+        get("entrypoint"),
+    )
+    try:
+        context = _context(values)
+    except TypeError:  # a list or object where a string belongs cannot be looked up
+        context = _context(tuple(value if isinstance(value, str) else None for value in values))
+    return Head(
+        offset,
+        number,
+        parse_time(time) if isinstance(time, str) else None,
+        uuid if isinstance(uuid, str) else None,
+        parent if isinstance(parent, str) else None,
+        get("isSidechain") is True,
+        agent if isinstance(agent, str) else None,
+        prompt if isinstance(prompt, str) else None,
+        context,
+    )
+
+
+@lru_cache(maxsize=256)
+def _context(values: tuple[object, ...]) -> Context:
+    """Share equal contexts: they are the same on thousands of lines."""
+    return Context(*(value if isinstance(value, str) and value else None for value in values))
+
+
+def parse_time(text: str) -> int | None:
+    """Return unix nanoseconds; None for what is no time, or lies outside what a span can carry."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    nanoseconds = (moment - _EPOCH) // _MICROSECOND * 1000
+    return nanoseconds if 0 <= nanoseconds <= _MAX_NS else None
+
+
+def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: Head) -> Entry:
+    get = raw.get
+    if get("isMeta") is True:
+        return Skipped(head, "meta response")
+    model, tokens = string(inner, "model"), inner.get("usage")
+    synthetic, failed = model == "<synthetic>", get("isApiErrorMessage") is True
+    error: str | None = None
+    if synthetic or failed:
+        text = plain_text(content).strip()
+        if failed or not (text == _NO_RESPONSE or text.startswith("[Request interrupted")):
+            error = text or "API error"
+    details: dict[str, Any] = tokens if isinstance(tokens, dict) else {}
+    return Reply(
+        head,
+        string(inner, "id"),
+        string(raw, "requestId"),
+        None if synthetic else model,
+        blocks(content),
+        usage(tokens),
+        string(inner, "stop_reason"),
+        get("isAbortedMidStream") is True,
+        synthetic,
+        error,
+        string(raw, "perTurnEffort"),
+        string(details, "speed"),
+        string(details, "service_tier"),
+    )
+
+
+def _system(raw: dict[str, Any], head: Head) -> Entry:
+    match raw.get("subtype"):
+        case "turn_duration":
+            return TurnEnd(head, count(raw, "durationMs"))
+        case "stop_hook_summary":
+            return TurnEnd(head, None)
+        case "compact_boundary":
+            return Compaction(head, None, _facts(mapping(raw, "compactMetadata"), _COMPACTION_FACTS))
+        case "microcompact_boundary":
+            facts = _facts(mapping(raw, "microcompactMetadata"), _COMPACTION_FACTS)
+            return Compaction(head, None, {"micro": True, **facts})
+        case "api_error":
+            return Retry(head, _retry_message(raw), _facts(raw, _RETRY_FACTS))
+        case "local_command" if "<local-command-std" in plain_text(raw.get("content")):
+            return CommandOutput(head, plain_text(raw.get("content")))
+        case str(subtype):
+            return Skipped(head, f"system/{subtype}")
+        case _:
+            return Skipped(head, "system")
+
+
+def _facts(raw: dict[str, Any], keys: tuple[str, ...]) -> dict[str, JsonValue]:
+    return {key: value for key in keys if isinstance(value := raw.get(key), str | int | float)}
+
+
+def _retry_message(raw: dict[str, Any]) -> str:
+    error = raw.get("error")
+    if isinstance(error, str):
+        return error
+    details: dict[str, Any] = error if isinstance(error, dict) else {}
+    status = details.get("status")
+    cause = string(details, "message") or string(mapping(details, "cause"), "code") or string(raw, "content")
+    return cause or (f"HTTP {status}" if isinstance(status, int) else "request failed")
+
+
+def _progress(raw: dict[str, Any], head: Head) -> Entry:
+    data = mapping(raw, "data")
+    line = data.get("message")
+    if data.get("type") != "agent_progress" or not isinstance(line, dict):
+        return Skipped(head, "progress")
+    agent_id = string(data, "agentId")
+    call = string(raw, "parentToolUseID")
+    return Progress(head, agent_id, call, entry({**line, "isSidechain": False}, head.offset, head.number))
+
+
+def _attachment(raw: dict[str, Any], head: Head) -> Entry:
+    if raw.get("type") != "queued_command":
+        return Skipped(head, f"attachment/{raw.get('type')}")
+    text = plain_text(raw.get("prompt"))
+    if raw.get("commandMode") == "task-notification" or "-notification>" in text[:40]:
+        return notification(text, head)
+    return QueuedPrompt(head, text) if text.strip() else Skipped(head, "attachment/queued_command")

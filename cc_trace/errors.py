@@ -1,0 +1,15 @@
+"""Every error of this package, and who deals with it.
+
+CcTraceError        the command line prints it as one line and exits with 2
+└── NotFoundError   a path or session id that leads to no transcript
+
+A damaged, torn or unknown line is not an error: it is counted and stepped over.
+"""
+
+
+class CcTraceError(Exception):
+    """Something the user can mend; its text says what was attempted and what to do."""
+
+
+class NotFoundError(CcTraceError):
+    """No transcript at this path, or under this session id."""

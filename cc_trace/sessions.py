@@ -1,0 +1,238 @@
+"""A session: its files read to spans, and the facts about it as a whole.
+
+`Session.spans` streams: it holds two turns in memory, never the file. The facts are complete when it has ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.agents import Agent, Agents, from_progress, sidechains
+from cc_trace.assembly import assemble
+from cc_trace.entries import AgentMeta, Prompt, Reply, Skipped, Totals, agent_meta, journal_stages, parse
+from cc_trace.open_turn import Seen
+from cc_trace.traces import from_turn
+from cc_trace.transcript import agent_paths, is_uuid, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cc_trace.entries import Context, Entry
+    from cc_trace.spans import Span
+    from cc_trace.turns import Turn
+
+GOAL_CHARS: Final = 200
+OUTPUT_CHARS: Final = 500
+_PEEK_LINES: Final = 64
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of a session as a whole, its agents' work included."""
+
+    session_id: str
+    turns: int = 0
+    tool_calls: int = 0
+    files_modified: dict[str, None] = field(default_factory=dict)
+    context_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    unpriced: int = 0  # responses without a known price
+    models: dict[str, None] = field(default_factory=dict)
+    first_ns: int | None = None
+    last_ns: int | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    version: str | None = None
+    slug: str | None = None
+    goal: str = ""
+    latest_output: str = ""
+    predecessor: str | None = None
+    reported_cost_usd: float | None = None  # Claude Code's own count
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def project(self) -> str | None:
+        """Return the project's name: the last part of its directory, whichever system it is from."""
+        return self.cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if self.cwd else None
+
+
+class Session:
+    """One session, read from its transcript and its agents' files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen = Seen()
+        self._first: list[Entry] = []
+        self.facts = Facts(self._identify())
+        self._lineage: dict[str, str] = {}
+        self._at_first_line = True
+
+    def _identify(self) -> str:
+        """Return the session's id: the file's name, or for a renamed file what its lines say."""
+        self._own_agent_id: str | None = None
+        named = self.path.stem
+        told: str | None = None
+        for entry in _peek(self.path):
+            head = entry.head
+            if head is None:
+                continue
+            told = told or head.context.session_id
+            if isinstance(entry, Prompt | Reply):
+                # An agent's own file: all its lines are sidechain lines, and there they are the main thread.
+                if head.sidechain and head.agent_id is not None:
+                    self._own_agent_id = head.agent_id
+                break
+        return named if is_uuid(named) or told is None else told
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the session's spans, turn by turn, each turn's in tree order."""
+        agents = Agents(self._agents()) if self._own_agent_id is None else Agents([])
+        main = self._own_agent_id is None
+        launches: dict[str, str] = {}
+        held: Turn | None = None
+        for turn in assemble(self._entries(), self._seen, main=main):
+            if held is not None:
+                yield from self._turn_spans(held, turn, agents, launches)
+            held = turn
+        if held is not None:
+            yield from self._turn_spans(held, None, agents, launches)
+        self._finish()
+
+    def _turn_spans(
+        self, turn: Turn, following: Turn | None, agents: Agents, launches: dict[str, str]
+    ) -> Iterator[Span]:
+        inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
+        until_ns = following.start.head.time_ns if following is not None else None
+        runs = agents.below(turn, inline, until_ns, final=following is not None)
+        facts = self.facts
+        facts.turns += 1
+        facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
+        facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
+        for span in from_turn(turn, runs, facts.session_id, launches):
+            self._count(span)
+            yield span
+
+    def _count(self, span: Span) -> None:
+        facts = self.facts
+        if (tool := span.tool) is not None:
+            facts.tool_calls += 1
+            if tool.file_path is not None and span.status != "error":
+                facts.files_modified[tool.file_path] = None
+        elif (response := span.response) is not None:
+            if response.model is not None:
+                facts.models[response.model] = None
+            if response.cost_usd is not None:
+                facts.cost_usd = (facts.cost_usd or 0.0) + response.cost_usd
+            else:
+                facts.unpriced += 1
+            if (usage := response.usage) is not None:
+                facts.output_tokens += usage.output
+                if span.agent_id is None:
+                    facts.context_tokens = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield the main file's entries, taking note of what they say of the session."""
+        facts, context = self.facts, None
+        first_ns, last_ns = 1 << 64, -1
+        for entry in self._read(self.path):
+            if (head := entry.head) is not None:
+                if (time_ns := head.time_ns) is not None:
+                    if time_ns > last_ns:
+                        last_ns = facts.last_ns = time_ns
+                    if time_ns < first_ns:
+                        first_ns = facts.first_ns = time_ns
+                if head.context is not context:
+                    context = head.context
+                    self._note(context)
+                if isinstance(entry, Prompt):
+                    if entry.predecessor is not None:
+                        self._lineage.setdefault("plan", entry.predecessor)
+                elif isinstance(entry, Totals):
+                    facts.reported_cost_usd = entry.cost_usd
+            yield entry
+
+    def _note(self, context: Context) -> None:
+        facts = self.facts
+        facts.cwd = facts.cwd or context.cwd
+        facts.git_branch = context.git_branch or facts.git_branch
+        facts.version = context.version or facts.version
+        facts.slug = context.slug or facts.slug
+        if context.forked_from is not None:
+            self._lineage.setdefault("fork", context.forked_from)
+        if context.session_id is not None:
+            if is_uuid(self.path.stem) and context.session_id != self.path.stem:
+                self._lineage.setdefault("copied lines", context.session_id)
+            if context.process_session_id is not None and context.process_session_id != context.session_id:
+                self._lineage.setdefault("clear", context.process_session_id)
+
+    def _finish(self) -> None:
+        found = (self._lineage.get(how) for how in ("fork", "plan", "clear", "copied lines"))
+        self.facts.predecessor = next((id_ for id_ in found if id_ not in (None, self.facts.session_id)), None)
+        if self._seen.repeated:
+            self.facts.skipped["repeated"] += self._seen.repeated
+
+    def _read(self, path: Path) -> Iterator[Entry]:
+        skipped = self.facts.skipped
+        for line in read_lines(path, torn=True):
+            for entry in parse(line):
+                if isinstance(entry, Skipped):
+                    skipped[entry.reason] += 1
+                else:
+                    yield entry
+
+    def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
+        return list(assemble(entries, self._seen, main=False))
+
+    def _agents(self) -> Iterator[Agent]:
+        """Yield the agents that have files; a file beside the transcript only when it is of this session."""
+        stages: dict[Path, dict[str, str]] = {}
+        for path in agent_paths(self.path):
+            folder = path.parent
+            agent = self._agent(path)
+            if folder.name.startswith("wf_"):
+                if folder not in stages:
+                    journal = folder / "journal.jsonl"
+                    stages[folder] = journal_stages(journal.read_bytes()) if journal.is_file() else {}
+                agent.run_id, agent.stage = folder.name, stages[folder].get(agent.id or "")
+            if folder.parent.name == self.path.stem or agent.run_id is not None or self._mine(agent):
+                yield agent
+
+    def _mine(self, agent: Agent) -> bool:
+        return agent.session_id in (self.facts.session_id, self.path.stem)
+
+    def _agent(self, path: Path) -> Agent:
+        try:
+            meta = agent_meta(path.with_suffix(".meta.json").read_bytes())
+        except OSError:
+            meta = AgentMeta()
+        agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path))
+        agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
+        agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
+        for entry in _peek(path):
+            head = entry.head
+            if head is None:
+                continue
+            agent.session_id = head.context.session_id or agent.session_id
+            agent.start_ns = agent.start_ns if agent.start_ns is not None else head.time_ns
+            agent.prompt_id = agent.prompt_id or head.prompt_id
+            if isinstance(entry, Prompt) and agent.prompt is None:
+                agent.prompt = entry.text
+            if isinstance(entry, Reply):
+                break
+        return agent
+
+    def _file_turns(self, path: Path) -> list[Turn]:
+        return self._assembled(self._read(path))
+
+
+def _peek(path: Path) -> Iterator[Entry]:
+    """Yield the entries at the beginning of a file."""
+    for line in read_lines(path, torn=True):
+        if line.number >= _PEEK_LINES:
+            return
+        yield from parse(line)

@@ -1,0 +1,293 @@
+"""A turn as the spans of one trace: the tree, names, times, status, usage and cost.
+
+Rules:
+- Times come from the transcript. A time that is not known is None, and the span's metadata says so.
+- A span that is `final` will not change, whatever is appended to the files.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal
+
+from cc_trace.messages import answered, asked
+from cc_trace.open_turn import later
+from cc_trace.prices import cost_usd
+from cc_trace.spans import Response, Span, Tool, span_id, tool_span_id, trace_id
+from cc_trace.status import agent_status, clipped, tool_status, turn_status
+from cc_trace.turns import Generation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cc_trace.agents import Run, Runs
+    from cc_trace.entries import JsonValue
+    from cc_trace.status import Status
+    from cc_trace.turns import Call, Event, Turn
+
+# Versions whose transcripts are known to count too little output.
+_LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
+
+
+def from_turn(turn: Turn, runs: Runs, session_id: str, launches: dict[str, str]) -> Iterator[Span]:
+    """Yield a turn's spans in tree order.
+
+    `launches` is the session's memory of calls that launched background tasks, with their trace ids: the turn that a
+    task's end starts links to the call, and this turn's own launches are added.
+    """
+    trace = trace_id(f"turn:{turn.key}")
+    yield from _Trace(trace, session_id, turn.number, launches).main(turn, runs)
+    for call in turn.running.values():
+        launches[call] = trace
+
+
+class _Trace:
+    """Builds the spans of one trace."""
+
+    def __init__(self, trace: str, session_id: str, number: int, launches: dict[str, str]) -> None:
+        self._trace_id = trace
+        self._session_id = session_id
+        self._number = number
+        self._launches = launches
+        self._agent_id: str | None = None
+
+    def main(self, turn: Turn, runs: Runs) -> Iterator[Span]:
+        start, status = turn.start, turn_status(turn)
+        known: dict[str, JsonValue] = {
+            "source": "claude-code",
+            "turn_number": turn.number,
+            "session_id": self._session_id,
+            "trigger": start.trigger,
+            "command": start.command,
+            "version": turn.context.version,
+            "cwd": turn.context.cwd,
+            "git_branch": turn.context.git_branch,
+            "slug": turn.context.slug,
+            "permission_mode": start.permission_mode,
+            "entrypoint": turn.context.entrypoint,
+            "duration_ms": turn.duration_ms,
+            "unanswered_prompts": [*start.earlier] or None,
+            "launched_by": self._link(start.launched_by),
+        }
+        root = span_id("turn", turn.key or "")
+        yield self._root(turn, root, None, "turn", f"Turn {turn.number}", status, turn.closed, known)
+        yield from self._steps(turn, root, runs, final=turn.closed)
+
+    def _link(self, tool_use_id: str | None) -> JsonValue:
+        if tool_use_id is None:
+            return None
+        link: dict[str, JsonValue] = {"tool_use_id": tool_use_id, "span_id": tool_span_id(tool_use_id)}
+        if (trace := self._launches.get(tool_use_id)) is not None:
+            link["trace_id"] = trace
+        return link
+
+    def _agent(self, run: Run, parent_id: str, call: Call | None) -> Iterator[Span]:
+        agent, turn, outer = run.agent, run.turn, self._agent_id
+        root = span_id("agent", turn.key or "")
+        background = call is not None and call.result is not None and call.result.task_id is not None
+        kind = agent.kind or (call.use.agent_kind if call is not None else None)
+        known: dict[str, JsonValue] = {
+            "agent_type": kind,
+            "description": agent.description,
+            "name": agent.name,
+            "stage": agent.stage,
+            "workflow_run": agent.run_id,
+            "background": background or None,
+            "source": agent.source,
+        }
+        self._agent_id = agent.id
+        status = agent_status(run)
+        yield self._root(turn, root, parent_id, "subagent", kind or agent.stage or "agent", status, run.ended, known)
+        yield from self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
+        self._agent_id = outer
+
+    def _root(
+        self,
+        turn: Turn,
+        root: str,
+        parent_id: str | None,
+        kind: Literal["turn", "subagent"],
+        name: str,
+        status: tuple[Status, str | None],
+        final: bool,  # noqa: FBT001
+        known: dict[str, JsonValue],
+    ) -> Span:
+        starts = [time for step in turn.steps if isinstance(step, Generation) for time in (_start(step),) if time]
+        start_ns = turn.start.head.time_ns
+        if starts and (start_ns is None or min(starts) < start_ns):
+            start_ns = min(starts)
+        metadata = _known(known)
+        if start_ns is None:
+            metadata["time"] = "unknown"
+        return Span(
+            self._trace_id,
+            root,
+            parent_id,
+            kind,
+            name,
+            start_ns,
+            later(start_ns, turn.end_ns),
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final,
+            *status,
+            turn.start.text,
+            turn.output,
+            metadata,
+        )
+
+    def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> Iterator[Span]:
+        last = len(turn.steps) - 1
+        counts: dict[str, int] = {}
+        ends_with = next((index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation)), -1)
+        for index, step in enumerate(turn.steps):
+            if isinstance(step, Generation):
+                settled = index != ends_with and all(call.result is not None for call in step.calls)
+                generation_id = span_id("generation", step.key)
+                yield self._generation(step, generation_id, parent_id, final=final or settled, complete=complete)
+                for call in step.calls:
+                    yield from self._tool(call, step, generation_id, turn, runs, final=final)
+            else:
+                ordinal = counts[step.kind] = counts.get(step.kind, -1) + 1
+                seed = f"{turn.key}:{step.kind}:{ordinal}"
+                yield self._event(step, seed, parent_id, turn, final=final or index != last)
+        for run in runs.loose:
+            yield from self._agent(run, parent_id, None)
+
+    def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
+        usage, model = step.usage, step.model
+        start_ns = _start(step)
+        times, note = _times(start_ns, step.last_ns, step.ready_ns)
+        metadata: dict[str, JsonValue] = {"tool_count": len(step.calls)}
+        if step.stop_reason is not None:
+            metadata["stop_reason"] = step.stop_reason
+        if step.effort is not None:
+            metadata["effort"] = step.effort
+        if step.speed is not None:
+            metadata["speed"] = step.speed
+        if step.service_tier is not None:
+            metadata["service_tier"] = step.service_tier
+        if note is not None:
+            metadata["time"] = note
+        if usage is not None and usage.web_searches:
+            metadata["web_searches"] = usage.web_searches
+        known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
+        cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
+        return Span(
+            self._trace_id,
+            own_id,
+            parent_id,
+            "generation",
+            model or "unknown model",
+            *times,
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final,
+            "interrupted" if step.aborted else "ok",
+            "interrupted while answering" if step.aborted else None,
+            [asked(message) for message in step.inputs],
+            answered(step),
+            metadata,
+            Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
+        )
+
+    def _tool(
+        self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool
+    ) -> Iterator[Span]:
+        result, span = call.result, tool_span_id(call.id)
+        times, note = _times(call.start_ns, call.end_ns, step.last_ns)
+        status, error = tool_status(call, turn)
+        metadata: dict[str, JsonValue] = {"tool_name": call.use.name, "tool_id": call.id}
+        if result is not None:
+            metadata.update(result.facts)
+            if result.denial is not None:
+                metadata["denial"] = result.denial
+        if note is not None:
+            metadata["time"] = note
+        yield Span(
+            self._trace_id,
+            span,
+            parent_id,
+            "tool",
+            call.use.name,
+            *times,
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final or result is not None,
+            status,
+            error,
+            call.use.input,
+            result.output if result is not None else None,
+            metadata,
+            None,
+            Tool(call.id, call.use.name, call.use.file_path),
+        )
+        if runs.by_call:
+            for run in runs.by_call.get(call.id, ()):
+                yield from self._agent(run, span, call)
+
+    def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
+        times, note = _times(step.start_ns, step.end_ns, turn.start.head.time_ns)
+        metadata: dict[str, JsonValue] = dict(step.facts)
+        if note is not None:
+            metadata["time"] = note
+        if (link := self._link(step.tool_use_id)) is not None:
+            metadata["launched_by"] = link
+        told = step.kind in ("prompt", "notification")
+        status: Status = "error" if step.kind == "api_error" else "ok"
+        if step.kind == "interruption":
+            status = "interrupted"
+        return Span(
+            self._trace_id,
+            span_id("event", seed),
+            parent_id,
+            "event",
+            step.kind,
+            *times,
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final,
+            status,
+            clipped(step.text) if status != "ok" else None,
+            step.text if told else None,
+            None if told else step.text,
+            metadata,
+        )
+
+
+def _known(facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _start(step: Generation) -> int | None:
+    """Return when a response's request could start; where clocks disagree, its first line is the safe answer."""
+    if step.first_ns is None or step.ready_ns is None:
+        return step.first_ns
+    return min(step.ready_ns, step.first_ns)
+
+
+def _times(
+    start_ns: int | None, end_ns: int | None, near_ns: int | None
+) -> tuple[tuple[int | None, int | None], str | None]:
+    """Return a span's times, and what is not known about them."""
+    if start_ns is not None and end_ns is not None:
+        return ((start_ns, end_ns), None) if start_ns <= end_ns else ((end_ns, end_ns), "start unknown")
+    if start_ns is not None:
+        return (start_ns, start_ns), "end unknown"
+    if end_ns is not None:
+        return (end_ns, end_ns), "start unknown"
+    return (near_ns, near_ns), "unknown" if near_ns is None else "inherited"
+
+
+@lru_cache(maxsize=64)
+def _counts_all(version: str | None) -> bool:
+    """Tell whether a version of Claude Code writes final output counts; unknown versions are trusted."""
+    parts = (version or "").split("-")[0].split(".")
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        return True
+    low, high = _LOW_OUTPUT
+    return not low <= tuple(map(int, parts)) <= high

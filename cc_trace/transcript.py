@@ -1,0 +1,132 @@
+"""A transcript file as complete lines with their byte offsets, and where Claude Code keeps such files.
+
+Rule: cut in bytes at newlines, decode afterwards. A last line without its newline is not an error but "not yet";
+it is handed out only to a caller that knows the file has stopped growing.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+
+from cc_trace.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_BYTES: Final = 1 << 20
+# The longest line seen in public transcripts has 2 MB. Beyond this one a line is counted, not held in memory.
+MAX_LINE_BYTES: Final = 64 << 20
+
+_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+class Line(NamedTuple):
+    """One line; `data` is None where it was too long to hold, `torn` where no newline came."""
+
+    offset: int
+    number: int
+    data: bytes | None
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to read on: the byte offset of a line's beginning and that line's number, counted from 0."""
+
+    offset: int = 0
+    number: int = 0
+
+
+BEGINNING: Final = Position()
+
+
+def read_lines(
+    path: Path, start: Position = BEGINNING, *, torn: bool = False, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[Line]:
+    """Yield the complete lines from `start` on; with `torn`, also a last line that has no newline."""
+    offset, number = start.offset, start.number
+    with path.open("rb", buffering=CHUNK_BYTES) as file:
+        file.seek(offset)
+        while data := file.readline(max_line_bytes):
+            size = len(data)
+            if data.endswith(b"\n"):
+                yield Line(offset, number, data)
+            else:
+                whole = size < max_line_bytes
+                size += 0 if whole else _length_of_rest(file)
+                ended = not whole and _ended(file)
+                if ended or torn:
+                    yield Line(offset, number, data if whole else None, torn=not ended)
+            offset += size
+            number += 1
+
+
+def _length_of_rest(file: BinaryIO) -> int:
+    """Step over the rest of a line that is too long to hold."""
+    length = 0
+    while piece := file.readline(CHUNK_BYTES):
+        length += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return length
+
+
+def _ended(file: BinaryIO) -> bool:
+    """Tell whether the byte before the reading position is a newline."""
+    file.seek(-1, os.SEEK_CUR)
+    return file.read(1) == b"\n"
+
+
+def is_session_id(text: str) -> bool:
+    """Tell whether a text can name a session's file: no separators, no dots, nothing that leaves a directory."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether a text has the form of the ids that Claude Code gives its sessions."""
+    return _UUID.fullmatch(text) is not None
+
+
+def find(target: str, config_dir: Path, cwd: Path) -> Path:
+    """Find the transcript that a user means by a path or by a session id, in every layout known."""
+    path = Path(target).expanduser()
+    if path.is_file():
+        return path
+    if path.is_dir():
+        message = f"{target} is a directory; name a transcript (.jsonl) or a session id"
+        raise NotFoundError(message)
+    if not is_session_id(target):
+        message = f"no transcript at {target}"
+        raise NotFoundError(message)
+    name = f"{target}.jsonl"
+    projects = config_dir / "projects"
+    dashed = re.sub(r"[^0-9A-Za-z]", "-", str(cwd))
+    encoded = base64.urlsafe_b64encode(str(cwd).encode()).decode().rstrip("=")
+    likely = (projects / dashed / name, projects / encoded / name, projects / name, config_dir / "sessions" / name)
+    for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}")):
+        if candidate.is_file():
+            return candidate
+    message = f"no session {target} under {projects}; run with the path of a transcript, or set CLAUDE_CONFIG_DIR"
+    raise NotFoundError(message)
+
+
+def agent_paths(transcript: Path) -> list[Path]:
+    """List the agents' files that may belong to a session, in the layouts of all versions.
+
+    Those beside the transcript (2.0.x) are shared by all sessions of a project: the caller tells them apart.
+    """
+    directory, session = transcript.parent, transcript.stem
+    own = directory / session / "subagents"
+    # A subagents/ directly beside the transcript is the layout of the specification.
+    found = [
+        *own.glob("**/agent-*.jsonl"),
+        *directory.glob("subagents/agent-*.jsonl"),
+        *directory.glob("agent-*.jsonl"),
+    ]
+    return sorted(path for path in found if path != transcript and path.is_file())
