@@ -193,7 +193,11 @@ class Session:
         stages: dict[Path, dict[str, str]] = {}
         for path in agent_paths(self.path):
             folder = path.parent
-            agent = self._agent(path)
+            try:
+                agent = self._agent(path)
+            except OSError:
+                self.facts.skipped["unreadable agent file"] += 1
+                continue
             if folder.name.startswith("wf_"):
                 if folder not in stages:
                     journal = folder / "journal.jsonl"
@@ -227,7 +231,11 @@ class Session:
         return agent
 
     def _file_turns(self, path: Path) -> list[Turn]:
-        return self._assembled(self._read(path))
+        try:
+            return self._assembled(self._read(path))
+        except OSError:  # gone, or not ours to read: its call stands without it
+            self.facts.skipped["unreadable agent file"] += 1
+            return []
 
 
 def _peek(path: Path) -> Iterator[Entry]:

@@ -25,8 +25,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Show the session that the options name."""
     configured = environment.get("CLAUDE_CONFIG_DIR")
     config_dir = Path(configured) if configured else Path.home() / ".claude"
-    session = Session(find(options.session, config_dir, Path.cwd()))
+    path = find(options.session, config_dir, Path.cwd())
     try:
+        session = Session(path)
         if options.json:
             _print_json(session, options)
         else:
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        message = f"cannot read {error.filename or session.path}: {error.strerror}"
+        message = f"cannot read {error.filename or path}: {error.strerror}"
         raise CcTraceError(message) from error
     return 0
 

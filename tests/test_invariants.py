@@ -1,0 +1,139 @@
+"""What holds for every session: our cases, recorded runs of the real CLI, and public transcripts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from recount import agent_files, recount
+from shared import everything, label
+
+from cc_trace.cli.rows import session_row, span_row
+from cc_trace.sessions import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cc_trace.spans import Span
+
+sessions = pytest.mark.parametrize("transcript", everything(), ids=label)
+
+
+def spans_of(transcript: Path) -> list[Span]:
+    return list(Session(transcript).spans())
+
+
+@sessions
+def test_every_response_is_one_generation_with_its_tokens(transcript: Path) -> None:
+    """Every real message.id is exactly one generation, with the maximum of its lines' usage."""
+    counted = recount(transcript, agent_files(transcript)).responses
+    found = [span.response for span in spans_of(transcript) if span.response is not None]
+    assert sorted(counted) == sorted(response.message_id or "" for response in found)
+    usages = {
+        response.message_id: {
+            "input": usage.input,
+            "output": usage.output,
+            "cache_read": usage.cache_read,
+            "cache_write_5m": usage.cache_write_5m,
+            "cache_write_1h": usage.cache_write_1h,
+        }
+        for response in found
+        if (usage := response.usage) is not None
+    }
+    assert counted == usages
+
+
+@sessions
+def test_every_tool_use_is_one_tool_span(transcript: Path) -> None:
+    """Every tool_use.id is exactly one tool span, under its name."""
+    counted = recount(transcript, agent_files(transcript)).tools
+    found = [span.tool for span in spans_of(transcript) if span.tool is not None]
+    assert sorted(counted.items()) == sorted((tool.id, tool.name) for tool in found)
+
+
+@sessions
+def test_no_prompt_is_lost_and_none_invented(transcript: Path) -> None:
+    """Each human prompt is one turn's, or goes along with one; only those after the last response are still to come."""
+    if "agent-" in transcript.name:
+        pytest.skip("an agent's own file: its prompts are not a human's")
+    counted = recount(transcript, agent_files(transcript))
+    spans = spans_of(transcript)
+    turns = [span for span in spans if span.kind == "turn"]
+    human = [turn for turn in turns if turn.metadata["trigger"] in ("prompt", "continuation")]
+    taken = [*human_texts(human), *unanswered(turns)]
+    # A prompt's images are described in its text; the recount knows only words.
+    words = Counter(_words(text) for text in taken)
+    expected = Counter(_words(text) for text in counted.prompts)
+    missing = expected - words
+    assert not words - expected
+    last = [_words(text) for text in counted.prompts][len(counted.prompts) - sum(missing.values()) :]
+    assert missing == Counter(last), "only prompts at the end of the file may have no turn yet"
+    typed = [str(span.input) for span in spans if span.name == "prompt" and span.kind == "event"]
+    assert set(counted.prompts_mid_turn) <= set(typed)
+
+
+def human_texts(turns: list[Span]) -> list[str]:
+    return [str(turn.input) for turn in turns]
+
+
+def unanswered(turns: list[Span]) -> list[str]:
+    found: list[str] = []
+    for turn in turns:
+        earlier = turn.metadata.get("unanswered_prompts", [])
+        assert isinstance(earlier, list)
+        found += [str(text) for text in earlier]
+    return found
+
+
+def _words(text: str) -> str:
+    lines = [line for line in text.split("\n") if not line.startswith(("[image ", "[document "))]
+    return "\n".join(lines).strip()
+
+
+@sessions
+def test_spans_form_trees(transcript: Path) -> None:
+    """Ids are unique, each parent stands before its child in the same trace, and no span ends before it starts."""
+    known: dict[str, Span] = {}
+    for span in spans_of(transcript):
+        assert span.span_id not in known
+        assert len(span.trace_id) == 32
+        assert len(span.span_id) == 16
+        assert span.session_id
+        if span.parent_id is None:
+            assert span.kind == "turn"
+        else:
+            assert known[span.parent_id].trace_id == span.trace_id
+        assert (span.start_ns is None) == (span.end_ns is None)
+        if span.start_ns is not None and span.end_ns is not None:
+            assert span.start_ns <= span.end_ns
+        known[span.span_id] = span
+
+
+@sessions
+def test_generations_lie_within_their_turn(transcript: Path) -> None:
+    """A turn spans the responses and foreground tools of its main thread."""
+    turns: dict[str, Span] = {}
+    for span in spans_of(transcript):
+        if span.kind == "turn":
+            turns[span.trace_id] = span
+        elif span.kind in ("generation", "tool") and span.agent_id is None and span.start_ns is not None:
+            turn = turns[span.trace_id]
+            assert turn.start_ns is not None
+            assert turn.end_ns is not None
+            assert span.end_ns is not None
+            assert turn.start_ns <= span.start_ns
+            assert span.end_ns <= turn.end_ns
+
+
+@sessions
+def test_building_twice_gives_the_same_bytes(transcript: Path) -> None:
+    """Nothing in a span comes from the clock, the environment or the order of a set."""
+    assert _bytes(transcript) == _bytes(transcript)
+
+
+def _bytes(transcript: Path) -> bytes:
+    session = Session(transcript)
+    rows = [span_row(span) for span in session.spans()]
+    return orjson.dumps([*rows, session_row(session.facts)])
