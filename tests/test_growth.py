@@ -62,6 +62,7 @@ class Growing:
         self.expected = spans_of(transcript)
 
     def cut(self, at: int, agents_at: float = 1.0) -> list[Span]:
+        """The spans when the main file has `at` bytes and each agent's file this share of its own."""
         self.copy.write_bytes(self.content[:at])
         for path, content in self.agents.items():
             path.write_bytes(content[: int(len(content) * agents_at)])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import orjson
 import pytest
 from shared import CASES
 
 from cc_trace.sessions import Session
-from cc_trace.spans import Span
+
+if TYPE_CHECKING:
+    from cc_trace.spans import Span
 
 ORIGIN = "dddddddd-0000-4000-8000-000000000001"
 FORKS = {
