@@ -86,22 +86,22 @@ class Agents:
     def __init__(self, agents: Iterable[Agent]) -> None:
         self._agents = [agent for agent in agents if not agent.helper]
 
-    def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, final: bool) -> Runs:
+    def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, followed: bool) -> Runs:
         """Return the runs that belong under a turn of the main thread.
 
         `inline` are agents known only from this turn's own lines. `until_ns` is when the next turn started, None
-        for the last one; `final` says whether there is a next one.
+        for the last one; `followed` says whether there is a next one.
         """
         known = {agent.id for agent in self._agents if agent.id is not None}
         present = [*self._agents, *(agent for agent in inline if not agent.helper and agent.id not in known)]
         runs = self._linked(turn, present, until_ns)
         for agent in present:
             elsewhere = agent.parent_id is not None and agent.parent_id in known
-            if (elsewhere and final) or not self._here(agent, turn, until_ns):
+            if (elsewhere and followed) or not self._here(agent, turn, until_ns):
                 continue
             before_ns = None if agent.source != "file" else until_ns
             while (run := agent.take(before_ns)) is not None:
-                runs.loose.append(self._run(agent, run, present, ended=final))
+                runs.loose.append(self._run(agent, run, present, ended=followed))
         return runs
 
     @staticmethod

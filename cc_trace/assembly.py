@@ -133,6 +133,9 @@ class _Assembler:
             self._command = None if busy else entry
             return None
         self._command = None
+        if entry.trigger == "teammate" and self._open is not None and self._open.answered and not self._open.resting:
+            self._open.typed(entry.text, entry.head)
+            return None
         return self._start(_start_of(entry))
 
     def _start(self, start: Start) -> Turn | None:
@@ -159,6 +162,7 @@ class _Assembler:
         """End the open turn, if it is one."""
         if self._open is None or not self._open.answered:
             return None
+        self._seen.unmatched += self._open.unmatched
         turn, self._open = self._open.turn, None
         turn.closed = True
         self._number += 1
@@ -228,7 +232,7 @@ class _Assembler:
 
     def _results(self, entry: Results) -> None:
         if self._open is None:
-            self._seen.repeated += len(entry.results)  # late: their turn is closed
+            self._seen.unmatched += len(entry.results)  # their turn is closed
             return
         self._open.results(entry)
         for result in entry.results:

@@ -26,6 +26,7 @@ class Seen:
     calls: set[str] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)
     repeated: int = 0
+    unmatched: int = 0  # results without a call
 
     def again(self, head: Head, text: str) -> bool:
         """Tell whether this very line was there before; a uuid alone does not say so."""
@@ -62,6 +63,11 @@ class OpenTurn:
     def resting(self) -> bool:
         """Tell whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
         return self.turn.last != "input" and all(call.result is not None for call in self.turn.calls.values())
+
+    @property
+    def unmatched(self) -> int:
+        """Count the results whose call has not come."""
+        return len(self._early)
 
     def key_of(self, entry: Reply) -> str:
         """Name the response that a line belongs to, by what survives copying."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 GOAL_CHARS: Final = 200
 OUTPUT_CHARS: Final = 500
 _PEEK_LINES: Final = 64
+_ASKED: Final = ("prompt", "command", "continuation", "teammate")
 
 
 @dataclass(slots=True)
@@ -66,36 +67,17 @@ class Session:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        session_id, self._is_agent = _identify(path)
+        self.facts = Facts(session_id)
         self._seen = Seen()
-        self._first: list[Entry] = []
-        self.facts = Facts(self._identify())
         self._lineage: dict[str, str] = {}
-        self._at_first_line = True
-
-    def _identify(self) -> str:
-        """Return the session's id: the file's name, or for a renamed file what its lines say."""
-        self._own_agent_id: str | None = None
-        named = self.path.stem
-        told: str | None = None
-        for entry in _peek(self.path):
-            head = entry.head
-            if head is None:
-                continue
-            told = told or head.context.session_id
-            if isinstance(entry, Prompt | Reply):
-                # An agent's own file: all its lines are sidechain lines, and there they are the main thread.
-                if head.sidechain and head.agent_id is not None:
-                    self._own_agent_id = head.agent_id
-                break
-        return named if is_uuid(named) or told is None else told
 
     def spans(self) -> Iterator[Span]:
         """Yield the session's spans, turn by turn, each turn's in tree order."""
-        agents = Agents(self._agents()) if self._own_agent_id is None else Agents([])
-        main = self._own_agent_id is None
+        agents = Agents([] if self._is_agent else self._agents())
         launches: dict[str, str] = {}
         held: Turn | None = None
-        for turn in assemble(self._entries(), self._seen, main=main):
+        for turn in assemble(self._entries(), self._seen, main=not self._is_agent):
             if held is not None:
                 yield from self._turn_spans(held, turn, agents, launches)
             held = turn
@@ -108,10 +90,11 @@ class Session:
     ) -> Iterator[Span]:
         inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
         until_ns = following.start.head.time_ns if following is not None else None
-        runs = agents.below(turn, inline, until_ns, final=following is not None)
+        runs = agents.below(turn, inline, until_ns, followed=following is not None)
         facts = self.facts
         facts.turns += 1
-        facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
+        if turn.start.trigger in _ASKED:
+            facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
         for span in from_turn(turn, runs, facts.session_id, launches):
             self._count(span)
@@ -173,8 +156,9 @@ class Session:
     def _finish(self) -> None:
         found = (self._lineage.get(how) for how in ("fork", "plan", "clear", "copied lines"))
         self.facts.predecessor = next((id_ for id_ in found if id_ not in (None, self.facts.session_id)), None)
-        if self._seen.repeated:
-            self.facts.skipped["repeated"] += self._seen.repeated
+        for reason, count in (("repeated line", self._seen.repeated), ("result without a call", self._seen.unmatched)):
+            if count:
+                self.facts.skipped[reason] += count
 
     def _read(self, path: Path) -> Iterator[Entry]:
         skipped = self.facts.skipped
@@ -244,3 +228,20 @@ def _peek(path: Path) -> Iterator[Entry]:
         if line.number >= _PEEK_LINES:
             return
         yield from parse(line)
+
+
+def _identify(path: Path) -> tuple[str, bool]:
+    """Return a session's id, and whether the file is an agent's own.
+
+    The session of a file is its name; of a renamed file it is what its lines say. In an agent's file all lines are
+    sidechain lines, and there they are the main thread.
+    """
+    named, told = path.stem, None
+    for entry in _peek(path):
+        head = entry.head
+        if head is None:
+            continue
+        told = told or head.context.session_id
+        if isinstance(entry, Prompt | Reply):
+            return (named if is_uuid(named) else told or named), head.sidechain and head.agent_id is not None
+    return (named if is_uuid(named) else told or named), False
