@@ -41,6 +41,7 @@ class Agent:
     prompt_id: str | None = None
     start_ns: int | None = None
     session_id: str | None = None
+    at_rest: bool = False  # its file has not changed for long: nothing more will come
     turns: list[Turn] | None = None
 
     @property
@@ -49,16 +50,18 @@ class Agent:
         own = self.id is not None and self.id.startswith(_HELPERS)
         return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
 
-    def take(self, before_ns: int | None = None) -> Turn | None:
-        """Return its next run that hangs nowhere yet; with `before_ns`, only one that started earlier."""
+    def take(self, after_ns: int | None = None, before_ns: int | None = None) -> Turn | None:
+        """Return its next run that hangs nowhere yet and started between these times, as far as they are known."""
         if self.turns is None:
             self.turns = self.read()
-        if not self.turns:
-            return None
-        start_ns = self.turns[0].start.head.time_ns
-        if before_ns is not None and start_ns is not None and start_ns >= before_ns:
-            return None
-        return self.turns.pop(0)
+        for index, turn in enumerate(self.turns):
+            start_ns = turn.start.head.time_ns
+            if start_ns is not None and after_ns is not None and start_ns < after_ns:
+                continue
+            if start_ns is not None and before_ns is not None and start_ns >= before_ns:
+                continue
+            return self.turns.pop(index)
+        return None
 
 
 @dataclass(slots=True)
@@ -83,8 +86,9 @@ class Run:
 class Agents:
     """The agents of a session; each run is handed out once."""
 
-    def __init__(self, agents: Iterable[Agent]) -> None:
+    def __init__(self, agents: Iterable[Agent], ended: set[str]) -> None:
         self._agents = [agent for agent in agents if not agent.helper]
+        self._ended = ended  # tasks and calls that are known to have ended in later turns
 
     def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, followed: bool) -> Runs:
         """Return the runs that belong under a turn of the main thread.
@@ -95,21 +99,23 @@ class Agents:
         known = {agent.id for agent in self._agents if agent.id is not None}
         present = [*self._agents, *(agent for agent in inline if not agent.helper and agent.id not in known)]
         runs = self._linked(turn, present, until_ns)
+        # What ran before this turn belongs to an earlier one, which may lie before the place reading began at.
+        after_ns = turn.start.head.time_ns if turn.number > 1 else None
         for agent in present:
             elsewhere = agent.parent_id is not None and agent.parent_id in known
-            if (elsewhere and followed) or not self._here(agent, turn, until_ns):
+            if (elsewhere and followed) or not self._here(agent, turn, followed=followed):
                 continue
-            before_ns = None if agent.source != "file" else until_ns
-            while (run := agent.take(before_ns)) is not None:
-                runs.loose.append(self._run(agent, run, present, ended=followed))
+            here = (None, None) if agent.source != "file" else (after_ns, until_ns)
+            while (run := agent.take(*here)) is not None:
+                runs.loose.append(self._run(agent, run, present, ended=followed or agent.at_rest))
         return runs
 
     @staticmethod
-    def _here(agent: Agent, turn: Turn, until_ns: int | None) -> bool:
-        """Tell whether an agent without a call worked in this turn: by its prompt's id, else by time."""
-        if agent.prompt_id is not None and turn.start.head.prompt_id is not None:
-            return agent.prompt_id == turn.start.head.prompt_id or until_ns is None
-        return until_ns is None or agent.start_ns is None or agent.start_ns < until_ns
+    def _here(agent: Agent, turn: Turn, *, followed: bool) -> bool:
+        """Tell whether an agent without a call can have worked in this turn, by its prompt's id where it is known."""
+        if agent.prompt_id is None or turn.start.head.prompt_id is None or not followed:
+            return True
+        return agent.prompt_id == turn.start.head.prompt_id
 
     def _linked(self, turn: Turn, present: list[Agent], until_ns: int | None) -> Runs:
         runs = Runs()
@@ -122,18 +128,20 @@ class Agents:
                 if not _names(call, agent) or (agent.source == "sidechain" and call.id in runs.by_call):
                     continue
                 last_call[id(agent)] = call
-                if (run := agent.take()) is not None:
+                spawned = agent.tool_use_id == call.id or agent.source != "file"
+                if (run := agent.take(None if spawned else call.start_ns)) is not None:
                     runs.by_call.setdefault(call.id, []).append(self._run_of(agent, run, call, turn, present))
         for agent in present:
             # An agent can be told to go on without a call that names it; that run follows its last known one.
-            if (call_ := last_call.get(id(agent))) is not None:
-                while until_ns is not None and (run := agent.take(until_ns)) is not None:
-                    runs.by_call[call_.id].append(self._run_of(agent, run, call_, turn, present))
+            if (call_ := last_call.get(id(agent))) is not None and until_ns is not None:
+                while (run := agent.take(call_.start_ns, until_ns)) is not None:
+                    runs.by_call.setdefault(call_.id, []).append(self._run_of(agent, run, call_, turn, present))
         return runs
 
     def _run_of(self, agent: Agent, run: Turn, call: Call, turn: Turn, present: list[Agent]) -> Run:
         waited = call.result is not None and call.result.task_id is None and call.result.run_id is None
-        ended = waited or agent.id in turn.ended or call.id in turn.ended
+        names = {agent.id, call.id}
+        ended = waited or agent.at_rest or not names.isdisjoint(turn.ended) or not names.isdisjoint(self._ended)
         made = self._run(agent, run, present, ended=ended)
         made.status = turn.ended.get(agent.id or "") or turn.ended.get(call.id)
         return made

@@ -29,6 +29,7 @@ from cc_trace.entries import (
     notification,
 )
 from cc_trace.open_turn import OpenTurn, compaction, later
+from cc_trace.transcript import Position
 from cc_trace.turns import Event, Message, Start, Turn
 
 if TYPE_CHECKING:
@@ -38,13 +39,21 @@ if TYPE_CHECKING:
     from cc_trace.open_turn import Seen
 
 
-def assemble(entries: Iterable[Entry], seen: Seen, *, number: int = 1, main: bool = True) -> Iterator[Turn]:
+def assemble(
+    entries: Iterable[Entry],
+    seen: Seen,
+    *,
+    number: int = 1,
+    main: bool = True,
+    launched: dict[str, str] | None = None,
+) -> Iterator[Turn]:
     """Yield the turns of one file; the last one may still be open.
 
     In a main file, sidechain lines belong to agents and are kept aside in their turn; in an agent's own file
-    (`main` false) all lines are its own.
+    (`main` false) all lines are its own. `launched` knows the background tasks of turns before (id -> call) and
+    learns those of these turns.
     """
-    assembler = _Assembler(seen, number, main=main)
+    assembler = _Assembler(seen, number, {} if launched is None else launched, main=main)
     for entry in entries:
         if (turn := assembler.add(entry)) is not None:
             yield turn
@@ -55,8 +64,9 @@ def assemble(entries: Iterable[Entry], seen: Seen, *, number: int = 1, main: boo
 class _Assembler:
     """The open turn, and what is known between turns."""
 
-    def __init__(self, seen: Seen, number: int, *, main: bool) -> None:
+    def __init__(self, seen: Seen, number: int, launched: dict[str, str], *, main: bool) -> None:
         self._open: OpenTurn | None = None
+        self._begin: Position | None = None  # of what came since the last turn was closed
         self._seen = seen
         self._number = number
         self._main = main
@@ -64,7 +74,7 @@ class _Assembler:
         self._injected: Injected | None = None
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
         self._queue: deque[str] = deque()
-        self._launched: dict[str, str] = {}  # background tasks of the session: id -> call
+        self._launched = launched
 
     def unfinished(self) -> Turn | None:
         """Return the turn that is still open at the end of the file, if it has a response."""
@@ -72,6 +82,8 @@ class _Assembler:
 
     def add(self, entry: Entry) -> Turn | None:
         """Take one entry; return the turn that it closed."""
+        if self._open is None and self._begin is None and entry.head is not None:
+            self._begin = Position(entry.head.offset, entry.head.number)
         if self._main and entry.head is not None and entry.head.sidechain:
             self._aside(entry)
             return None
@@ -145,7 +157,7 @@ class _Assembler:
         if unanswered is not None and not unanswered.copied and unanswered.turn.start.trigger != "command":
             before, turn = unanswered.turn, self._open.turn
             start.earlier = [*before.start.earlier, *([before.start.text] if before.start.text else [])]
-            turn.offset, turn.line = before.offset, before.line
+            turn.begin = before.begin
             turn.steps = [*before.steps, *turn.steps]
             turn.sidechain, turn.progress = before.sidechain, before.progress
             self._open.waiting = [*unanswered.waiting, *self._open.waiting]
@@ -153,9 +165,9 @@ class _Assembler:
 
     def _new(self, start: Start) -> OpenTurn:
         head = start.head
-        turn = Turn(self._number, start, head.offset, head.number, head.context, head.time_ns, [*self._between])
-        self._between = []
-        self._injected = None
+        begin = self._begin or Position(head.offset, head.number)
+        turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between])
+        self._between, self._injected, self._begin = [], None, None
         return OpenTurn(turn, self._seen)
 
     def _close(self) -> Turn | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.agents import Agent, Agents, from_progress, sidechains
 from cc_trace.assembly import assemble
 from cc_trace.entries import AgentMeta, Prompt, Reply, Skipped, Totals, agent_meta, journal_stages, parse
 from cc_trace.open_turn import Seen
 from cc_trace.traces import from_turn
-from cc_trace.transcript import agent_paths, is_uuid, read_lines
+from cc_trace.transcript import BEGINNING, Position, agent_paths, is_uuid, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,11 +62,38 @@ class Facts:
         return self.cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if self.cwd else None
 
 
+@dataclass(slots=True)
+class Resume:
+    """Where to read on in a session, and what is known from the turns before."""
+
+    position: Position = BEGINNING
+    turns: int = 0
+    launched: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
+    launches: dict[str, str] = field(default_factory=dict)  # such calls -> the trace they are in
+    ended: set[str] = field(default_factory=set)  # tasks, and calls with tasks, that have ended
+
+
+class Trace(NamedTuple):
+    """One turn and its spans, in tree order."""
+
+    turn: Turn
+    spans: list[Span]
+
+
 class Session:
     """One session, read from its transcript and its agents' files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, resume: Resume | None = None, *, settled: bool = False, rest_ns: int | None = None
+    ) -> None:
+        """Read on from `resume`. `settled`: nothing more will come, the last turn is over and so are all agents.
+
+        An agent whose file has not changed since `rest_ns` is over too.
+        """
         self.path = path
+        self.resume = resume or Resume()
+        self._settled = settled
+        self._rest_ns = rest_ns
         session_id, self._is_agent = _identify(path)
         self.facts = Facts(session_id)
         self._seen = Seen()
@@ -74,31 +101,41 @@ class Session:
 
     def spans(self) -> Iterator[Span]:
         """Yield the session's spans, turn by turn, each turn's in tree order."""
-        agents = Agents([] if self._is_agent else self._agents())
-        launches: dict[str, str] = {}
+        for trace in self.traces():
+            yield from trace.spans
+
+    def traces(self) -> Iterator[Trace]:
+        """Yield the session's turns with their spans."""
+        resume = self.resume
+        agents = Agents([] if self._is_agent else self._agents(), resume.ended)
+        entries, number = self._entries(), resume.turns + 1
         held: Turn | None = None
-        for turn in assemble(self._entries(), self._seen, main=not self._is_agent):
+        main = not self._is_agent
+        for turn in assemble(entries, self._seen, number=number, main=main, launched=resume.launched):
             if held is not None:
-                yield from self._turn_spans(held, turn, agents, launches)
+                yield self._trace(held, turn, agents)
             held = turn
         if held is not None:
-            yield from self._turn_spans(held, None, agents, launches)
+            held.closed |= self._settled
+            yield self._trace(held, None, agents)
         self._finish()
 
-    def _turn_spans(
-        self, turn: Turn, following: Turn | None, agents: Agents, launches: dict[str, str]
-    ) -> Iterator[Span]:
+    def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
         inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
         until_ns = following.start.head.time_ns if following is not None else None
         runs = agents.below(turn, inline, until_ns, followed=following is not None)
-        facts = self.facts
+        facts, resume = self.facts, self.resume
         facts.turns += 1
         if turn.start.trigger in _ASKED:
             facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
-        for span in from_turn(turn, runs, facts.session_id, launches):
+        spans = list(from_turn(turn, runs, facts.session_id, resume.launches))
+        for span in spans:
             self._count(span)
-            yield span
+        resume.ended.update(turn.ended)
+        if turn.start.launched_by is not None:
+            resume.ended.add(turn.start.launched_by)
+        return Trace(turn, spans)
 
     def _count(self, span: Span) -> None:
         facts = self.facts
@@ -122,7 +159,7 @@ class Session:
         """Yield the main file's entries, taking note of what they say of the session."""
         facts, context = self.facts, None
         first_ns, last_ns = 1 << 64, -1
-        for entry in self._read(self.path):
+        for entry in self._read(self.path, self.resume.position):
             if (head := entry.head) is not None:
                 if (time_ns := head.time_ns) is not None:
                     if time_ns > last_ns:
@@ -160,9 +197,9 @@ class Session:
             if count:
                 self.facts.skipped[reason] += count
 
-    def _read(self, path: Path) -> Iterator[Entry]:
+    def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
         skipped = self.facts.skipped
-        for line in read_lines(path, torn=True):
+        for line in read_lines(path, start, torn=True):
             for entry in parse(line):
                 if isinstance(entry, Skipped):
                     skipped[entry.reason] += 1
@@ -201,6 +238,7 @@ class Session:
         agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path))
         agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
+        agent.at_rest = self._settled or (self._rest_ns is not None and path.stat().st_mtime_ns < self._rest_ns)
         for entry in _peek(path):
             head = entry.head
             if head is None:

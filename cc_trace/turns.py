@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cc_trace.entries import Block, Context, Entry, Head, JsonValue, Progress, ToolResult, ToolUse, Trigger, Usage
+    from cc_trace.transcript import Position
 
 EventKind: TypeAlias = Literal["compaction", "api_retry", "api_error", "interruption", "prompt", "notification"]
 
@@ -97,8 +98,7 @@ class Turn:
 
     number: int
     start: Start
-    offset: int  # of the first line that belongs to it
-    line: int
+    begin: Position  # reading from here on gives this turn again
     context: Context
     end_ns: int | None
     steps: list[Generation | Event] = field(default_factory=list)

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from shared import case_transcripts, corpus, label, recordings
 
 from cc_trace.cli.rows import span_row
-from cc_trace.sessions import Session
+from cc_trace.sessions import Resume, Session
 from cc_trace.transcript import agent_paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cc_trace.sessions import Trace
     from cc_trace.spans import Span
 
 CUTS_PER_CASE = 60
@@ -121,3 +122,21 @@ def test_multibyte_characters_are_cut_anywhere(tmp_path: Path) -> None:
         path.write_bytes(content[:cut])
         texts = [(span.input, span.output) for span in spans_of(path) if span.kind == "turn"]
         assert texts == ([("größer 🦜 日本語", "é🦜")] if cut >= len(content) - 1 else [])
+
+
+@pytest.mark.parametrize("transcript", [*case_transcripts(), *corpus()], ids=label)
+def test_reading_on_from_any_turn_gives_the_same_spans(transcript: Path) -> None:
+    """What is known at a turn's beginning is its place, its number and the tasks launched before: nothing else counts."""
+    whole = Session(transcript)
+    traces = list(whole.traces())
+    for trace in traces[1:]:
+        known = Resume(
+            trace.turn.begin, trace.turn.number - 1, dict(whole.resume.launched), dict(whole.resume.launches)
+        )
+        again = [span_row(span) for span in Session(transcript, known).spans()]
+        expected = [span_row(span) for span in whole_spans(traces) if span.turn >= trace.turn.number]
+        assert expected == again
+
+
+def whole_spans(traces: list[Trace]) -> list[Span]:
+    return [span for trace in traces for span in trace.spans]
