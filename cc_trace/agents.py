@@ -50,12 +50,17 @@ class Agent:
         own = self.id is not None and self.id.startswith(_HELPERS)
         return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
 
-    def take(self, after_ns: int | None = None, before_ns: int | None = None) -> Turn | None:
-        """Return its next run that hangs nowhere yet and started between these times, as far as they are known."""
+    def take(self, after_ns: int | None = None, before_ns: int | None = None, *, timed: bool = False) -> Turn | None:
+        """Return its next run that hangs nowhere yet and started between these times, as far as they are known.
+
+        With `timed`, only one whose time is known.
+        """
         if self.turns is None:
             self.turns = self.read()
         for index, turn in enumerate(self.turns):
             start_ns = turn.start.head.time_ns
+            if start_ns is None and timed:
+                continue
             if start_ns is not None and after_ns is not None and start_ns < after_ns:
                 continue
             if start_ns is not None and before_ns is not None and start_ns >= before_ns:
@@ -87,7 +92,9 @@ class Agents:
     """The agents of a session; each run is handed out once."""
 
     def __init__(self, agents: Iterable[Agent], ended: set[str]) -> None:
-        self._agents = [agent for agent in agents if not agent.helper]
+        # An agent starts before those that it starts: in this order a parent finds its place first.
+        own = [agent for agent in agents if not agent.helper]
+        self._agents = sorted(own, key=lambda agent: (agent.start_ns is None, agent.start_ns or 0))
         self._ended = ended  # tasks and calls that are known to have ended in later turns
 
     def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, followed: bool) -> Runs:
@@ -98,28 +105,40 @@ class Agents:
         """
         known = {agent.id for agent in self._agents if agent.id is not None}
         present = [*self._agents, *(agent for agent in inline if not agent.helper and agent.id not in known)]
-        runs = self._linked(turn, present, until_ns)
+        runs = self._linked(turn, present)
+        self._further(runs, turn, present, until_ns, followed=followed)
         # What ran before this turn belongs to an earlier one, which may lie before the place reading began at.
         after_ns = turn.start.head.time_ns if turn.number > 1 else None
         for agent in present:
             elsewhere = agent.parent_id is not None and agent.parent_id in known
-            if (elsewhere and followed) or not self._here(agent, turn, followed=followed):
+            if elsewhere and followed:
                 continue
-            here = (None, None) if agent.source != "file" else (after_ns, until_ns)
-            while (run := agent.take(*here)) is not None:
-                runs.loose.append(self._run(agent, run, present, ended=followed or agent.at_rest))
+            lines_here = agent.source != "file"
+            if not lines_here and agent.prompt_id is not None and agent.prompt_id == turn.start.head.prompt_id:
+                if (run := agent.take()) is not None:
+                    runs.loose.append(self._run(agent, run, present, ended=agent.at_rest or bool(agent.turns)))
+            # What has no time waits for the last turn: it may still be found to belong to a call.
+            elif followed and not lines_here and not _before(agent.start_ns, until_ns):
+                continue
+            over = agent.at_rest or (followed and lines_here)  # nothing tells when another one ends
+            here = (None, None) if lines_here else (after_ns, until_ns)
+            while (run := agent.take(*here, timed=followed and not lines_here)) is not None:
+                runs.loose.append(self._run(agent, run, present, ended=over or bool(agent.turns)))
         return runs
 
-    @staticmethod
-    def _here(agent: Agent, turn: Turn, *, followed: bool) -> bool:
-        """Tell whether an agent without a call can have worked in this turn, by its prompt's id where it is known."""
-        if agent.prompt_id is None or turn.start.head.prompt_id is None or not followed:
-            return True
-        return agent.prompt_id == turn.start.head.prompt_id
+    def _further(self, runs: Runs, turn: Turn, present: list[Agent], until_ns: int | None, *, followed: bool) -> None:
+        """Add the runs of agents that went on without a call that names them: they follow the last one that does."""
+        if followed and until_ns is None:
+            return
+        for agent in present:
+            call = next((call for call in reversed(turn.calls.values()) if _names(call, agent)), None)
+            while call is not None and (run := agent.take(call.start_ns, until_ns)) is not None:
+                made = self._run_of(agent, run, call, turn, present)
+                made.ended = agent.at_rest or bool(agent.turns) or agent.id in turn.ended or agent.id in self._ended
+                runs.by_call.setdefault(call.id, []).append(made)
 
-    def _linked(self, turn: Turn, present: list[Agent], until_ns: int | None) -> Runs:
+    def _linked(self, turn: Turn, present: list[Agent]) -> Runs:
         runs = Runs()
-        last_call: dict[int, Call] = {}
         ids = {agent.tool_use_id for agent in present}
         for call in turn.calls.values():
             if call.id not in ids and not _about_agents(call):
@@ -127,15 +146,9 @@ class Agents:
             for agent in present:
                 if not _names(call, agent) or (agent.source == "sidechain" and call.id in runs.by_call):
                     continue
-                last_call[id(agent)] = call
                 spawned = agent.tool_use_id == call.id or agent.source != "file"
                 if (run := agent.take(None if spawned else call.start_ns)) is not None:
                     runs.by_call.setdefault(call.id, []).append(self._run_of(agent, run, call, turn, present))
-        for agent in present:
-            # An agent can be told to go on without a call that names it; that run follows its last known one.
-            if (call_ := last_call.get(id(agent))) is not None and until_ns is not None:
-                while (run := agent.take(call_.start_ns, until_ns)) is not None:
-                    runs.by_call.setdefault(call_.id, []).append(self._run_of(agent, run, call_, turn, present))
         return runs
 
     def _run_of(self, agent: Agent, run: Turn, call: Call, turn: Turn, present: list[Agent]) -> Run:
@@ -147,12 +160,16 @@ class Agents:
         return made
 
     def _run(self, agent: Agent, run: Turn, present: list[Agent], *, ended: bool) -> Run:
-        below = self._linked(run, present, None)
+        below = self._linked(run, present)
         for child in present:
             if child.parent_id is not None and child.parent_id == agent.id:
                 while (lost := child.take()) is not None:
                     below.loose.append(self._run(child, lost, present, ended=ended))
         return Run(agent, run, ended, None, below)
+
+
+def _before(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one < other
 
 
 def _about_agents(call: Call) -> bool:

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from cc_trace.entries import (
@@ -29,6 +28,7 @@ from cc_trace.entries import (
     notification,
 )
 from cc_trace.open_turn import OpenTurn, compaction, later
+from cc_trace.prompt_queue import PromptQueue
 from cc_trace.transcript import Position
 from cc_trace.turns import Event, Message, Start, Turn
 
@@ -71,14 +71,18 @@ class _Assembler:
         self._number = number
         self._main = main
         self._command: Prompt | None = None  # a command that may turn out to be local, without a turn
+        self._busy = False  # that command came while a call had no result
         self._injected: Injected | None = None
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
-        self._queue: deque[str] = deque()
+        self._queue = PromptQueue()
         self._launched = launched
 
     def unfinished(self) -> Turn | None:
         """Return the turn that is still open at the end of the file, if it has a response."""
-        return self._open.turn if self._open is not None and self._open.answered else None
+        if self._open is None or not self._open.answered:
+            return None
+        self._seen.unmatched += self._open.unmatched
+        return self._open.turn
 
     def add(self, entry: Entry) -> Turn | None:
         """Take one entry; return the turn that it closed."""
@@ -91,7 +95,7 @@ class _Assembler:
             case Reply():
                 return self._reply(entry)
             case Results():
-                self._results(entry)
+                return self._results(entry)
             case Prompt():
                 return self._prompt(entry)
             case TurnEnd():
@@ -117,8 +121,11 @@ class _Assembler:
                 self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
             case Interrupt(head=head) if self._open is not None:
                 self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
-            case QueuedPrompt() if self._open is not None:
-                self._open.typed(entry.text, entry.head)
+            case QueuedPrompt():
+                if self._open is None:
+                    self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
+                else:
+                    self._open.typed(entry.text, entry.head)
             case Progress() if self._open is not None:
                 self._open.turn.progress.append(entry)
             case _:
@@ -132,29 +139,29 @@ class _Assembler:
             self._open = self._new(Start(entry.head, "injected", ""))
         self._open.turn.sidechain.append(entry)
 
-    # What starts a turn
-
     def _prompt(self, entry: Prompt) -> Turn | None:
         if self._seen.again(entry.head, entry.text):
             return None
-        self._unqueue(entry.text)
+        self._queue.forget(entry.text)
         if entry.trigger in ("command", "bash"):
-            # Most slash commands are local, and old versions send nothing after `!`: what follows decides.
-            # Either can also be typed while Claude works; then it is no part of the conversation.
-            busy = self._open is not None and self._open.answered and not self._open.resting
-            self._command = None if busy else entry
+            # Most slash commands are local, and old versions send nothing after `!`: what follows decides. While
+            # Claude seems at work (or was killed at it) only a command that expands starts a turn.
+            self._command = entry
+            self._busy = self._open is not None and self._open.answered and not self._open.resting
             return None
         self._command = None
         if entry.trigger == "teammate" and self._open is not None and self._open.answered and not self._open.resting:
             self._open.typed(entry.text, entry.head)
             return None
-        return self._start(_start_of(entry))
+        return self._start(Start.by(entry))
 
-    def _start(self, start: Start) -> Turn | None:
+    def _start(self, start: Start, expansion: str | None = None) -> Turn | None:
         closed, unanswered = self._close(), self._open
         self._open = self._new(start)
+        if expansion is not None:
+            self._open.waiting.append(Message(expansion))
         # A prompt without an answer is not lost: the model sees it along with the next one, and so does the trace.
-        if unanswered is not None and not unanswered.copied and unanswered.turn.start.trigger != "command":
+        if unanswered is not None and not unanswered.copied:
             before, turn = unanswered.turn, self._open.turn
             start.earlier = [*before.start.earlier, *([before.start.text] if before.start.text else [])]
             turn.begin = before.begin
@@ -184,7 +191,7 @@ class _Assembler:
         """Let the turn go on that launched the task, or is at work; else the notification starts one."""
         if self._seen.again(entry.head, entry.text):
             return None
-        self._unqueue(entry.text)
+        self._queue.forget(entry.text)
         self._command = None
         call = entry.tool_use_id or self._launched.get(entry.task_id or "")
         if self._open is not None:
@@ -197,17 +204,12 @@ class _Assembler:
     def _inject(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
         if command is not None and command.trigger == "command":
-            closed = self._start(_start_of(command))
-            if self._open is not None:
-                self._open.waiting.append(Message(entry.text))
-            return closed
+            return self._start(Start.by(command), entry.text)
         if self._open is None:
             self._injected = entry
         else:
             self._open.ready_ns = later(self._open.ready_ns, entry.head.time_ns)
         return None
-
-    # What belongs to a turn
 
     def _reply(self, entry: Reply) -> Turn | None:
         if entry.synthetic and entry.api_error is None:
@@ -217,12 +219,10 @@ class _Assembler:
         closed: Turn | None = None
         if self._command is not None:
             command, self._command = self._command, None
-            closed = self._start(_start_of(command))
+            closed = None if self._busy else self._start(Start.by(command))
         if self._open is None:
-            injected = self._injected
-            self._open = self._new(
-                Start(injected.head, "injected", injected.text) if injected else Start(entry.head, "injected", "")
-            )
+            head, text = (self._injected.head, self._injected.text) if self._injected else (entry.head, "")
+            self._open = self._new(Start(head, "injected", text))
         key = self._open.key_of(entry)
         self._seen.responses.add(key)
         if entry.api_error is not None:
@@ -242,14 +242,18 @@ class _Assembler:
         self._seen.repeated += 1
         return True
 
-    def _results(self, entry: Results) -> None:
-        if self._open is None:
+    def _results(self, entry: Results) -> Turn | None:
+        self._command = None if self._busy else self._command
+        if self._open is None or (self._open.copied and not self._open.answered):
             self._seen.unmatched += len(entry.results)  # their turn is closed
-            return
+            if entry.prompt is None or self._seen.again(entry.head, entry.prompt):
+                return None
+            return self._start(Start(entry.head, "prompt", entry.prompt))
         self._open.results(entry)
         for result in entry.results:
             if result.task_id is not None:
                 self._launched[result.task_id] = result.tool_use_id
+        return None
 
     def _event(self, event: Event) -> None:
         if self._open is None:
@@ -274,27 +278,14 @@ class _Assembler:
             self._command = None
 
     def _queue_operation(self, entry: Queue) -> None:
-        match entry.operation:
-            case "enqueue":
-                self._queue.append(entry.content or "")
-            case "dequeue" if self._queue:
-                self._queue.popleft()  # comes as a line of its own
-            case "remove" if self._queue:
-                text = self._queue.popleft()  # handed over inside the open turn
-                if self._open is None or not text.strip():
-                    return
-                if "-notification>" in text[:40]:
-                    ended = notification(text, entry.head)
-                    self._open.task_ended(ended, ended.tool_use_id or self._launched.get(ended.task_id or ""))
-                else:
-                    self._open.typed(text, entry.head)
-            case "popAll":
-                self._queue.clear()
-
-    def _unqueue(self, text: str) -> None:
-        """Forget what was queued and has come as a line of its own: some versions do not write that it was taken."""
-        if text in self._queue:
-            self._queue.remove(text)
+        text = self._queue.operate(entry)
+        if self._open is None or text is None:
+            return
+        if "-notification>" in text[:40]:
+            ended = notification(text, entry.head)
+            self._open.task_ended(ended, ended.tool_use_id or self._launched.get(ended.task_id or ""))
+        else:
+            self._open.typed(text, entry.head)
 
     def _turn_end(self, entry: TurnEnd) -> Turn | None:
         if self._open is None or not self._open.answered:
@@ -306,7 +297,3 @@ class _Assembler:
             return None
         turn.duration_ms = (turn.duration_ms or 0) + entry.duration_ms
         return None if turn.running else self._close()
-
-
-def _start_of(entry: Prompt) -> Start:
-    return Start(entry.head, entry.trigger, entry.text, entry.command, entry.permission_mode)

@@ -62,6 +62,8 @@ class OpenTurn:
     @property
     def resting(self) -> bool:
         """Tell whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
+        if self.turn.last == "interrupt":
+            return True
         return self.turn.last != "input" and all(call.result is not None for call in self.turn.calls.values())
 
     @property
@@ -82,7 +84,7 @@ class OpenTurn:
         if entry.head.uuid is not None:
             return f"line:{entry.head.uuid}"
         text = next((block.text for block in entry.blocks if isinstance(block, Text)), "")
-        return f"text:{self.turn.start.text}:{len(self.turn.steps)}:{entry.head.time_ns}:{text}"
+        return f"text:{self.turn.number}:{self.turn.start.text}:{len(self.turn.steps)}:{entry.head.time_ns}:{text}"
 
     def has(self, key: str) -> bool:
         """Tell whether this response has begun in this turn."""

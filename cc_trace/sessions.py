@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.agents import Agent, Agents, from_progress, sidechains
 from cc_trace.assembly import assemble
-from cc_trace.entries import AgentMeta, Prompt, Reply, Skipped, Totals, agent_meta, journal_stages, parse
+from cc_trace.entries import Prompt, Reply, Skipped, ToolUse, Totals, agent_meta, journal_stages, parse
+from cc_trace.facts import Facts
 from cc_trace.open_turn import Seen
 from cc_trace.traces import from_turn
 from cc_trace.transcript import BEGINNING, Position, agent_paths, is_uuid, read_lines
@@ -29,37 +29,6 @@ GOAL_CHARS: Final = 200
 OUTPUT_CHARS: Final = 500
 _PEEK_LINES: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
-
-
-@dataclass(slots=True)
-class Facts:
-    """What is known of a session as a whole, its agents' work included."""
-
-    session_id: str
-    turns: int = 0
-    tool_calls: int = 0
-    files_modified: dict[str, None] = field(default_factory=dict)
-    context_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    unpriced: int = 0  # responses without a known price
-    models: dict[str, None] = field(default_factory=dict)
-    first_ns: int | None = None
-    last_ns: int | None = None
-    cwd: str | None = None
-    git_branch: str | None = None
-    version: str | None = None
-    slug: str | None = None
-    goal: str = ""
-    latest_output: str = ""
-    predecessor: str | None = None
-    reported_cost_usd: float | None = None  # Claude Code's own count
-    skipped: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def project(self) -> str | None:
-        """Return the project's name: the last part of its directory, whichever system it is from."""
-        return self.cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if self.cwd else None
 
 
 @dataclass(slots=True)
@@ -98,6 +67,12 @@ class Session:
         self.facts = Facts(session_id)
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
+        self._last_asked = -1  # where the last prompt stands
+        self.summarized = False  # the last line is a summary
+
+    def asked_after(self, turn: Turn | None) -> bool:
+        """Tell whether a prompt came after this turn and has no answer yet."""
+        return self._last_asked > (turn.start.head.offset if turn is not None else -1)
 
     def spans(self) -> Iterator[Span]:
         """Yield the session's spans, turn by turn, each turn's in tree order."""
@@ -131,29 +106,11 @@ class Session:
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
         spans = list(from_turn(turn, runs, facts.session_id, resume.launches))
         for span in spans:
-            self._count(span)
+            facts.count(span, main=span.parent_id == spans[0].span_id)
         resume.ended.update(turn.ended)
         if turn.start.launched_by is not None:
             resume.ended.add(turn.start.launched_by)
         return Trace(turn, spans)
-
-    def _count(self, span: Span) -> None:
-        facts = self.facts
-        if (tool := span.tool) is not None:
-            facts.tool_calls += 1
-            if tool.file_path is not None and span.status != "error":
-                facts.files_modified[tool.file_path] = None
-        elif (response := span.response) is not None:
-            if response.model is not None:
-                facts.models[response.model] = None
-            if response.cost_usd is not None:
-                facts.cost_usd = (facts.cost_usd or 0.0) + response.cost_usd
-            else:
-                facts.unpriced += 1
-            if (usage := response.usage) is not None:
-                facts.output_tokens += usage.output
-                if span.agent_id is None:
-                    facts.context_tokens = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the main file's entries, taking note of what they say of the session."""
@@ -170,6 +127,7 @@ class Session:
                     context = head.context
                     self._note(context)
                 if isinstance(entry, Prompt):
+                    self._last_asked = head.offset
                     if entry.predecessor is not None:
                         self._lineage.setdefault("plan", entry.predecessor)
                 elif isinstance(entry, Totals):
@@ -203,7 +161,9 @@ class Session:
             for entry in parse(line):
                 if isinstance(entry, Skipped):
                     skipped[entry.reason] += 1
+                    self.summarized = entry.reason == "summary"
                 else:
+                    self.summarized = False
                     yield entry
 
     def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
@@ -221,8 +181,7 @@ class Session:
                 continue
             if folder.name.startswith("wf_"):
                 if folder not in stages:
-                    journal = folder / "journal.jsonl"
-                    stages[folder] = journal_stages(journal.read_bytes()) if journal.is_file() else {}
+                    stages[folder] = journal_stages(_bytes(folder / "journal.jsonl"))
                 agent.run_id, agent.stage = folder.name, stages[folder].get(agent.id or "")
             if folder.parent.name == self.path.stem or agent.run_id is not None or self._mine(agent):
                 yield agent
@@ -231,11 +190,8 @@ class Session:
         return agent.session_id in (self.facts.session_id, self.path.stem)
 
     def _agent(self, path: Path) -> Agent:
-        try:
-            meta = agent_meta(path.with_suffix(".meta.json").read_bytes())
-        except OSError:
-            meta = AgentMeta()
-        agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path))
+        meta = agent_meta(_bytes(path.with_suffix(".meta.json")))
+        agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path, meta.tool_use_id))
         agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
         agent.at_rest = self._settled or (self._rest_ns is not None and path.stat().st_mtime_ns < self._rest_ns)
@@ -252,12 +208,29 @@ class Session:
                 break
         return agent
 
-    def _file_turns(self, path: Path) -> list[Turn]:
+    def _file_turns(self, path: Path, call: str | None) -> list[Turn]:
         try:
-            return self._assembled(self._read(path))
+            return self._assembled(_after_call(list(self._read(path)), call))
         except OSError:  # gone, or not ours to read: its call stands without it
             self.facts.skipped["unreadable agent file"] += 1
             return []
+
+
+def _after_call(entries: list[Entry], call: str | None) -> list[Entry]:
+    """Leave out the conversation that a forked agent starts with: all up to the call that started it is a copy."""
+    copied = 0
+    for index, entry in enumerate(entries if call is not None else ()):
+        if isinstance(entry, Reply) and any(isinstance(block, ToolUse) and block.id == call for block in entry.blocks):
+            copied = index + 1
+    return entries[copied:]
+
+
+def _bytes(path: Path) -> bytes:
+    """Return a small file that may not be there."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _peek(path: Path) -> Iterator[Entry]:
@@ -283,3 +256,11 @@ def _identify(path: Path) -> tuple[str, bool]:
         if isinstance(entry, Prompt | Reply):
             return (named if is_uuid(named) else told or named), head.sidechain and head.agent_id is not None
     return (named if is_uuid(named) else told or named), False
+
+
+def first_session_id(path: Path) -> str | None:
+    """Return the session that a transcript's first line names: after some transitions it is the one before."""
+    try:
+        return next((entry.head.context.session_id for entry in _peek(path) if entry.head is not None), None)
+    except OSError:
+        return None

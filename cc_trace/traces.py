@@ -36,9 +36,10 @@ def from_turn(turn: Turn, runs: Runs, session_id: str, launches: dict[str, str])
     task's end starts links to the call, and this turn's own launches are added.
     """
     trace = trace_id(f"turn:{turn.key}")
+    for call in turn.calls.values():
+        if call.result is not None and call.result.task_id is not None:
+            launches[call.id] = trace
     yield from _Trace(trace, session_id, turn.number, launches).main(turn, runs)
-    for call in turn.running.values():
-        launches[call] = trace
 
 
 class _Trace:
@@ -117,8 +118,8 @@ class _Trace:
         if starts and (start_ns is None or min(starts) < start_ns):
             start_ns = min(starts)
         metadata = _known(known)
-        if start_ns is None:
-            metadata["time"] = "unknown"
+        if turn.start.head.time_ns is None:
+            metadata["time"] = "unknown" if start_ns is None else "start unknown"
         return Span(
             self._trace_id,
             root,
@@ -159,6 +160,8 @@ class _Trace:
         usage, model = step.usage, step.model
         start_ns = _start(step)
         times, note = _times(start_ns, step.last_ns, step.ready_ns)
+        if start_ns is not None and (step.ready_ns is None or step.ready_ns > start_ns):
+            note = note or "start unknown"
         metadata: dict[str, JsonValue] = {"tool_count": len(step.calls)}
         if step.stop_reason is not None:
             metadata["stop_reason"] = step.stop_reason

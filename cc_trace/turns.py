@@ -13,7 +13,19 @@ from cc_trace.entries import Reply, Text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cc_trace.entries import Block, Context, Entry, Head, JsonValue, Progress, ToolResult, ToolUse, Trigger, Usage
+    from cc_trace.entries import (
+        Block,
+        Context,
+        Entry,
+        Head,
+        JsonValue,
+        Progress,
+        Prompt,
+        ToolResult,
+        ToolUse,
+        Trigger,
+        Usage,
+    )
     from cc_trace.transcript import Position
 
 EventKind: TypeAlias = Literal["compaction", "api_retry", "api_error", "interruption", "prompt", "notification"]
@@ -90,6 +102,11 @@ class Start:
     permission_mode: str | None = None
     launched_by: str | None = None  # the call whose background task ended
     earlier: list[str] = field(default_factory=list)  # prompts before it that got no answer of their own
+
+    @classmethod
+    def by(cls, entry: Prompt) -> Start:
+        """Start with a line of the transcript."""
+        return cls(entry.head, entry.trigger, entry.text, entry.command, entry.permission_mode)
 
 
 @dataclass(slots=True)

@@ -153,7 +153,7 @@ def rows(model: ModelInfo) -> Iterator[tuple[str | float | None, ...]]:
             yield day, context, *(rate_for(by_column.get(column), context) for column, _ in COLUMNS)
 
 
-def literal(value: str | float | None) -> str:
+def literal(value: str | int | float | None) -> str:  # noqa: PYI041  (whole numbers are written in another form)
     """Write a value as Python source in the style of the formatter."""
     if isinstance(value, str):
         return f'r"{value}"' if "\\" in value else f'"{value}"'

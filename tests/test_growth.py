@@ -126,7 +126,7 @@ def test_multibyte_characters_are_cut_anywhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transcript", [*case_transcripts(), *corpus()], ids=label)
 def test_reading_on_from_any_turn_gives_the_same_spans(transcript: Path) -> None:
-    """What is known at a turn's beginning is its place, its number and the tasks launched before: nothing else counts."""
+    """All that is known at a turn's beginning is its place, its number and the tasks launched before."""
     whole = Session(transcript)
     traces = list(whole.traces())
     for trace in traces[1:]:

@@ -48,7 +48,7 @@ def claude_models(library: ModuleType) -> list[ModelInfo]:
 @pytest.fixture(scope="module")
 def script(library: ModuleType) -> SimpleNamespace:
     """Give the functions of the generator."""
-    assert library
+    assert library.__name__ == "genai_prices"
     return SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from cc_trace.sessions import Facts
+    from cc_trace.facts import Facts
     from cc_trace.spans import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

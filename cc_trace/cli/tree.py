@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 if TYPE_CHECKING:
     from cc_trace.entries import JsonValue
-    from cc_trace.sessions import Facts
+    from cc_trace.facts import Facts
     from cc_trace.spans import Response, Span
 
 _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incomplete": "yellow"}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any, Final
+
+import orjson
 
 from cc_trace.entries.kinds import Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage
 
@@ -136,7 +139,8 @@ def _block(item: Any) -> Block | None:
 
 def tool_use(raw: dict[str, Any]) -> ToolUse:
     """Return a tool call, from a block or from a line of the simplest format."""
-    id_, name, given = string(raw, "id") or string(raw, "tool_use_id") or "", string(raw, "name"), raw.get("input")
+    id_, name = string(raw, "id") or string(raw, "tool_use_id") or "", string(raw, "name")
+    given = _writable(raw.get("input"))
     if isinstance(given, dict):
         match name:
             case "Agent" | "Task":
@@ -149,6 +153,18 @@ def tool_use(raw: dict[str, Any]) -> ToolUse:
             case "NotebookEdit":
                 return ToolUse(id_, name, given, file_path=string(given, "notebook_path"))
     return ToolUse(id_, name or "unknown", given)
+
+
+def _writable(given: Any) -> Any:
+    """Return an input as it is, or as text where it is nested deeper than orjson can write (254 levels)."""
+    try:
+        orjson.dumps([[[[[[[[given]]]]]]]])  # within a span it stands a few levels deeper
+    except TypeError:
+        try:
+            return json.dumps(given, ensure_ascii=False)
+        except RecursionError:
+            return "[nested too deeply to keep]"
+    return given
 
 
 def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> ToolResult:

@@ -62,11 +62,12 @@ def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
     """Return what a line holds that strict JSON refuses, and count the damage."""
     text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
     found: list[dict[str, Any]] = []
-    decoder, at = json.JSONDecoder(strict=False), 0
+    decoder, at = json.JSONDecoder(strict=False, parse_int=_integer), 0
     try:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
-            at += len(text[at:]) - len(text[at:].lstrip())
+            while at < len(text) and text[at].isspace():
+                at += 1
             if isinstance(value, dict):
                 found.append(_without_surrogates(value))
     except (ValueError, RecursionError):
@@ -75,6 +76,12 @@ def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
         return (Skipped(None, "damaged line"),) if data.strip() else ()
     reason = "several objects on one line" if len(found) > 1 else "repaired line"
     return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
+
+
+def _integer(text: str) -> int | float:
+    """Read a whole number as orjson does: beyond 64 bits as a float."""
+    value = int(text)
+    return value if -(1 << 63) <= value < 1 << 64 else float(text)
 
 
 def _without_surrogates(value: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,12 @@ from typing import Final
 
 # Line types that are read. All others are stepped over by a look at their first bytes: in 2.1.325 one word's answer
 # writes 250 KB of request bodies and prompt snapshots.
-_READ: Final = frozenset({b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state"})
+_READ: Final = frozenset(
+    {b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state", b"attachment"}
+)
 _READ_SIMPLE: Final = frozenset({b"tool_use", b"tool_result"})
 _READ_ATTACHMENTS: Final = frozenset({b"queued_command"})
+_MAX_TYPE: Final = 64
 KNOWN_IGNORED: Final = frozenset(
     {
         "agent-name",
@@ -44,12 +47,22 @@ KNOWN_IGNORED: Final = frozenset(
 def skippable(data: bytes) -> str | None:
     """Name a line that can be stepped over without parsing it; None: it must be parsed.
 
+    What looks like two objects on one line is parsed: the second one may be a prompt.
+    """
+    reason = _reason(data)
+    return None if reason is None or b'}{"' in data else reason
+
+
+def _reason(data: bytes) -> str | None:
+    """Name a line of a type that is not read by its first bytes.
+
     The first `"type":"` is the line's own when only one brace is open before it; quotes inside strings are escaped.
     """
     at = data.find(b'"type":"', 0, 4096)
-    if at < 0:
+    end = data.find(b'"', at + 8, at + 8 + _MAX_TYPE)
+    if at < 0 or end < 0:
         return None
-    kind = data[at + 8 : data.find(b'"', at + 8, at + 72)]
+    kind = data[at + 8 : end]
     depth = data.count(b"{", 0, at)
     if depth == 1:
         if kind in _READ:
@@ -64,4 +77,4 @@ def skippable(data: bytes) -> str | None:
 
 def ignored(kind: str) -> str:
     """Return what a line of a type that is not read is counted under."""
-    return kind if kind in KNOWN_IGNORED else f"unknown type {kind}"
+    return kind if kind in KNOWN_IGNORED else f"unknown type {kind[:_MAX_TYPE]}"

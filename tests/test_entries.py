@@ -1,0 +1,410 @@
+"""What a line is: every kind told apart, every format read, and nothing that a line can hold ends the reading."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from lines import (
+    MODEL,
+    compact_boundary,
+    encoded,
+    entries,
+    line,
+    ns,
+    prompt,
+    reply,
+    result,
+    retry,
+    session,
+    stamp,
+    stop_hook_summary,
+    text,
+    thinking,
+    tool_use,
+    turn_duration,
+)
+
+from cc_trace.cli import main as command_line
+from cc_trace.entries import (
+    CommandOutput,
+    Compaction,
+    Injected,
+    Interrupt,
+    Notification,
+    Other,
+    Prompt,
+    Queue,
+    QueuedPrompt,
+    Reply,
+    Results,
+    Retry,
+    Skipped,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Totals,
+    TurnEnd,
+    Usage,
+    parse,
+)
+from cc_trace.sessions import Session
+from cc_trace.transcript import Line as RawLine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lines import Line
+
+    from cc_trace.entries import Block, Entry
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
+SHOWN_IMAGE = "[image image/png, 5 bytes, sha256 of base64 333d6b3a3c1f5db6]"
+TOOL_RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "x"}
+OLD_SESSION = "99999999-0000-4000-8000-000000000009"
+
+
+def said(entry: Entry) -> tuple[object, ...]:
+    """An entry's kind and what it says, without what all lines have."""
+    return type(entry), *entry[1:]
+
+
+def only(item: Line | str | bytes) -> tuple[object, ...]:
+    """What a line that holds one entry says."""
+    (entry,) = entries(item)
+    return said(entry)
+
+
+def answer(*blocks: Block, **more: object) -> tuple[object, ...]:
+    """A response of the simple formats: nothing but its blocks, or what is given."""
+    return said(Reply(None, None, None, None, blocks, None, None)._replace(**more))  # type: ignore[arg-type]
+
+
+# User lines
+
+RESULT = ToolResult("t1", "x")
+NOTE = "<task-notification>\n<task-id>b1</task-id><status>failed</status><summary>No</summary></task-notification>"
+CONTINUED = "This session is being continued from a previous conversation that ran out of context."
+PLAN = f"Implement the following plan:\n…read the full transcript at: /p/{OLD_SESSION}.jsonl"
+USER_LINES: dict[str, tuple[Line, tuple[object, ...]]] = {
+    "a string": (prompt("hello", permissionMode="plan"), (Prompt, "prompt", "hello", None, "plan", None)),
+    "text blocks": (prompt([text("a"), text("b")]), (Prompt, "prompt", "a\nb", None, None, None)),
+    "an image": (prompt([text("see"), IMAGE]), (Prompt, "prompt", f"see\n{SHOWN_IMAGE}", None, None, None)),
+    "a tool result": (prompt([TOOL_RESULT]), (Results, (RESULT,), None)),
+    "a result and typed words": (prompt([TOOL_RESULT, text("and this")]), (Results, (RESULT,), "and this")),
+    "a result and an interrupt": (
+        prompt([TOOL_RESULT, text("[Request interrupted by user for tool use]")]),
+        (Results, (RESULT,), None),
+    ),
+    "isMeta": (prompt("scaffolding", isMeta=True), (Injected, "scaffolding")),
+    "a reminder": (prompt("<system-reminder>x</system-reminder>"), (Injected, "<system-reminder>x</system-reminder>")),
+    "a slash command": (
+        prompt("<command-name>/fix</command-name>\n<command-args>it </command-args>"),
+        (Prompt, "command", "/fix it", "fix", None, None),
+    ),
+    "a slash command, message first": (
+        prompt("<command-message>fix</command-message>\n<command-name>/fix</command-name>"),
+        (Prompt, "command", "/fix", "fix", None, None),
+    ),
+    "a command's output": (
+        prompt("<local-command-stdout>ok</local-command-stdout>"),
+        (CommandOutput, "<local-command-stdout>ok</local-command-stdout>"),
+    ),
+    "a caveat": (prompt("<local-command-caveat>…</local-command-caveat>"), (Skipped, "local-command-caveat")),
+    "a caveat of old": (prompt("Caveat: the messages below", isMeta=True), (Skipped, "local-command-caveat")),
+    "a shell command": (
+        prompt("<bash-input>ls -l</bash-input>"),
+        (Prompt, "bash", "!ls -l", "ls -l", None, None),
+    ),
+    "a shell command's output": (
+        prompt("<bash-stdout>a</bash-stdout><bash-stderr></bash-stderr>"),
+        (CommandOutput, "<bash-stdout>a</bash-stdout><bash-stderr></bash-stderr>"),
+    ),
+    "an interrupt": (
+        prompt([text("[Request interrupted by user]")]),
+        (Interrupt, "[Request interrupted by user]"),
+    ),
+    "a marked summary": (prompt("So far: …", isCompactSummary=True), (Compaction, "So far: …", {})),
+    "a summary": (prompt(CONTINUED), (Compaction, CONTINUED, {})),
+    "a notification": (prompt(NOTE), (Notification, NOTE, "b1", None, "failed", "No")),
+    "a notification by its origin": (
+        prompt("Task ended", origin={"kind": "task-notification"}),
+        (Notification, "Task ended", None, None, None, None),
+    ),
+    "a teammate's message": (
+        prompt('<teammate-message teammate_id="ann">hi</teammate-message>'),
+        (Prompt, "teammate", '<teammate-message teammate_id="ann">hi</teammate-message>', None, None, None),
+    ),
+    "a plan": (prompt(PLAN, planContent="…"), (Prompt, "continuation", PLAN, None, None, OLD_SESSION)),
+    "a continuation": (
+        prompt("go on", origin={"kind": "auto-continuation"}),
+        (Prompt, "continuation", "go on", None, None, None),
+    ),
+    "nothing": (prompt(""), (Skipped, "empty user line")),
+}
+
+
+@pytest.mark.parametrize("kind", USER_LINES)
+def test_user_lines_are_told_apart(kind: str) -> None:
+    """Only one in ten lines of type "user" is something that a person typed."""
+    item, expected = USER_LINES[kind]
+    assert expected == only(item)
+
+
+OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
+    (turn_duration(1500, at=1), (TurnEnd, 1500)),
+    (stop_hook_summary(at=1), (TurnEnd, None)),
+    (compact_boundary(at=1), (Compaction, None, {"trigger": "auto", "preTokens": 167_731})),
+    (retry(at=1), (Retry, "HTTP 529", {"retryAttempt": 1, "maxRetries": 10})),
+    (line("system", 1, subtype="informational"), (Skipped, "system/informational")),
+    (line("queue-operation", 1, operation="enqueue", content="more"), (Queue, "enqueue", "more")),
+    (
+        line("attachment", 1, attachment={"type": "queued_command", "prompt": "more", "commandMode": "prompt"}),
+        (QueuedPrompt, "more"),
+    ),
+    (line("attachment", 1, attachment={"type": "prompt_snapshot"}), (Skipped, "attachment/prompt_snapshot")),
+    (line("cost-state", 1, totalCostUSD=0.25), (Totals, 0.25)),
+    (line("summary", 1, summary="Fixed it"), (Skipped, "summary")),
+    (line("brand-new", 1), (Skipped, "unknown type brand-new")),
+    ({"uuid": "x"}, (Skipped, "no type")),
+    (reply("m1", "meta", at=1, isMeta=True), (Skipped, "meta response")),
+]
+
+
+@pytest.mark.parametrize(("item", "expected"), OTHER_LINES)
+def test_other_lines_are_told_apart(item: Line, expected: tuple[object, ...]) -> None:
+    assert expected == only(item)
+
+
+@pytest.mark.parametrize(("item", "expected"), [*USER_LINES.values(), *OTHER_LINES])
+def test_the_order_of_a_lines_fields_says_nothing(item: Line, expected: tuple[object, ...]) -> None:
+    """A line's type stands first, last or in the middle, depending on the version and on the type."""
+    assert expected == only(dict(reversed(item.items())))
+
+
+def test_a_response_is_read_whole() -> None:
+    """Its usage, circumstances and every block, in order."""
+    blocks = [
+        text("Hi"),
+        thinking(),
+        thinking("hm"),
+        {"type": "redacted_thinking", "data": "…"},
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+        IMAGE,
+        {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
+        tool_use("t1", "Write", file_path="/a"),
+        {"type": "brand_new"},
+    ]
+    found = (
+        Text("Hi"),
+        Thinking(""),
+        Thinking("hm"),
+        Thinking("", redacted=True),
+        Other("server_tool_use", "[server_tool_use web_search]"),
+        Other("web_search_tool_result", "[web_search_tool_result s1]"),
+        Other("image", SHOWN_IMAGE),
+        Other("document", "[document url https://example.org/a.pdf]"),
+        ToolUse("t1", "Write", {"file_path": "/a"}, file_path="/a"),
+        Other("brand_new", "[brand_new]"),
+    )
+    usage = {"input_tokens": 3, "output_tokens": 4, "speed": "standard", "service_tier": "priority"}
+    item = reply("m1", *blocks, at=1, usage=usage, perTurnEffort="high", message={"stop_reason": "end_turn"})
+    (entry,) = entries(item)
+    expected = (Reply, "m1", "req_m1", MODEL, found, Usage(3, 4), "end_turn", False, False, None)
+    assert (*expected, "high", "standard", "priority") == said(entry)
+    assert entry.head is not None
+    assert entry.head.time_ns == ns(1)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"cache_creation_input_tokens": 30}, Usage(cache_write_5m=30, split=False)),
+        ({"cache_creation_input_tokens": 30, "cache_creation": {}}, Usage(cache_write_5m=30, split=False)),
+        (
+            {"cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}},
+            Usage(cache_write_5m=10, cache_write_1h=20),
+        ),
+        (
+            {"cache_creation_input_tokens": 30, "cache_creation": {"ephemeral_1h_input_tokens": 20}},
+            Usage(cache_write_5m=10, cache_write_1h=20),
+        ),
+        (
+            {"cache_read_input_tokens": 7, "server_tool_use": {"web_search_requests": 2}, "speed": "fast"},
+            Usage(cache_read=7, web_searches=2, fast=True),
+        ),
+        ({"input_tokens": -1, "output_tokens": True, "cache_read_input_tokens": "9"}, Usage()),
+        ("none", None),
+    ],
+)
+def test_usage(written: object, expected: Usage | None) -> None:
+    """Writes for five minutes and for an hour are apart where the line says so, else all are for five minutes."""
+    (entry,) = entries(reply("m1", at=1, usage=written))
+    assert isinstance(entry, Reply)
+    assert expected == entry.usage
+
+
+def test_the_usage_of_two_lines_is_the_maximum_of_each_count() -> None:
+    early, late = Usage(10, 1, 50, 5, 0, 1, fast=False, split=False), Usage(10, 90, 40, 0, 6, 0, fast=True)
+    expected = Usage(10, 90, 50, 5, 6, 1, fast=True, split=False)
+    assert expected == early.maximum(late) == late.maximum(early)
+
+
+# The simpler formats of the specification
+
+CALL = ToolUse("t1", "Bash", {"command": "ls"})
+SIMPLE_LINES: dict[str, tuple[Line, tuple[object, ...]]] = {
+    "role without type": (
+        {"message": {"id": "m1", "role": "assistant", "content": [text("hi")]}},
+        answer(Text("hi"), message_id="m1"),
+    ),
+    "content at top level": ({"type": "user", "content": "hello"}, (Prompt, "prompt", "hello", None, None, None)),
+    "results at top level": ({"type": "user", "content": [TOOL_RESULT]}, (Results, (RESULT,), None)),
+    "content as a string": ({"message": {"role": "assistant", "content": "hi"}}, answer(Text("hi"))),
+    "message as a string": ({"type": "user", "message": "hello"}, (Prompt, "prompt", "hello", None, None, None)),
+    "answer as a string": ({"type": "assistant", "message": "hi"}, answer(Text("hi"))),
+    "meta without type": (
+        {"message": {"role": "assistant", "content": "x"}, "isMeta": True},
+        (Skipped, "meta response"),
+    ),
+    "tool_use": ({"type": "tool_use", "name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t1"}, answer(CALL)),
+    "tool_use by id": ({"type": "tool_use", "name": "Bash", "input": {"command": "ls"}, "id": "t1"}, answer(CALL)),
+    "tool_use without id": (
+        {"type": "tool_use", "name": "Bash", "input": {"command": "ls"}},
+        answer(CALL._replace(id="")),
+    ),
+    "tool_result": ({"type": "tool_result", "content": "x", "tool_use_id": "t1"}, (Results, (RESULT,), None)),
+    "tool_result without id": (
+        {"type": "tool_result", "content": "x", "is_error": True},
+        (Results, (ToolResult("", "x", is_error=True),), None),
+    ),
+}
+
+
+@pytest.mark.parametrize("spaces", [True, False])
+@pytest.mark.parametrize("kind", SIMPLE_LINES)
+def test_simple_formats(kind: str, *, spaces: bool) -> None:
+    """The same with and without spaces after colons, which is how a line is told to be skipped before parsing."""
+    item, expected = SIMPLE_LINES[kind]
+    assert expected == only(json.dumps(item) if spaces else encoded(item))
+
+
+def test_a_timestamp_can_be_inside_the_message() -> None:
+    """The line's own comes first; what is no time is none."""
+    told: list[Line] = [{"timestamp": stamp(5)}, {"timestamp": "soon"}, {"timestamp": 5}, {}]
+    inside = [{"type": "user", "message": {"role": "user", "content": "x", **time}} for time in told]
+    outside = [{**item, "timestamp": stamp(9)} for item in inside]
+    times = [entry.head and entry.head.time_ns for item in (*inside, *outside) for entry in entries(item)]
+    assert times == [ns(5), None, None, None, ns(9), ns(9), ns(9), ns(9)]
+
+
+# Lines that are skipped, and lines that are damaged
+
+
+@pytest.mark.parametrize("kind", ["api-request-blob", "file-history-snapshot", "last-prompt"])
+def test_heavy_lines_are_not_parsed(kind: str) -> None:
+    """They are told by their beginning: the rest of these is not even JSON."""
+    assert only(f'{{"type":"{kind}","body":{{"no json') == (Skipped, kind)
+    snapshot = '{"parentUuid":null,"attachment":{"type":"prompt_snapshot","no json'
+    assert only(snapshot) == (Skipped, "attachment/prompt_snapshot")
+
+
+GOOD = encoded(prompt("go"))
+# fmt: off
+BYTES: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
+    "a blank line": (b"  \r", []),
+    "an unfinished object": (GOOD[:-1], [(Skipped, "damaged line")]),
+    "an unfinished type": (b'{"type":"us', [(Skipped, "damaged line")]),
+    "a type without end": (b'{"type":"' + b"x" * 999, [(Skipped, "damaged line")]),
+    "no JSON": (b"<html>", [(Skipped, "damaged line")]),
+    "no object": (b"[1]", [(Skipped, "not an object")]),
+    "two objects": (GOOD + GOOD, [(Skipped, "several objects on one line"), *[(Prompt, "prompt", "go")] * 2]),
+    "two objects, the first one heavy": (
+        b'{"type":"file-history-snapshot","snapshot":{}}' + GOOD,
+        [(Skipped, "several objects on one line"), (Skipped, "file-history-snapshot"), (Prompt, "prompt", "go")],
+    ),
+    "an object and damage": (GOOD + b'{"type":', [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
+    "CRLF": (GOOD + b"\r", [(Prompt, "prompt", "go")]),
+    "a byte order mark": (b"\xef\xbb\xbf" + GOOD, [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
+    "NUL": (b"\x00\x00" + GOOD, [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
+    "only NUL": (b"\x00" * 9, [(Skipped, "damaged line")]),
+    "invalid UTF-8": (
+        GOOD.replace(b"go", b"g\xffo"), [(Skipped, "repaired line"), (Prompt, "prompt", "g\ufffdo")]
+    ),
+    "a lone surrogate": (
+        GOOD.replace(b"go", rb"g\ud83do"), [(Skipped, "repaired line"), (Prompt, "prompt", "g?o")]
+    ),
+    "deeper than any parser": (b'{"type":"user","content":' + b"[" * 100_000, [(Skipped, "damaged line")]),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("what", BYTES)
+def test_damage_is_counted_and_what_can_be_read_is(what: str) -> None:
+    data, expected = BYTES[what]
+    assert expected == [said(entry)[:3] for entry in entries(data)]
+
+
+@pytest.mark.parametrize("what", BYTES)
+def test_damage_ends_nothing(tmp_path: Path, what: str) -> None:
+    """The lines around it are a turn, and it is counted by what it is."""
+    data, expected = BYTES[what]
+    read = Session(session(tmp_path, prompt("before"), data, reply("m1", "after", at=1)))
+    found = list(read.spans())
+    assert [(span.kind, span.output) for span in found][:1] == [("turn", "after")]
+    reasons = [reason for kind, reason, *_ in expected if kind is Skipped]
+    assert read.facts.skipped == {reason: reasons.count(reason) for reason in reasons} | repeats(what)
+
+
+def repeats(what: str) -> dict[str, int]:
+    """The same prompt twice on one line is a copy of itself."""
+    return {"repeated line": 1} if what == "two objects" else {}
+
+
+DEEP = '{"a":' * 300 + "1" + "}" * 300
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        encoded(reply("m1", tool_use("t1", given="HERE"), at=1)).replace(b'"HERE"', DEEP.encode()),
+        b"\x00" + encoded(reply("m1", "ok", at=1, usage={"input_tokens": 10**30})),
+        b"\x00" + encoded(reply("m1", tool_use("t1", given=10**30), at=1)),
+    ],
+    ids=["a deep input", "a huge count", "a huge number"],
+)
+def test_whatever_is_read_can_be_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str], item: bytes) -> None:
+    """JSON can be nested deeper, and hold longer numbers, than what writes JSON accepts."""
+    main = session(tmp_path, prompt("go"), item)
+    assert (command_line(["show", str(main)]), command_line(["show", str(main), "--json"])) == (0, 0)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_line_of_50_megabytes_is_read(tmp_path: Path) -> None:
+    """Lines of 2 MB exist; this one is held, and whatever is longer than 64 MB is counted instead."""
+    size = 50 << 20
+    main = session(tmp_path, prompt("go"), reply("m1", tool_use("t1"), at=1), result("t1", "x" * size, at=2))
+    (tool,) = [span for span in Session(main).spans() if span.kind == "tool"]
+    assert isinstance(tool.output, str)
+    assert len(tool.output) == size
+
+
+def test_a_line_too_long_to_hold_is_counted() -> None:
+    assert [said(entry) for entry in parse(RawLine(0, 0, None))] == [(Skipped, "line too long")]
+
+
+def test_an_empty_file_is_a_session_without_turns(tmp_path: Path) -> None:
+    read = Session(session(tmp_path))
+    assert (list(read.spans()), read.facts.turns, dict(read.facts.skipped)) == ([], 0, {})
+
+
+def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a value: OSError for a program, one line and exit code 2 for a person."""
+    missing = tmp_path / "missing.jsonl"
+    with pytest.raises(OSError, match="missing"):
+        list(Session(missing).spans())
+    assert command_line(["show", str(missing)]) == 2
+    assert capsys.readouterr() == ("", f"cc-trace: no transcript at {missing}\n")
