@@ -1,7 +1,9 @@
 """Every error of this package, and who deals with it.
 
 CcTraceError        the command line prints it as one line and exits with 2
-└── NotFoundError   a path or session id that leads to no transcript
+├── ConfigError     a setting that is missing or wrong
+├── NotFoundError   a path or session id that leads to no transcript
+└── StateError      the state folder cannot be used, or a name that would lead out of it
 
 A damaged, torn or unknown line is not an error: it is counted and stepped over.
 """
@@ -13,3 +15,11 @@ class CcTraceError(Exception):
 
 class NotFoundError(CcTraceError):
     """No transcript at this path, or under this session id."""
+
+
+class ConfigError(CcTraceError):
+    """A setting is missing or wrong."""
+
+
+class StateError(CcTraceError):
+    """The state folder cannot be used, or a name would lead out of it."""

@@ -57,6 +57,8 @@ class Span(NamedTuple):
     metadata: dict[str, JsonValue]
     response: Response | None = None
     tool: Tool | None = None
+    agent_name: str | None = None  # the kind of agent whose work it is; None: the main thread's
+    about: dict[str, JsonValue] | None = None  # facts of the whole trace, known when it began
 
 
 def trace_id(seed: str) -> str:

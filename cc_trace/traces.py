@@ -15,13 +15,14 @@ from cc_trace.open_turn import later
 from cc_trace.prices import cost_usd
 from cc_trace.spans import Response, Span, Tool, span_id, tool_span_id, trace_id
 from cc_trace.status import agent_status, clipped, tool_status, turn_status
+from cc_trace.times import known_times, request_start, turn_start
 from cc_trace.turns import Generation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cc_trace.agents import Run, Runs
-    from cc_trace.entries import JsonValue
+    from cc_trace.entries import Context, JsonValue
     from cc_trace.status import Status
     from cc_trace.turns import Call, Event, Turn
 
@@ -51,28 +52,28 @@ class _Trace:
         self._number = number
         self._launches = launches
         self._agent_id: str | None = None
+        self._agent_name: str | None = None
+        self._about: dict[str, JsonValue] = {}
 
     def main(self, turn: Turn, runs: Runs) -> Iterator[Span]:
-        start, status = turn.start, turn_status(turn)
+        start = turn.start
+        # Every span carries these, so they must not change while the turn goes on.
+        self._about = {"source": "claude-code", "turn_number": turn.number, "session_id": self._session_id}
+        self._about |= _circumstances(start.head.context)
+        if start.permission_mode is not None:
+            self._about["permission_mode"] = start.permission_mode
         known: dict[str, JsonValue] = {
-            "source": "claude-code",
-            "turn_number": turn.number,
-            "session_id": self._session_id,
+            **_circumstances(turn.context),  # what the prompt's line does not tell, a later one may
+            **self._about,
             "trigger": start.trigger,
             "command": start.command,
-            "version": turn.context.version,
-            "cwd": turn.context.cwd,
-            "git_branch": turn.context.git_branch,
-            "slug": turn.context.slug,
-            "permission_mode": start.permission_mode,
-            "entrypoint": turn.context.entrypoint,
             "duration_ms": turn.duration_ms,
             "unanswered_prompts": [*start.earlier] or None,
             "launched_by": self._link(start.launched_by),
         }
-        root = span_id("turn", turn.key or "")
-        yield self._root(turn, root, None, "turn", f"Turn {turn.number}", status, turn.closed, known)
-        yield from self._steps(turn, root, runs, final=turn.closed)
+        root, final = span_id("turn", turn.key or ""), turn.closed
+        yield self._root(turn, root, None, "turn", f"Turn {turn.number}", turn_status(turn), final, known)
+        yield from self._steps(turn, root, runs, final=final)
 
     def _link(self, tool_use_id: str | None) -> JsonValue:
         if tool_use_id is None:
@@ -83,7 +84,7 @@ class _Trace:
         return link
 
     def _agent(self, run: Run, parent_id: str, call: Call | None) -> Iterator[Span]:
-        agent, turn, outer = run.agent, run.turn, self._agent_id
+        agent, turn, outer = run.agent, run.turn, (self._agent_id, self._agent_name)
         root = span_id("agent", turn.key or "")
         background = call is not None and call.result is not None and call.result.task_id is not None
         kind = agent.kind or (call.use.agent_kind if call is not None else None)
@@ -96,11 +97,11 @@ class _Trace:
             "background": background or None,
             "source": agent.source,
         }
-        self._agent_id = agent.id
+        self._agent_id, self._agent_name = agent.id, kind or agent.stage or "agent"
         status = agent_status(run)
-        yield self._root(turn, root, parent_id, "subagent", kind or agent.stage or "agent", status, run.ended, known)
+        yield self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known)
         yield from self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
-        self._agent_id = outer
+        self._agent_id, self._agent_name = outer
 
     def _root(
         self,
@@ -113,10 +114,7 @@ class _Trace:
         final: bool,  # noqa: FBT001
         known: dict[str, JsonValue],
     ) -> Span:
-        starts = [time for step in turn.steps if isinstance(step, Generation) for time in (_start(step),) if time]
-        start_ns = turn.start.head.time_ns
-        if starts and (start_ns is None or min(starts) < start_ns):
-            start_ns = min(starts)
+        start_ns = turn_start(turn)
         metadata = _known(known)
         if turn.start.head.time_ns is None:
             metadata["time"] = "unknown" if start_ns is None else "start unknown"
@@ -136,6 +134,10 @@ class _Trace:
             turn.start.text,
             turn.output,
             metadata,
+            None,
+            None,
+            self._agent_name,
+            self._about,
         )
 
     def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> Iterator[Span]:
@@ -158,8 +160,8 @@ class _Trace:
 
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
         usage, model = step.usage, step.model
-        start_ns = _start(step)
-        times, note = _times(start_ns, step.last_ns, step.ready_ns)
+        start_ns = request_start(step)
+        times, note = known_times(start_ns, step.last_ns, step.ready_ns)
         if start_ns is not None and (step.ready_ns is None or step.ready_ns > start_ns):
             note = note or "start unknown"
         metadata: dict[str, JsonValue] = {"tool_count": len(step.calls)}
@@ -171,10 +173,10 @@ class _Trace:
             metadata["speed"] = step.speed
         if step.service_tier is not None:
             metadata["service_tier"] = step.service_tier
-        if note is not None:
-            metadata["time"] = note
         if usage is not None and usage.web_searches:
             metadata["web_searches"] = usage.web_searches
+        if note is not None:
+            metadata["time"] = note
         known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
         cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
         return Span(
@@ -194,13 +196,16 @@ class _Trace:
             answered(step),
             metadata,
             Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
+            None,
+            self._agent_name,
+            self._about,
         )
 
     def _tool(
         self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool
     ) -> Iterator[Span]:
         result, span = call.result, tool_span_id(call.id)
-        times, note = _times(call.start_ns, call.end_ns, step.last_ns)
+        times, note = known_times(call.start_ns, call.end_ns, step.last_ns)
         status, error = tool_status(call, turn)
         metadata: dict[str, JsonValue] = {"tool_name": call.use.name, "tool_id": call.id}
         if result is not None:
@@ -227,13 +232,15 @@ class _Trace:
             metadata,
             None,
             Tool(call.id, call.use.name, call.use.file_path),
+            self._agent_name,
+            self._about,
         )
         if runs.by_call:
             for run in runs.by_call.get(call.id, ()):
                 yield from self._agent(run, span, call)
 
     def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
-        times, note = _times(step.start_ns, step.end_ns, turn.start.head.time_ns)
+        times, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
         metadata: dict[str, JsonValue] = dict(step.facts)
         if note is not None:
             metadata["time"] = note
@@ -259,31 +266,27 @@ class _Trace:
             step.text if told else None,
             None if told else step.text,
             metadata,
+            None,
+            None,
+            self._agent_name,
+            self._about,
         )
+
+
+def _circumstances(context: Context) -> dict[str, JsonValue]:
+    return _known(
+        {
+            "version": context.version,
+            "cwd": context.cwd,
+            "git_branch": context.git_branch,
+            "slug": context.slug,
+            "entrypoint": context.entrypoint,
+        }
+    )
 
 
 def _known(facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _start(step: Generation) -> int | None:
-    """Return when a response's request could start; where clocks disagree, its first line is the safe answer."""
-    if step.first_ns is None or step.ready_ns is None:
-        return step.first_ns
-    return min(step.ready_ns, step.first_ns)
-
-
-def _times(
-    start_ns: int | None, end_ns: int | None, near_ns: int | None
-) -> tuple[tuple[int | None, int | None], str | None]:
-    """Return a span's times, and what is not known about them."""
-    if start_ns is not None and end_ns is not None:
-        return ((start_ns, end_ns), None) if start_ns <= end_ns else ((end_ns, end_ns), "start unknown")
-    if start_ns is not None:
-        return (start_ns, start_ns), "end unknown"
-    if end_ns is not None:
-        return (end_ns, end_ns), "start unknown"
-    return (near_ns, near_ns), "unknown" if near_ns is None else "inherited"
 
 
 @lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -31,10 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # Imported here: rich alone takes longer to import than `--help` should.
-    from cc_trace.cli import show  # noqa: PLC0415
-
-    return show.run(options, os.environ)
+    # Imported when called: what one command needs, another need not pay for.
+    module = importlib.import_module(f"cc_trace.cli.{options.command}")
+    code: int = module.run(options, os.environ)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,4 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
     show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
     show.add_argument("--json", action="store_true", help="one JSON object per span and line, the session's last")
+    sync = commands.add_parser("sync", help="deliver undelivered turns now")
+    which = sync.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="ID", help="this session only")
+    which.add_argument("--transcript", metavar="PATH", help="this transcript only")
+    which.add_argument("--all", action="store_true", help="also sessions from before the installation")
+    which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # what the hook passes on
+    sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
+    status = commands.add_parser("status", help="what is delivered, what is behind and why")
+    status.add_argument("--json", action="store_true", help="as JSON")
     return parser

@@ -63,6 +63,11 @@ class Usage(NamedTuple):
         """Join two lines of one response: early lines carry placeholders, so the maximum is the truth."""
         if self == other:
             return self
+        if self.split != other.split:
+            # One line tells 5m and 1h writes apart and the other does not: they are the same writes.
+            told, untold = (self, other) if self.split else (other, self)
+            if told.cache_write_5m + told.cache_write_1h:
+                return told.maximum(untold._replace(cache_write_5m=0, cache_write_1h=0, split=True))
         return Usage(
             max(self.input, other.input),
             max(self.output, other.output),

@@ -1,0 +1,168 @@
+"""Any OTLP endpoint over gRPC, compressed with gzip. Needs the extra `grpc`.
+
+Rules:
+- Nothing is sent again from here: grpc's own retries are off.
+- A status says less than an HTTP status does: UNAVAILABLE is what a server says that is overloaded, and also what grpc
+  says itself when there was no connection, or when it broke. Those are told apart by their text, and in doubt the
+  outcome is unclear.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+from cc_trace import __version__
+from cc_trace.destinations.answers import MAX_AFTER_SECONDS, accepted, cleaned
+from cc_trace.destinations.endpoint import headers, is_loopback, secrets, url
+from cc_trace.destinations.outcomes import Rejected, Retryable, Unclear
+from cc_trace.destinations.packing import Packing
+from cc_trace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.destinations import DestinationSettings
+    from cc_trace.destinations.outcomes import Outcome, Parcel
+    from cc_trace.spans import Span
+
+_METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_PORTS: Final = {"http": 4317, "https": 443}
+_Code: Final = grpc.StatusCode
+# A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload, and nothing was stored.
+_RETRYABLE: Final = frozenset(
+    {
+        _Code.RESOURCE_EXHAUSTED,
+        _Code.ABORTED,
+        _Code.OUT_OF_RANGE,
+        _Code.UNAUTHENTICATED,
+        _Code.PERMISSION_DENIED,
+        _Code.UNIMPLEMENTED,
+        _Code.NOT_FOUND,
+        _Code.FAILED_PRECONDITION,
+    }
+)
+# grpc-core and grpc-go say RESOURCE_EXHAUSTED "larger than max", tonic says OUT_OF_RANGE "message length too large".
+_TOO_LARGE: Final = re.compile("larger than max|too large", re.IGNORECASE)
+_NO_CONNECTION: Final = re.compile(
+    "^(failed to connect|errors resolving|dns resolution|name resolution)", re.IGNORECASE
+)
+_BROKEN: Final = re.compile(
+    "stream|socket|connection|broken pipe|goaway|keepalive|ping|transport|cancel|eof|shut", re.IGNORECASE
+)
+
+
+class OtlpGrpc:
+    """Sends batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
+
+    repeatable = False
+    askable = False
+
+    def __init__(self, settings: DestinationSettings) -> None:
+        self.name = settings.name
+        self._packing = Packing(settings)
+        self._seconds = settings.timeout_seconds
+        self._unspoken = secrets(settings)
+        self._metadata = tuple((name.lower(), value) for name, value in headers(settings))
+        self._place, channel = _channel(settings)
+        self._connected = threading.Event()
+        self._channel = channel
+        self._channel.subscribe(self._look)
+        self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_METHOD)
+
+    def pack(self, span: Span) -> Parcel:
+        """Return a span as it will be sent."""
+        return self._packing.pack(span)
+
+    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+        """Call Export with one batch."""
+        body = self._packing.body(parcels)
+        try:
+            answer = self._export(
+                body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip
+            )
+        except grpc.RpcError as error:
+            return self._failed(error)
+        return accepted(answer, self._unspoken)
+
+    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+        """Return None: OTLP has no question."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._channel.unsubscribe(self._look)
+        self._channel.close()
+
+    def _look(self, state: grpc.ChannelConnectivity) -> None:
+        if state is grpc.ChannelConnectivity.READY:
+            self._connected.set()
+
+    def _failed(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
+        code, details = error.code(), error.details() or ""
+        said = f"{self._place}: {code.name} {cleaned(details, self._unspoken)}".rstrip()
+        after = _after_seconds(error.trailing_metadata() or ())
+        match code:
+            case _Code.INVALID_ARGUMENT:
+                return Rejected(code.name, cleaned(details, self._unspoken))
+            case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after is None and _TOO_LARGE.search(details):
+                return Rejected(code.name, cleaned(details, self._unspoken))
+            case _Code.UNAVAILABLE if after is None and not _NO_CONNECTION.match(details) and _BROKEN.search(details):
+                return Unclear(said)
+            case _Code.UNAVAILABLE:
+                return Retryable(said, after)
+            case _Code.DEADLINE_EXCEEDED if not self._connected.is_set():
+                return Retryable(f"{self._place}: no connection within {self._seconds:g} seconds")
+            case _Code.DEADLINE_EXCEEDED:
+                return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
+            case _ if code in _RETRYABLE:
+                return Retryable(said, after)
+            case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something happened on the way, before or after storing
+                return Unclear(said)
+
+
+def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
+    """Return a channel and the host and port it leads to. Nothing is connected yet."""
+    text = (settings.traces_endpoint or settings.endpoint or "").strip()
+    if "://" not in text:  # as gRPC users write it
+        text = f"{'http' if is_loopback(urlsplit('//' + text).hostname or '') else 'https'}://{text}"
+    parts = url(settings, text)
+    host = parts.hostname or ""
+    place = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
+    options = [
+        ("grpc.enable_retries", 0),
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.primary_user_agent", f"cc-trace/{__version__}"),
+        ("grpc.enable_http_proxy", int(not is_loopback(host))),
+    ]
+    if parts.scheme == "http":
+        return place, grpc.insecure_channel(place, options)
+    try:
+        files = (settings.ca_file, settings.key_file, settings.cert_file)
+        root, key, chain = (file.read_bytes() if file is not None else None for file in files)
+    except OSError as error:
+        message = f"the TLS files of destination {settings.name} cannot be used: {error}"
+        raise ConfigError(message) from error
+    return place, grpc.secure_channel(place, grpc.ssl_channel_credentials(root, key, chain), options)
+
+
+def _after_seconds(metadata: Sequence[tuple[str, str | bytes]]) -> float | None:
+    """Return the delay of a RetryInfo among the details of a status."""
+    for name, value in metadata:
+        if name == "grpc-status-details-bin" and isinstance(value, bytes):
+            try:
+                for detail in Status.FromString(value).details:
+                    info = RetryInfo()
+                    if detail.Unpack(info):
+                        delay: float = info.retry_delay.seconds + info.retry_delay.nanos / 1e9
+                        return min(max(0.0, delay), MAX_AFTER_SECONDS)
+            except DecodeError:
+                return None
+    return None

@@ -1,0 +1,83 @@
+"""What a destination is, and the four ways in which sending to one can end.
+
+Rule: nothing counts as delivered that a destination has not accepted. Only `Accepted` and `Rejected` move the state
+forward; after `Retryable` and `Unclear` the same spans are there again at the next sync.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.spans import Span
+
+MAX_BATCH_SPANS: Final = 512
+MAX_BATCH_BYTES: Final = 4_000_000  # before compression; gRPC servers take 4 MiB by default
+FIT_BYTES: Final = MAX_BATCH_BYTES - 16_000  # what one span may have: the rest is for what a request has around it
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One span in the form its destination takes: `data` is the destination's own, `size` in bytes."""
+
+    span_id: str
+    trace_id: str
+    size: int
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The destination has them. `refused` of them it took and threw away (partial success): sending again is no use."""
+
+    refused: int = 0
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A payload that will never be taken (400, 413, 422). Halving it finds the span that is to blame."""
+
+    status: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retryable:
+    """Nothing is wrong with the payload: refused, unreachable, a wrong key or URL, overload. Nothing was stored."""
+
+    message: str
+    after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """It was sent and no answer came: it may or may not have been stored."""
+
+    message: str
+
+
+Outcome: TypeAlias = Accepted | Rejected | Retryable | Unclear
+
+
+class Destination(Protocol):
+    """Where spans go."""
+
+    name: str
+    repeatable: bool  # taking a span twice is the same as once
+    askable: bool  # `holds` can tell what the backend has
+
+    def pack(self, span: Span) -> Parcel:
+        """Return a span as it will be sent. Pure; a span larger than a batch is cut, with a marker."""
+
+    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+        """Send one batch and say how it ended. Never raises for anything the network or the backend does."""
+
+    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:
+        """Return which of these span ids the backend has, None where it cannot be asked, or does not answer now."""
+
+    def close(self) -> None:
+        """Let go of connections and files."""

@@ -1,0 +1,92 @@
+"""Who has delivered which span, over all sessions of this machine: a fork's copied turns are not sent again.
+
+A claim is written before a span is sent and settled after the answer. Rules:
+- A span that some session has settled is delivered, whoever asks.
+- A claim of a session that is at work keeps others off; one that its owner left behind can be taken over, and is then
+  unclear: it may have been sent.
+- If the ledger is lost, only copies are in danger: each session's own state knows what it has sent.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+Claim: TypeAlias = Literal["mine", "delivered", "busy", "unclear"]
+
+
+class Ledger:
+    """The table of claims; one connection, used by one process."""
+
+    def __init__(self, path: Path, is_working: Callable[[str], bool]) -> None:
+        # SQLite makes its files with the mode of the first one, and follows no link that is not there yet.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        os.fchmod(descriptor, 0o600)
+        os.close(descriptor)
+        self._is_working = is_working
+        self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS claims (destination TEXT, span TEXT, session TEXT, settled INTEGER,"
+            " PRIMARY KEY (destination, span)) WITHOUT ROWID"
+        )
+
+    def claim(self, destination: str, session: str, spans: Iterable[str]) -> dict[str, Claim]:
+        """Say for each span what may be done with it, and note that we are about to send those we may send."""
+        claims: dict[str, Claim] = {}
+        working: dict[str, bool] = {session: False}
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            for span in spans:
+                row = self._database.execute(
+                    "SELECT session, settled FROM claims WHERE destination = ? AND span = ?", (destination, span)
+                ).fetchone()
+                if row is None:
+                    claims[span] = "mine"
+                    self._database.execute("INSERT INTO claims VALUES (?, ?, ?, 0)", (destination, span, session))
+                    continue
+                owner, settled = row
+                if settled:
+                    claims[span] = "delivered"
+                    continue
+                if owner not in working:
+                    working[owner] = self._is_working(owner)
+                if working[owner]:
+                    claims[span] = "busy"
+                    continue
+                claims[span] = "unclear"
+                self._database.execute(
+                    "UPDATE claims SET session = ? WHERE destination = ? AND span = ?", (session, destination, span)
+                )
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+        return claims
+
+    def settle(self, destination: str, spans: Iterable[str]) -> None:
+        """Note that these spans are delivered, or will never be."""
+        self._many("UPDATE claims SET settled = 1 WHERE destination = ? AND span = ?", destination, spans)
+
+    def release(self, destination: str, spans: Iterable[str]) -> None:
+        """Give up claims: nothing of them was stored."""
+        self._many("DELETE FROM claims WHERE destination = ? AND span = ? AND NOT settled", destination, spans)
+
+    def _many(self, statement: str, destination: str, spans: Iterable[str]) -> None:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            self._database.executemany(statement, [(destination, span) for span in spans])
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()

@@ -1,0 +1,38 @@
+"""The log in the state folder: what was sent, what failed and why. Never content, never a key."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_BYTES: Final = 1_000_000
+
+
+class Log:
+    """Appends lines; when the file is full it becomes the old one, and the one before that goes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "cc-trace.log"
+
+    def write(self, message: str) -> None:
+        """Append one line. A log that cannot be written must not keep a turn from being delivered."""
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {os.getpid()} {' '.join(message.split())}\n"
+        with contextlib.suppress(OSError):
+            self._rotate()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                os.fchmod(descriptor, 0o600)
+                os.write(descriptor, line.encode("utf-8", "replace"))
+            finally:
+                os.close(descriptor)
+
+    def _rotate(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.stat(follow_symlinks=False).st_size > MAX_BYTES:
+                self._path.replace(self._path.with_name("cc-trace.log.1"))

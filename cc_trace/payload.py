@@ -1,0 +1,78 @@
+"""What Claude Code tells a hook on stdin. It is untrusted text: nothing in it leads outside Claude Code's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cc_trace.transcript import is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The part of a hook's JSON that matters here."""
+
+    event: str
+    transcript: Path
+    last_message: str | None = None
+    busy: bool | None = None  # background tasks are running; None: this version does not say
+
+    @property
+    def session_id(self) -> str:
+        """Return the session's id: its file's name."""
+        return self.transcript.stem
+
+
+def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
+    """Return a hook's payload, or why there is nothing to do with it."""
+    try:
+        raw = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return "payload is no JSON"
+    match raw:
+        case {"transcript_path": str(path), **rest}:
+            transcript = _inside(path, config_dir)
+            if transcript is None:
+                return "transcript_path leads outside Claude Code's folder"
+            message = rest.get("last_assistant_message")
+            return Payload(
+                str(rest.get("hook_event_name", "")),
+                transcript,
+                message if isinstance(message, str) and message else None,
+                _busy(rest.get("background_tasks")),
+            )
+        case _:
+            return "payload has no transcript_path"
+
+
+def _inside(text: str, config_dir: Path) -> Path | None:
+    """Return a transcript's real path if it lies where Claude Code keeps transcripts."""
+    path = Path(text).expanduser()
+    if path.suffix != ".jsonl" or not is_session_id(path.stem):
+        return None
+    try:
+        real = path.resolve()
+        roots = [(config_dir / name).resolve() for name in ("projects", "sessions")]
+    except (OSError, RuntimeError):
+        return None
+    return real if any(real.is_relative_to(root) for root in roots) else None
+
+
+def _busy(tasks: Any) -> bool | None:  # noqa: ANN401  (raw JSON)
+    return any(_running(task) for task in tasks) if isinstance(tasks, list) else None
+
+
+def _running(task: Any) -> bool:  # noqa: ANN401  (raw JSON)
+    # A shell in the background (a server, say) can outlive every turn; an agent belongs to its turn.
+    return isinstance(task, dict) and task.get("status") in ("running", "pending") and task.get("type") != "shell"
+
+
+def newest(payloads: Iterable[Payload]) -> dict[str, Payload]:
+    """Return the last payload of each session."""
+    return {payload.session_id: payload for payload in payloads}

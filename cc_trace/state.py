@@ -1,0 +1,238 @@
+"""What has been delivered of each session: one small file per session, and the lock that guards it.
+
+Rules:
+- A file is written beside its old version, synced, and renamed over it. Who dies in between leaves the old one.
+- Modes are 0600 in folders of 0700 whatever the umask; a symlink is never followed for writing.
+- A file that is damaged or of a newer version is kept aside and the session begun again: the ledger knows what has
+  been delivered, so nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from cc_trace.errors import StateError
+from cc_trace.transcript import Position, is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSION: Final = 1
+FINGERPRINT_BYTES: Final = 1024
+MAX_NOTES: Final = 100  # of refused spans, for the report
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins."""
+
+    offset: int = 0
+    line: int = 0
+    turns: int = 0  # completely delivered before that
+    accepted: list[str] = field(default_factory=list)  # spans from there on that the destination has
+    rejected: list[str] = field(default_factory=list)  # spans from there on that it will never take
+    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: nobody saw the answer
+    intent_at: float | None = None
+    delivered: int = 0  # spans in all
+    behind: int = 0  # spans that were final and not taken at the last sync
+    unfinished: int = 0  # spans that were not final yet
+    notes: list[dict[str, Any]] = field(default_factory=list)  # what was refused for good, and why
+    error: str | None = None
+    error_at: float | None = None
+    not_before: float | None = None  # the backend asked to be left alone until then
+    time: float | None = None
+    launched: dict[str, str] = field(default_factory=dict)
+    launches: dict[str, str] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> Position:
+        """Return where reading goes on."""
+        return Position(self.offset, self.line)
+
+
+@dataclass(slots=True)
+class SessionState:
+    """All that is remembered of a session."""
+
+    session_id: str
+    transcript: str
+    size: int = 0  # of the transcript when it was last read
+    mtime_ns: int = 0
+    fingerprint: str = ""
+    fingerprint_bytes: int = 0
+    claude_pid: int | None = None
+    destinations: dict[str, Progress] = field(default_factory=dict)
+
+    def progress(self, destination: str) -> Progress:
+        """Return the progress of one destination, from the beginning if it is new."""
+        return self.destinations.setdefault(destination, Progress())
+
+
+class States:
+    """The state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._sessions = folder / "sessions"
+        self._locks = folder / "locks"
+        self._pending = folder / "pending"
+        self.spool = folder / "spool"
+
+    def prepare(self) -> None:
+        """Make the folders, closed to others."""
+        for folder in (self.folder, self._sessions, self._locks, self._pending, self.spool):
+            private_folder(folder)
+        installed = self.folder / "installed"
+        if not installed.exists():
+            write_private(installed, b"")
+
+    @property
+    def installed_ns(self) -> int:
+        """Return since when sessions are ours to deliver; what was before is history."""
+        return (self.folder / "installed").stat().st_mtime_ns
+
+    def want(self, session_id: str, payload: bytes) -> None:
+        """Leave word that a session is to be synced; a later word replaces an earlier one."""
+        self.path(session_id)
+        write_private(self._pending / f"{session_id}.json", payload)
+
+    def wanted(self, session_id: str) -> bool:
+        """Tell whether word was left since it was last taken."""
+        return (self._pending / f"{session_id}.json").exists()
+
+    def take_word(self, session_id: str) -> bytes | None:
+        """Return and remove the word that was left, before the work it asks for begins."""
+        path = self._pending / f"{session_id}.json"
+        try:
+            data = path.read_bytes()
+            path.unlink()
+        except FileNotFoundError:
+            return None
+        return data
+
+    def path(self, session_id: str) -> Path:
+        """Return a session's state file; an id that could lead elsewhere is refused."""
+        if not is_session_id(session_id):
+            message = f"{session_id[:80]!r} is no session id"
+            raise StateError(message)
+        return self._sessions / f"{session_id}.json"
+
+    def sessions(self) -> list[str]:
+        """Return the ids of all sessions there is a state of."""
+        return sorted(path.stem for path in self._sessions.glob("*.json") if is_session_id(path.stem))
+
+    def load(self, session_id: str) -> tuple[SessionState | None, str | None]:
+        """Return a session's state, None where there is none, and what was wrong with one that was put aside."""
+        path = self.path(session_id)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except FileNotFoundError:
+            return None, None
+        except OSError as error:
+            return None, self._put_aside(path, f"unreadable: {error.strerror}")
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read()
+        try:
+            return _from_json(data), None
+        except (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError) as error:
+            return None, self._put_aside(path, f"{type(error).__name__}: {error}")
+
+    @staticmethod
+    def _put_aside(path: Path, why: str) -> str:
+        for number in range(1, 1000):
+            aside = path.with_name(f"{path.name}.aside-{number}")
+            if not os.path.lexists(aside):
+                path.rename(aside)
+                return f"state kept aside as {aside.name} ({why})"
+        path.unlink()
+        return f"state removed ({why})"
+
+    def save(self, state: SessionState) -> None:
+        """Write a session's state. If we die before the rename, the old one stands."""
+        write_private(self.path(state.session_id), to_json(state))
+
+    @contextlib.contextmanager
+    def locked(self, session_id: str, timeout_seconds: float = 0) -> Iterator[bool]:
+        """Hold a session's lock; False where another process has it. A lock is never broken."""
+        import filelock  # noqa: PLC0415  (60 ms, which `show` and `--help` need not pay)
+
+        self.path(session_id)
+        lock = filelock.FileLock(self._locks / f"{session_id}.lock", mode=0o600)
+        try:
+            lock.acquire(timeout=timeout_seconds, poll_interval=0.05)
+        except filelock.Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def is_locked(self, session_id: str) -> bool:
+        """Tell whether a process is at work on a session."""
+        with self.locked(session_id) as held:
+            return not held
+
+
+def to_json(state: SessionState) -> bytes:
+    """Return the form of the file."""
+    return orjson.dumps({"version": VERSION, **asdict(state)}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _from_json(data: bytes) -> SessionState:
+    raw = orjson.loads(data)
+    if raw.pop("version") != VERSION:
+        message = "another version's"
+        raise ValueError(message)
+    destinations = {name: Progress(**progress) for name, progress in raw.pop("destinations").items()}
+    state = SessionState(**raw, destinations=destinations)
+    numbers = [
+        state.size,
+        *(number for each in destinations.values() for number in (each.offset, each.line, each.turns)),
+    ]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        message = "a number is out of range"
+        raise ValueError(message)
+    return state
+
+
+def fingerprint(path: Path, length: int) -> str:
+    """Return a digest of a file's first bytes: a transcript that begins otherwise is another one."""
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read(length)).hexdigest()
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can look into."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        folder.chmod(0o700)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file as a whole; readers see the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(temporary, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

@@ -1,0 +1,62 @@
+"""Sessions that were left behind: killed, interrupted, or the backend was down at their end.
+
+Found by size and time against the state, without reading a transcript. Bounded in number; what was before the
+installation is history and not touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.transcript import is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cc_trace.state import SessionState, States
+
+MAX_SESSIONS: Final = 20
+MAX_FILES: Final = 5000
+
+
+def left_behind(
+    states: States, config_dir: Path, destinations: Sequence[str], since_ns: int, limit: int | None = MAX_SESSIONS
+) -> list[Path]:
+    """Return the transcripts that may hold undelivered turns, the last changed first."""
+    found: list[tuple[int, Path]] = []
+    for path in _transcripts(config_dir):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        if status.st_mtime_ns < since_ns:
+            continue
+        state, _ = states.load(path.stem)
+        if state is None or _is_behind(state, status.st_size, destinations):
+            found.append((status.st_mtime_ns, path))
+    found.sort(reverse=True)
+    return [path for _, path in found][:limit]
+
+
+def _is_behind(state: SessionState, size: int, destinations: Sequence[str]) -> bool:
+    if size != state.size:
+        return True
+    for name in destinations:
+        progress = state.destinations.get(name)
+        if progress is None or progress.behind or progress.unfinished or progress.error is not None or progress.intent:
+            return True
+    return False
+
+
+def _transcripts(config_dir: Path) -> Iterator[Path]:
+    """Yield the main transcripts below Claude Code's folder, in all layouts."""
+    count = 0
+    for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
+        for path in config_dir.glob(pattern):
+            if path.name.startswith("agent-") or not is_session_id(path.stem) or not path.is_file():
+                continue
+            count += 1
+            if count > MAX_FILES:
+                return
+            yield path

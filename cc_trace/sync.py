@@ -1,0 +1,223 @@
+"""From a hook's payload, or a user's wish, to delivered turns: wait, lock, read on, send, save, look once more.
+
+Rules:
+- One process works on a session at a time. Who finds it locked leaves word and goes; the holder takes the word before
+  it begins and looks for new word after it has let go, so none is missed.
+- One destination never holds up another, and one session's failure none of the others.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.delivery import Delivery, Surroundings
+from cc_trace.ledger import Ledger
+from cc_trace.payload import Payload, parse_payload
+from cc_trace.sessions import Resume, Session, first_session_id
+from cc_trace.settling import wait_until_settled
+from cc_trace.state import FINGERPRINT_BYTES, SessionState, fingerprint
+from cc_trace.transcript import BEGINNING, is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cc_trace.destinations.outcomes import Destination
+    from cc_trace.log import Log
+    from cc_trace.state import Progress, States
+
+_PASSES: Final = 3
+_LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
+
+
+@dataclass(slots=True)
+class World:
+    """Clock, sleep and what else a test replaces."""
+
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    reached: Callable[[str], None] = lambda _: None
+    unclear_seconds: float | None = None
+    rest_seconds: float = 300.0  # a session that has not been written to for so long is over
+    patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
+
+
+@dataclass(slots=True)
+class Report:
+    """What one sync of a session came to."""
+
+    session_id: str
+    sent: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)  # destination -> why
+    busy: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether nothing stayed behind."""
+        return not self.behind and not self.busy
+
+
+class Sync:
+    """Delivers sessions to all destinations."""
+
+    def __init__(self, states: States, destinations: Sequence[Destination], log: Log, world: World) -> None:
+        self._states = states
+        self._destinations = destinations
+        self._log = log
+        self._world = world
+        self._ledger = self._open_ledger()
+
+    def _open_ledger(self) -> Ledger:
+        path = self._states.folder / "ledger.db"
+        try:
+            return Ledger(path, self._states.is_locked)
+        except sqlite3.DatabaseError as error:
+            aside = path.with_name(f"ledger.db.aside-{int(self._world.clock())}")
+            path.replace(aside)
+            self._log.write(f"ledger kept aside as {aside.name}: {error}")
+            return Ledger(path, self._states.is_locked)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._ledger.close()
+        for destination in self._destinations:
+            destination.close()
+
+    def wanted(self, session_id: str, config_dir: Path, deadline: float | None = None) -> list[Report]:
+        """Serve the word that hooks left for a session, until none is left or another process serves it."""
+        reports: list[Report] = []
+        while self._states.wanted(session_id):
+            with self._states.locked(session_id, _LOCK_SECONDS) as held:
+                if not held:
+                    return reports
+                self._world.reached("locked")
+                while (data := self._states.take_word(session_id)) is not None:
+                    payload = parse_payload(data, config_dir)
+                    if isinstance(payload, Payload):
+                        reports += self._served(payload, deadline)
+            self._world.reached("unlocked")
+        return reports
+
+    def _served(self, payload: Payload, deadline: float | None) -> list[Report]:
+        settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
+        self._world.reached("settled")
+        over = payload.event == "SessionEnd" or not payload.busy
+        reports = self._predecessor(payload.transcript, deadline)
+        if payload.transcript.is_file():
+            reports.append(self._locked(payload.transcript, settled=settled and over, deadline=deadline))
+        else:
+            self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
+        return reports
+
+    def _predecessor(self, transcript: Path, deadline: float | None) -> list[Report]:
+        """Deliver first what the session before left behind; its failure is its own."""
+        previous = first_session_id(transcript)
+        if previous is None or previous == transcript.stem or not is_session_id(previous):
+            return []
+        path = transcript.with_name(f"{previous}.jsonl")
+        return [self.session(path, deadline=deadline)] if path.is_file() else []
+
+    def session(self, transcript: Path, *, settled: bool | None = None, deadline: float | None = None) -> Report:
+        """Sync one session, unless another process is at it. `settled` None: by how long it has been at rest."""
+        session_id = transcript.stem
+        try:
+            with self._states.locked(session_id, _LOCK_SECONDS) as held:
+                if not held:
+                    return Report(session_id, busy=True)
+                return self._locked(transcript, settled=settled, deadline=deadline)
+        except OSError as error:
+            self._log.write(f"{session_id}: {error}")
+            return Report(session_id, behind={"*": f"{error.strerror or error}"})
+
+    def _locked(self, transcript: Path, *, settled: bool | None, deadline: float | None) -> Report:
+        state, report = self._state(transcript), Report(transcript.stem)
+        for _ in range(_PASSES):
+            before = transcript.stat()
+            known = {name: len(progress.ended) for name, progress in state.destinations.items()}
+            over = self._is_over(state, before.st_mtime) if settled is None else settled
+            for destination in self._destinations:
+                self._deliver(transcript, state, destination, report, over=over, deadline=deadline)
+            state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
+            self._states.save(state)
+            grown = transcript.stat().st_size != before.st_size
+            learned = any(len(state.progress(name).ended) > count for name, count in known.items())
+            if not grown and not learned:
+                break
+            settled = None if grown else settled
+        return report
+
+    def _is_over(self, state: SessionState, mtime: float) -> bool:
+        """Tell whether a session nobody told us about has ended: long at rest, or its process is gone."""
+        if self._world.clock() - mtime >= self._world.rest_seconds:
+            return True
+        return state.claude_pid is not None and not _is_alive(state.claude_pid)
+
+    def _state(self, transcript: Path) -> SessionState:
+        """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
+        state, trouble = self._states.load(transcript.stem)
+        if trouble is not None:
+            self._log.write(f"{transcript.stem}: {trouble}")
+        size = transcript.stat().st_size
+        if state is None:
+            state = SessionState(transcript.stem, str(transcript))
+        elif size < state.size or fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint:
+            self._log.write(f"{transcript.stem}: the transcript was rewritten; reading it again")
+            for progress in state.destinations.values():
+                progress.offset, progress.line, progress.turns = BEGINNING.offset, BEGINNING.number, 0
+        state.transcript = str(transcript)
+        state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
+        state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
+        return state
+
+    def _deliver(
+        self,
+        transcript: Path,
+        state: SessionState,
+        destination: Destination,
+        report: Report,
+        *,
+        over: bool,
+        deadline: float | None,
+    ) -> None:
+        name, progress = destination.name, state.progress(destination.name)
+        world = self._world
+        if world.patient and progress.not_before is not None and world.clock() < progress.not_before:
+            report.behind[name] = progress.error or "asked to wait"
+            return
+        around = Surroundings(world.clock, lambda: self._states.save(state), world.reached, deadline)
+        if world.unclear_seconds is not None:
+            around.unclear_seconds = world.unclear_seconds
+        rest_ns = int((world.clock() - world.rest_seconds) * 1e9)
+        session = Session(transcript, _resume(progress), settled=over, rest_ns=rest_ns)
+        delivery = Delivery(session, destination, progress, self._ledger, around)
+        try:
+            complete = delivery.run()
+        except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
+            complete, progress.error = False, f"{type(error).__name__}: {error}"
+            progress.error_at = world.clock()
+        report.sent[name] = report.sent.get(name, 0) + delivery.sent
+        report.behind.pop(name, None)
+        if not complete:
+            report.behind[name] = progress.error or "another session is sending the same spans"
+        if delivery.sent or not complete:
+            why = f", {progress.behind} behind: {progress.error}" if not complete else ""
+            self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
+
+
+def _resume(progress: Progress) -> Resume:
+    return Resume(
+        progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
+    )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,238 @@
+"""Syncing recorded sessions to a counting destination: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from shared import CASES
+from sink import Sink
+
+from cc_trace.log import Log
+from cc_trace.sessions import Session
+from cc_trace.state import States
+from cc_trace.sync import Sync, World
+
+AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
+TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
+STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answered", "ledger settled", "state saved"]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of ours handles it."""
+
+
+class Machine:
+    """A state folder, a projects folder, and a sync whenever one is wanted."""
+
+    def __init__(self, folder: Path, *sinks: Sink) -> None:
+        self.projects = folder / "claude" / "projects" / "-p"
+        self.projects.mkdir(parents=True)
+        self.states = States(folder / "state")
+        self.states.prepare()
+        self.log = Log(folder / "state")
+        self.sinks = sinks
+        self.die_at: str | None = None
+
+    def copy(self, case: str) -> Path:
+        """Put a recorded session into the projects folder."""
+        source = CASES / case
+        if source.with_suffix("").is_dir():
+            shutil.copytree(source.with_suffix(""), self.projects / source.stem, dirs_exist_ok=True)
+        return Path(shutil.copy(source, self.projects / source.name))
+
+    def reached(self, step: str) -> None:
+        """Die at the chosen step."""
+        if step == self.die_at:
+            raise Killed
+
+    def sync(self, path: Path, *, settled: bool | None = True) -> bool:
+        """Be a new process that syncs one session."""
+        world = World(time.time, lambda _: None, self.reached, unclear_seconds=0)
+        sync = Sync(self.states, self.sinks, self.log, world)
+        try:
+            return sync.session(path, settled=settled).complete
+        finally:
+            sync.close()
+
+
+def expected(path: Path) -> set[str]:
+    return {span.span_id for span in Session(path, settled=True).spans()}
+
+
+@pytest.mark.parametrize("case", [AGENTS, TWO_TURNS])
+def test_a_session_is_delivered_once(tmp_path: Path, case: str) -> None:
+    """Every span arrives, a second sync sends nothing."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(case)
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert machine.sync(path)
+    assert sink.twice == []
+
+
+def test_roots_come_last(tmp_path: Path) -> None:
+    """No span arrives before those it contains."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    machine.sync(path)
+    place = {span: index for index, span in enumerate(sink.order)}
+    for span in Session(path, settled=True).spans():
+        if span.parent_id is not None:
+            assert place[span.span_id] < place[span.parent_id]
+
+
+def test_an_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
+    """What is final goes at once; the root waits until the turn is over, and then nothing is sent twice."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    machine.sync(path, settled=False)
+    roots = {span.span_id for span in Session(path, settled=True).spans() if span.kind == "turn"}
+    assert sink.taken
+    assert not roots & set(sink.taken)
+    machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+def test_growing_line_by_line(tmp_path: Path) -> None:
+    """A sync after every line delivers what one sync of the whole does."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"")
+    for line in lines:
+        with path.open("ab") as file:
+            file.write(line)
+        machine.sync(path, settled=False)
+    machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+@pytest.mark.parametrize("mood", ["down", "unclear lost"])
+def test_a_backend_that_was_down_gets_all(tmp_path: Path, mood: str) -> None:
+    """Nothing is lost while it is down, and one good sync delivers everything once."""
+    sink = Sink()
+    sink.mood = mood  # type: ignore[assignment]
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    assert not machine.sync(path)
+    assert machine.states.load(path.stem)[0].destinations["sink"].behind == 4  # type: ignore[union-attr]
+    sink.mood = "ok"
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+def test_one_destination_never_holds_up_another(tmp_path: Path) -> None:
+    """Each has its own progress."""
+    down, up = Sink("down"), Sink("up")
+    down.mood = "down"
+    machine = Machine(tmp_path, down, up)
+    path = machine.copy(TWO_TURNS)
+    assert not machine.sync(path)
+    assert set(up.taken) == expected(path)
+    down.mood = "ok"
+    assert machine.sync(path)
+    assert set(down.taken) == expected(path)
+    assert (up.twice, down.twice) == ([], [])
+
+
+def test_an_unclear_outcome_is_asked_about(tmp_path: Path) -> None:
+    """A backend that stored a batch and did not answer does not get it again if it can be asked."""
+    sink = Sink(askable=True)
+    sink.mood = "unclear stored"
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    assert not machine.sync(path)
+    sink.mood = "ok"
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+def test_a_refused_span_costs_only_itself(tmp_path: Path) -> None:
+    """The batch is halved until it is found; it is noted and stepped over."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    bad = sorted(expected(path))[3]
+    sink.poison = {bad}
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path) - {bad}
+    progress = machine.states.load(path.stem)[0].destinations["sink"]  # type: ignore[union-attr]
+    assert [(note["span_id"], note["status"]) for note in progress.notes] == [(bad, "400")]
+    batches = len(sink.batches)
+    assert machine.sync(path)
+    assert len(sink.batches) == batches
+    assert sink.twice == []
+
+
+@pytest.mark.parametrize("askable", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_every_step(tmp_path: Path, step: str, askable: bool) -> None:  # noqa: FBT001
+    """Then run again: everything is there; twice only between answer and saved state, with the same bytes."""
+    sink = Sink(askable=askable)
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    machine.die_at = step
+    with contextlib.suppress(Killed):
+        machine.sync(path)
+    machine.die_at = None
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.changed == []
+    if askable or step != "answered":
+        assert sink.twice == []
+
+
+def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:
+    """Copied turns that were delivered from one file are not delivered from the other."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    origin = machine.copy("2.1.325--d_resume_fork/dddddddd-0000-4000-8000-000000000001.jsonl")
+    fork = machine.copy("2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl")
+    assert machine.sync(origin)
+    assert machine.sync(fork)
+    assert set(sink.taken) == expected(origin) | expected(fork)
+    assert sink.twice == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 99}', b"[]", b'{"version": 1, "session_id": 3}'])
+def test_a_damaged_or_newer_state_does_no_harm(tmp_path: Path, damage: bytes) -> None:
+    """It is kept aside and said; the ledger knows what was delivered."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    machine.sync(path)
+    state = machine.states.path(path.stem)
+    state.write_bytes(damage)
+    assert machine.sync(path)
+    assert sink.twice == []
+    assert [aside.read_bytes() for aside in state.parent.glob("*.aside-*")] == [damage]
+    assert "kept aside" in (tmp_path / "state" / "cc-trace.log").read_text()
+
+
+def test_a_rewritten_transcript_is_read_again(tmp_path: Path) -> None:
+    """A file that shrank or begins otherwise: ids make it harmless."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    whole = path.read_bytes()
+    machine.sync(path)
+    path.write_bytes(b'{"type":"mode","mode":"x"}\n' + whole)
+    assert machine.sync(path)
+    path.write_bytes(whole[: len(whole) // 2])
+    machine.sync(path)
+    path.write_bytes(whole)
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
