@@ -53,15 +53,23 @@ class Session:
     """One session, read from its transcript and its agents' files."""
 
     def __init__(
-        self, path: Path, resume: Resume | None = None, *, settled: bool = False, rest_ns: int | None = None
+        self,
+        path: Path,
+        resume: Resume | None = None,
+        *,
+        settled: bool = False,
+        quiet: bool = False,
+        rest_ns: int | None = None,
     ) -> None:
         """Read on from `resume`. `settled`: nothing more will come, the last turn is over and so are all agents.
 
-        An agent whose file has not changed since `rest_ns` is over too.
+        `quiet`: the file is not being written to; then a last turn that Claude Code marked as stopped is over. An agent
+        whose file has not changed since `rest_ns` is over too.
         """
         self.path = path
         self.resume = resume or Resume()
         self._settled = settled
+        self._quiet = quiet
         self._rest_ns = rest_ns
         session_id, self._is_agent = _identify(path)
         self.facts = Facts(session_id)
@@ -91,7 +99,8 @@ class Session:
                 yield self._trace(held, turn, agents)
             held = turn
         if held is not None:
-            held.closed |= self._settled
+            stopped = held.last == "stop" and not held.running
+            held.closed |= self._settled or (self._quiet and stopped)
             yield self._trace(held, None, agents)
         self._finish()
 

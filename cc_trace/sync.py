@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cc_trace.state import Progress, States
 
 _PASSES: Final = 3
+_QUIET_SECONDS: Final = 2.0
 _LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
 
 
@@ -86,7 +87,9 @@ class Sync:
         for destination in self._destinations:
             destination.close()
 
-    def wanted(self, session_id: str, config_dir: Path, deadline: float | None = None) -> list[Report]:
+    def wanted(
+        self, session_id: str, config_dir: Path, deadline: float | None = None, claude_pid: int | None = None
+    ) -> list[Report]:
         """Serve the word that hooks left for a session, until none is left or another process serves it."""
         reports: list[Report] = []
         while self._states.wanted(session_id):
@@ -97,17 +100,18 @@ class Sync:
                 while (data := self._states.take_word(session_id)) is not None:
                     payload = parse_payload(data, config_dir)
                     if isinstance(payload, Payload):
-                        reports += self._served(payload, deadline)
+                        reports += self._served(payload, deadline, claude_pid)
             self._world.reached("unlocked")
         return reports
 
-    def _served(self, payload: Payload, deadline: float | None) -> list[Report]:
+    def _served(self, payload: Payload, deadline: float | None, claude_pid: int | None) -> list[Report]:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
         over = payload.event == "SessionEnd" or not payload.busy
         reports = self._predecessor(payload.transcript, deadline)
         if payload.transcript.is_file():
-            reports.append(self._locked(payload.transcript, settled=settled and over, deadline=deadline))
+            sure = settled and over
+            reports.append(self._locked(payload.transcript, settled=sure, deadline=deadline, claude_pid=claude_pid))
         else:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
         return reports
@@ -132,14 +136,19 @@ class Sync:
             self._log.write(f"{session_id}: {error}")
             return Report(session_id, behind={"*": f"{error.strerror or error}"})
 
-    def _locked(self, transcript: Path, *, settled: bool | None, deadline: float | None) -> Report:
+    def _locked(
+        self, transcript: Path, *, settled: bool | None, deadline: float | None, claude_pid: int | None = None
+    ) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
+        state.claude_pid = claude_pid or state.claude_pid
         for _ in range(_PASSES):
             before = transcript.stat()
             known = {name: len(progress.ended) for name, progress in state.destinations.items()}
             over = self._is_over(state, before.st_mtime) if settled is None else settled
+            quiet = self._world.clock() - before.st_mtime >= _QUIET_SECONDS
             for destination in self._destinations:
-                self._deliver(transcript, state, destination, report, over=over, deadline=deadline)
+                session = self._session(transcript, state.progress(destination.name), settled=over, quiet=quiet)
+                self._deliver(session, state, destination, report, deadline)
             state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
@@ -172,15 +181,15 @@ class Sync:
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
 
+    def _session(self, transcript: Path, progress: Progress, *, settled: bool, quiet: bool) -> Session:
+        rest_ns = int((self._world.clock() - self._world.rest_seconds) * 1e9)
+        resume = Resume(
+            progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
+        )
+        return Session(transcript, resume, settled=settled, quiet=quiet, rest_ns=rest_ns)
+
     def _deliver(
-        self,
-        transcript: Path,
-        state: SessionState,
-        destination: Destination,
-        report: Report,
-        *,
-        over: bool,
-        deadline: float | None,
+        self, session: Session, state: SessionState, destination: Destination, report: Report, deadline: float | None
     ) -> None:
         name, progress = destination.name, state.progress(destination.name)
         world = self._world
@@ -190,8 +199,6 @@ class Sync:
         around = Surroundings(world.clock, lambda: self._states.save(state), world.reached, deadline)
         if world.unclear_seconds is not None:
             around.unclear_seconds = world.unclear_seconds
-        rest_ns = int((world.clock() - world.rest_seconds) * 1e9)
-        session = Session(transcript, _resume(progress), settled=over, rest_ns=rest_ns)
         delivery = Delivery(session, destination, progress, self._ledger, around)
         try:
             complete = delivery.run()
@@ -205,12 +212,6 @@ class Sync:
         if delivery.sent or not complete:
             why = f", {progress.behind} behind: {progress.error}" if not complete else ""
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
-
-
-def _resume(progress: Progress) -> Resume:
-    return Resume(
-        progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
-    )
 
 
 def _is_alive(pid: int) -> bool:

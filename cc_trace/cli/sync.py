@@ -31,7 +31,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if not place.config.enabled:
         return 0
     if options.spooled is not None:
-        return _work(place, Path(options.spooled), options.deadline)
+        pid = environment.get("CLAUDE_PID", "")
+        return _work(place, Path(options.spooled), options.deadline, int(pid) if pid.isdecimal() else None)
     with place.sync() as sync:
         reports = [sync.session(path) for path in _targets(place, options)]
     for report in reports:
@@ -57,7 +58,7 @@ def _print(report: Report) -> None:
         print(f"{report.session_id}: {sent} span{'' if sent == 1 else 's'} to {name}{why}")
 
 
-def _work(place: Workplace, spooled: Path, deadline_seconds: float | None) -> int:
+def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, claude_pid: int | None) -> int:
     """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
     with contextlib.suppress(OSError):
         os.setsid()  # so that what is done to Claude Code's process group is not done to us
@@ -68,16 +69,19 @@ def _work(place: Workplace, spooled: Path, deadline_seconds: float | None) -> in
     place.reached("started")
     sessions = _take_spool(place, spooled)
     with place.sync() as sync:
-        for session_id in sessions:
-            sync.wanted(session_id, place.config.config_dir, deadline)
+        for session_id, own in sessions.items():
+            sync.wanted(session_id, place.config.config_dir, deadline, claude_pid if own else None)
         if deadline is None and _sweep_is_due(place.states.folder / "swept"):
             _sweep(place, sync)
     return 0
 
 
-def _take_spool(place: Workplace, spooled: Path) -> dict[str, None]:
-    """Turn what hooks left in the spool into word for their sessions; also what earlier workers never took."""
-    sessions: dict[str, None] = {}
+def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
+    """Turn what hooks left in the spool into word for their sessions; also what earlier workers never took.
+
+    Return the sessions, and whether it was our own hook that named it.
+    """
+    sessions: dict[str, bool] = {}
     spool = place.states.spool
     own = [spooled] if spooled.parent == spool else []
     for path in dict.fromkeys([*sorted(spool.glob("*.json")), *own]):
@@ -89,7 +93,7 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, None]:
         payload = parse_payload(data, place.config.config_dir)
         if isinstance(payload, Payload):
             place.states.want(payload.session_id, data)
-            sessions[payload.session_id] = None
+            sessions[payload.session_id] = sessions.get(payload.session_id, False) or path == spooled
         else:
             place.log.write(f"{path.name}: {payload}")
         with contextlib.suppress(OSError):
