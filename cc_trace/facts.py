@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cc_trace.entries import JsonValue
     from cc_trace.spans import Span
+
+GOAL_CHARS: Final = 200
+OUTPUT_CHARS: Final = 500
 
 
 @dataclass(slots=True)
@@ -39,6 +45,12 @@ class Facts:
     def project(self) -> str | None:
         """Return the project's name: the last part of its directory, whichever system it is from."""
         return self.cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if self.cwd else None
+
+    def describe(self, metadata: Mapping[str, JsonValue]) -> None:
+        """Take what a turn's metadata says of its session."""
+        for name in ("cwd", "git_branch", "version", "slug"):
+            if isinstance(value := metadata.get(name), str):
+                setattr(self, name, value)
 
     def count(self, span: Span, *, main: bool) -> None:
         """Add one span; `main`: of the main thread, whose last response tells how full the context is."""

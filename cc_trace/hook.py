@@ -1,7 +1,7 @@
 """Claude Code's Stop and SessionEnd hook for any system: what stands on stdin is kept, a detached worker is started.
 
 The user waits while this runs: it prints nothing, ends with 0 whatever happens, and imports nothing of the package and
-little else. `hooks/cc-trace-hook` is the same in a quarter of the time where there is a shell; what one promises the
+little else. `hooks/cc-trace-hook` is the same in a sixth of the time where there is a shell; what one promises the
 other keeps (tests/test_hook.py runs both), the names in the spool folder included.
 """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cc_trace.agents import Agent, Agents, from_progress, sidechains
 from cc_trace.assembly import assemble
 from cc_trace.entries import Prompt, Reply, Skipped, ToolUse, Totals, agent_meta, journal_stages, parse
-from cc_trace.facts import Facts
+from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
 from cc_trace.open_turn import Seen
 from cc_trace.traces import from_turn
 from cc_trace.transcript import BEGINNING, Position, agent_paths, is_uuid, read_lines
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from cc_trace.spans import Span
     from cc_trace.turns import Turn
 
-GOAL_CHARS: Final = 200
-OUTPUT_CHARS: Final = 500
 _PEEK_LINES: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
 

@@ -108,7 +108,7 @@ class Sync:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
         over = payload.event == "SessionEnd" or not payload.busy
-        reports = self._predecessor(payload.transcript, deadline)
+        reports = self._predecessor(payload.transcript, deadline, claude_pid)
         if payload.transcript.is_file():
             sure = settled and over
             reports.append(self._locked(payload.transcript, settled=sure, deadline=deadline, claude_pid=claude_pid))
@@ -116,13 +116,20 @@ class Sync:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
         return reports
 
-    def _predecessor(self, transcript: Path, deadline: float | None) -> list[Report]:
-        """Deliver first what the session before left behind; its failure is its own."""
+    def _predecessor(self, transcript: Path, deadline: float | None, claude_pid: int | None) -> list[Report]:
+        """Deliver first what the session before left behind; its failure is its own.
+
+        The same process goes on with another session: then the one before is over. A fork's origin may still run.
+        """
         previous = first_session_id(transcript)
         if previous is None or previous == transcript.stem or not is_session_id(previous):
             return []
         path = transcript.with_name(f"{previous}.jsonl")
-        return [self.session(path, deadline=deadline)] if path.is_file() else []
+        if not path.is_file():
+            return []
+        state, _ = self._states.load(previous)
+        same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
+        return [self.session(path, settled=True if same else None, deadline=deadline)]
 
     def session(self, transcript: Path, *, settled: bool | None = None, deadline: float | None = None) -> Report:
         """Sync one session, unless another process is at it. `settled` None: by how long it has been at rest."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from cc_trace.cli.rows import session_row, span_row
 from cc_trace.errors import CcTraceError, NotFoundError
+from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
 from cc_trace.sessions import Session
 from cc_trace.transcript import find
 
@@ -22,16 +23,21 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Show the session that the options name."""
+    """Show the session that the options name: from its transcript, or from the local store when that is gone."""
     configured = environment.get("CLAUDE_CONFIG_DIR")
     config_dir = Path(configured) if configured else Path.home() / ".claude"
-    path = find(options.session, config_dir, Path.cwd())
+    source: Source
     try:
-        session = Session(path)
-        if options.json:
-            _print_json(session, options)
-        else:
-            _print_tree(session, options)
+        path = find(options.session, config_dir, Path.cwd())
+    except NotFoundError:
+        state_dir = Path(environment.get("CC_TRACE_HOME") or config_dir / "state" / "cc-trace")
+        stored = _stored(state_dir / "traces.db", options.session)
+        if stored is None:
+            raise
+        source, path = stored, state_dir
+    try:
+        source = Session(path) if path.is_file() else source
+        (_print_json if options.json else _print_tree)(source, options)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -40,7 +46,48 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _wanted(session: Session, turn: int | None) -> Iterator[Span]:
+class Source(Protocol):
+    """Where spans and facts come from."""
+
+    facts: Facts
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the session's spans; the facts are complete afterwards."""
+
+
+class _Stored:
+    """A session in the local store: what is left when its transcript is gone."""
+
+    def __init__(self, session_id: str, spans: list[Span]) -> None:
+        self.facts = Facts(session_id)
+        self._spans = spans
+
+    def spans(self) -> Iterator[Span]:
+        facts = self.facts
+        roots: set[str] = set()
+        for span in self._spans:
+            if span.kind == "turn":
+                facts.turns += 1
+                roots.add(span.span_id)
+                facts.goal = facts.goal or str(span.input)[:GOAL_CHARS]
+                facts.latest_output = str(span.output)[:OUTPUT_CHARS] or facts.latest_output
+                facts.describe(span.metadata)
+            facts.first_ns = min((time for time in (facts.first_ns, span.start_ns) if time is not None), default=None)
+            facts.last_ns = max((time for time in (facts.last_ns, span.end_ns) if time is not None), default=None)
+            facts.count(span, main=span.parent_id in roots)
+            yield span
+
+
+def _stored(path: Path, session_id: str) -> _Stored | None:
+    if not path.is_file():
+        return None
+    from cc_trace.destinations.local import read_session  # noqa: PLC0415  (only when a transcript is gone)
+
+    spans = list(read_session(path, session_id))
+    return _Stored(session_id, spans) if spans else None
+
+
+def _wanted(session: Source, turn: int | None) -> Iterator[Span]:
     found = False
     for span in session.spans():
         if turn is None or span.turn == turn:
@@ -51,7 +98,7 @@ def _wanted(session: Session, turn: int | None) -> Iterator[Span]:
         raise NotFoundError(message)
 
 
-def _print_json(session: Session, options: argparse.Namespace) -> None:
+def _print_json(session: Source, options: argparse.Namespace) -> None:
     out, content = sys.stdout.buffer, not options.no_content
     for span in _wanted(session, options.turn):
         out.write(_line(span_row(span, content=content)))
@@ -64,7 +111,7 @@ def _line(row: dict[str, object]) -> bytes:
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _print_tree(session: Session, options: argparse.Namespace) -> None:
+def _print_tree(session: Source, options: argparse.Namespace) -> None:
     from cc_trace.cli.tree import Printer  # noqa: PLC0415  (rich takes 60 ms, which --json need not pay)
 
     printer = Printer(full=options.full, content=not options.no_content)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SWEEP_EVERY_SECONDS = 60.0
 _MAX_SPOOLED_BYTES = 16 << 20
+_LEFT_SECONDS = 60.0
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -60,7 +61,7 @@ def _print(report: Report) -> None:
 
 def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, claude_pid: int | None) -> int:
     """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         os.setsid()  # so that what is done to Claude Code's process group is not done to us
     for name in ("SIGHUP", "SIGINT"):
         with contextlib.suppress(AttributeError, ValueError):
@@ -82,11 +83,11 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
     Return the sessions, and whether it was our own hook that named it.
     """
     sessions: dict[str, bool] = {}
-    spool = place.states.spool
-    own = [spooled] if spooled.parent == spool else []
-    for path in dict.fromkeys([*sorted(spool.glob("*.json")), *own]):
+    for path in _spooled(place.states.spool):
+        own = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with path.open("rb") as file:
+            path.rename(own)  # whoever renames it has it; a hook may use its name again at once
+            with own.open("rb") as file:
                 data = file.read(_MAX_SPOOLED_BYTES)
         except OSError:
             continue  # another worker took it
@@ -97,16 +98,28 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
         else:
             place.log.write(f"{path.name}: {payload}")
         with contextlib.suppress(OSError):
-            path.unlink()
+            own.unlink()
     place.reached("spool taken")
     return sessions
 
 
+def _spooled(spool: Path) -> list[Path]:
+    """Return what waits in the spool: also what a killed hook or worker left under another name a while ago."""
+    left = [*spool.glob("*.tmp"), *spool.glob(".*.json.*")]
+    return [*sorted(spool.glob("*.json")), *(path for path in left if _age_seconds(path) > _LEFT_SECONDS)]
+
+
+def _age_seconds(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def _sweep_is_due(stamp: Path) -> bool:
     """Tell whether the last look around was long enough ago, and note this one."""
-    with contextlib.suppress(OSError):
-        if time.time() - stamp.stat().st_mtime < _SWEEP_EVERY_SECONDS:
-            return False
+    if stamp.exists() and _age_seconds(stamp) < _SWEEP_EVERY_SECONDS:
+        return False
     private_folder(stamp.parent)
     stamp.touch(mode=0o600)
     return True

@@ -10,9 +10,7 @@ Rules:
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -34,11 +32,13 @@ if TYPE_CHECKING:
     from cc_trace.spans import Span
 
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_CONNECT_SECONDS: Final = 5.0
 _PORTS: Final = {"http": 4317, "https": 443}
 _Code: Final = grpc.StatusCode
 # A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload, and nothing was stored.
 _RETRYABLE: Final = frozenset(
     {
+        _Code.UNAVAILABLE,
         _Code.RESOURCE_EXHAUSTED,
         _Code.ABORTED,
         _Code.OUT_OF_RANGE,
@@ -51,6 +51,7 @@ _RETRYABLE: Final = frozenset(
 )
 # grpc-core and grpc-go say RESOURCE_EXHAUSTED "larger than max", tonic says OUT_OF_RANGE "message length too large".
 _TOO_LARGE: Final = re.compile("larger than max|too large", re.IGNORECASE)
+_REDIRECT: Final = re.compile(r"http2 header with status: 3\d\d")  # grpc has no code for it and says UNKNOWN
 _NO_CONNECTION: Final = re.compile(
     "^(failed to connect|errors resolving|dns resolution|name resolution)", re.IGNORECASE
 )
@@ -71,11 +72,8 @@ class OtlpGrpc:
         self._seconds = settings.timeout_seconds
         self._unspoken = secrets(settings)
         self._metadata = tuple((name.lower(), value) for name, value in headers(settings))
-        self._place, channel = _channel(settings)
-        self._connected = threading.Event()
-        self._channel = channel
-        self._channel.subscribe(self._look)
-        self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_METHOD)
+        self._place, self._channel = _channel(settings)
+        self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
 
     def pack(self, span: Span) -> Parcel:
         """Return a span as it will be sent."""
@@ -98,45 +96,45 @@ class OtlpGrpc:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.unsubscribe(self._look)
         self._channel.close()
 
-    def _look(self, state: grpc.ChannelConnectivity) -> None:
-        if state is grpc.ChannelConnectivity.READY:
-            self._connected.set()
-
     def _failed(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
-        code, details = error.code(), error.details() or ""
-        said = f"{self._place}: {code.name} {cleaned(details, self._unspoken)}".rstrip()
+        if error.code() is _Code.DEADLINE_EXCEEDED:
+            return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
         after = _after_seconds(error.trailing_metadata() or ())
-        match code:
-            case _Code.INVALID_ARGUMENT:
-                return Rejected(code.name, cleaned(details, self._unspoken))
-            case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after is None and _TOO_LARGE.search(details):
-                return Rejected(code.name, cleaned(details, self._unspoken))
-            case _Code.UNAVAILABLE if after is None and not _NO_CONNECTION.match(details) and _BROKEN.search(details):
-                return Unclear(said)
-            case _Code.UNAVAILABLE:
-                return Retryable(said, after)
-            case _Code.DEADLINE_EXCEEDED if not self._connected.is_set():
-                return Retryable(f"{self._place}: no connection within {self._seconds:g} seconds")
-            case _Code.DEADLINE_EXCEEDED:
-                return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
-            case _ if code in _RETRYABLE:
-                return Retryable(said, after)
-            case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something happened on the way, before or after storing
-                return Unclear(said)
+        return outcome(error.code(), cleaned(error.details() or "", self._unspoken), after)
+
+
+def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
+    """Return what a status says about the batch that was sent."""
+    said = f"{code.name}: {details}" if details else code.name
+    match code:
+        case _Code.INVALID_ARGUMENT:
+            return Rejected(code.name, details or code.name)
+        case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after_seconds is None and _TOO_LARGE.search(details):
+            return Rejected(code.name, details)
+        case _Code.UNAVAILABLE if after_seconds is None and not _NO_CONNECTION.match(details):
+            return Unclear(said) if _BROKEN.search(details) else Retryable(said)
+        case _ if code in _RETRYABLE or _REDIRECT.search(details):
+            return Retryable(said, after_seconds)
+        case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something went wrong, perhaps after it was stored
+            return Unclear(said)
 
 
 def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     """Return a channel and the host and port it leads to. Nothing is connected yet."""
     text = (settings.traces_endpoint or settings.endpoint or "").strip()
-    if "://" not in text:  # as gRPC users write it
-        text = f"{'http' if is_loopback(urlsplit('//' + text).hostname or '') else 'https'}://{text}"
-    parts = url(settings, text)
+    bare = "://" not in text  # as gRPC users write it
+    parts = url(settings, f"https://{text}" if bare else text)
     host = parts.hostname or ""
+    if bare and is_loopback(host):
+        parts = parts._replace(scheme="http")
     place = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
+    # Connecting must fail before the call does, else a host that never answers would look like an unclear outcome.
+    connect_ms = int(1000 * min(_CONNECT_SECONDS, settings.timeout_seconds / 2))
     options = [
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # also the time that one attempt has
+        ("grpc.initial_reconnect_backoff_ms", connect_ms),
         ("grpc.enable_retries", 0),
         ("grpc.service_config_disable_resolution", 1),
         ("grpc.primary_user_agent", f"cc-trace/{__version__}"),

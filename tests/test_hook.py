@@ -1,0 +1,557 @@
+"""Both hooks keep one contract: each test runs the shell script under every shell at hand, and the Python module.
+
+They run as processes, in a home folder with an awkward name, with a worker that writes down how it was started and
+then stays until it is told to end: no test leaves a process behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from shared import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    # Variables to set or, with None, to leave out.
+    Changes = Mapping[str, str | None]
+
+T = TypeVar("T")
+NONE: Changes = {}
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the worker of these tests is a shell script")
+
+SCRIPT = ROOT / "hooks" / "cc-trace-hook"
+SHELLS = {
+    "sh": [str(SCRIPT)],
+    "dash": ["dash", str(SCRIPT)],
+    "bash": ["bash", "--posix", str(SCRIPT)],
+    "busybox": ["busybox", "sh", str(SCRIPT)],
+}
+PYTHON = {"python": [sys.executable, "-m", "cc_trace.hook"]}
+LIMIT = 16 * 1024 * 1024
+# All that is no ordinary character, once: a name taken apart by a shell shows itself.
+AWKWARD = "a b  'c\" $HOME `d` \\e * ünï ☃\nnext;"
+PAYLOAD = b'{"session_id": "s-5ec2e7", "text": "\xc3\xbc \xe2\x98\x83 \\u0000"}\n\x00\xff\r\n\n'
+
+WORKER = """
+import json, os, pathlib, sys, time
+records = pathlib.Path(os.environ["RECORDS"])
+def is_null(fd):
+    try:
+        return os.fstat(fd).st_rdev == os.stat(os.devnull).st_rdev
+    except OSError:
+        return False
+record = {"python": sys.argv[1], "argv": sys.argv[2:], "pid": os.getpid(), "parent": os.getppid(),
+          "null": [is_null(fd) for fd in range(3)], "environment": dict(os.environ)}
+part = records / f"{os.getpid()}.part"
+part.write_text(json.dumps(record))
+part.rename(part.with_suffix(".started"))
+print("noise", file=sys.stdout), print("noise", file=sys.stderr)
+# Where there is no setsid command, leaving the hook's group is the worker's part.
+if os.environ["MODE"] == "hold":
+    if os.getsid(0) != os.getpid() and not os.environ["SETSID"]:
+        os.setsid()
+    patience = time.monotonic() + 60
+    while not (records / "stop").exists() and time.monotonic() < patience:
+        time.sleep(0.01)
+(records / f"{os.getpid()}.ended").touch()
+sys.exit(os.environ["MODE"] == "fail")
+"""
+
+
+def eventually(found: Callable[[], T | None], what: str) -> T:
+    """What is found, as soon as it is."""
+    patience = time.monotonic() + 20
+    while time.monotonic() < patience:
+        if result := found():
+            return result
+        time.sleep(0.005)
+    pytest.fail(f"waited in vain for {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A home folder of its own, and what happened in it."""
+
+    home: Path
+    records: Path
+    environment: dict[str, str]
+    hooks: list[subprocess.Popen[bytes]]
+
+    @property
+    def state(self) -> Path:
+        """The state folder, where nothing else is said."""
+        return self.home / ".claude" / "state" / "cc-trace"
+
+    def start(self, hook: list[str], prelude: str = ":", changes: Changes = NONE) -> subprocess.Popen[bytes]:
+        """The hook with a changed environment (None: without), after some shell commands in the same process."""
+        merged = {**self.environment, **changes}
+        environment = {name: value for name, value in merged.items() if value is not None}
+        command = ["/bin/sh", "-c", f'{prelude}; exec "$@"', "sh", shutil.which(hook[0]) or hook[0], *hook[1:]]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=self.home)
+        self.hooks.append(process)
+        return process
+
+    def run(self, hook: list[str], payload: bytes = PAYLOAD, prelude: str = ":", changes: Changes = NONE) -> int:
+        """The hook to its end: silent and with 0. The process id it had."""
+        process = self.start(hook, prelude, changes)
+        out, err = process.communicate(payload, timeout=30)
+        assert (process.returncode, out, err) == (0, b"", b"")
+        return process.pid
+
+    def workers(self, count: int = 1) -> list[dict[str, Any]]:
+        """How the workers were started, once there are so many."""
+
+        def found() -> list[dict[str, Any]] | None:
+            files = list(self.records.glob("*.started"))
+            return [json.loads(file.read_text()) for file in files] if len(files) >= count else None
+
+        return eventually(found, f"{count} workers")
+
+    def running(self) -> set[str]:
+        """The process ids of the workers that have not ended."""
+        return {file.stem for file in self.records.glob("*.started")} - {
+            file.stem for file in self.records.glob("*.ended")
+        }
+
+    def end_workers(self) -> None:
+        """They end by themselves; one that was killed never gets to say so."""
+        (self.records / "stop").touch()
+        eventually(lambda: not self.running(), "the end of the workers")
+
+    def kept(self, state: Path | None = None, count: int = 1) -> list[Path]:
+        """The spool's files, once there are so many and none is being written."""
+
+        def found() -> list[Path] | None:
+            files = list(((state or self.state) / "spool").iterdir())
+            return files if len(files) >= count and all(file.suffix == ".json" for file in files) else None
+
+        return eventually(found, f"{count} spooled files")
+
+    def nothing_happened(self) -> bool:
+        """No file and no worker, also a moment later."""
+        time.sleep(0.2)
+        spool = self.state / "spool"
+        return not list(self.records.iterdir()) and not (spool.exists() and list(spool.iterdir()))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    home, records = tmp_path / AWKWARD, tmp_path / "records"
+    home.mkdir()
+    records.mkdir()
+    (tmp_path / "worker.py").write_text(WORKER)
+    environment = {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "CC_TRACE_PYTHON": str(fake_python(tmp_path / "python of choice")),
+        "RECORDS": str(records),
+        "MODE": "hold",
+        "SETSID": shutil.which("setsid") or "",
+    }
+    place = Place(home, records, environment, [])
+    yield place
+    for process in place.hooks:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    (records / "stop").touch()
+    eventually(lambda: not any(exists(int(name)) for name in place.running()), "the end of the workers")
+
+
+def fake_python(path: Path) -> Path:
+    """An interpreter that runs WORKER whatever it is asked to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    worker = next(folder / "worker.py" for folder in path.parents if (folder / "worker.py").exists())
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(worker))} "$0" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def feed(process: subprocess.Popen[bytes], payload: bytes) -> None:
+    """All the hook gets, without waiting for its end."""
+    assert process.stdin
+    process.stdin.write(payload)
+    process.stdin.close()
+    process.stdin = None
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def each(*groups: dict[str, list[str]]) -> pytest.MarkDecorator:
+    """A parameter for every hook whose shell is installed."""
+    return pytest.mark.parametrize(
+        "hook",
+        [
+            pytest.param(
+                command,
+                id=name,
+                marks=pytest.mark.skipif(not shutil.which(command[0]), reason=f"{command[0]} is not installed"),
+            )
+            for group in groups
+            for name, command in group.items()
+        ],
+    )
+
+
+both = each(SHELLS, PYTHON)
+
+
+@both
+def test_the_payload_is_kept_and_a_worker_started_that_the_hook_does_not_wait_for(
+    hook: list[str], place: Place
+) -> None:
+    pid = place.run(hook)
+    [worker] = place.workers()
+    [file] = place.kept()
+    assert file.read_bytes() == PAYLOAD
+    assert worker["argv"] == ["-m", "cc_trace", "sync", "--spooled", str(file)]
+    assert worker["null"] == [True, True, True]
+    assert worker["parent"] != pid
+    assert place.running() == {str(worker["pid"])}
+    assert "s-5ec2e7" not in json.dumps(worker)
+
+
+@both
+def test_the_worker_survives_the_end_of_the_hooks_process_group(hook: list[str], place: Place) -> None:
+    pid = place.run([sys.executable, "-c", "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])", *hook])
+    place.workers()
+    with contextlib.suppress(ProcessLookupError):  # nobody is left in it
+        os.killpg(pid, signal.SIGKILL)
+    place.end_workers()
+
+
+@both
+def test_nobody_sees_half_a_payload(hook: list[str], place: Place) -> None:
+    process = place.start(hook)
+    assert process.stdin
+    process.stdin.write(PAYLOAD)
+    process.stdin.flush()
+    eventually(lambda: [*(place.state / "spool").glob("*.tmp")] if place.state.exists() else None, "the first half")
+    assert list((place.state / "spool").glob("*.json")) == []
+    assert process.communicate(PAYLOAD, timeout=30) == (b"", b"")
+    [file] = place.kept()
+    assert file.read_bytes() == PAYLOAD * 2
+
+
+@both
+def test_only_the_user_can_read_even_under_umask_0(hook: list[str], place: Place) -> None:
+    place.run(hook, prelude="umask 0")
+    [file] = place.kept()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    spool = file.parent
+    folders = [spool, spool.parent, spool.parent.parent, spool.parent.parent.parent]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 4
+
+
+@both
+def test_the_state_folder_is_where_the_environment_says(hook: list[str], place: Place) -> None:
+    config, own = place.home / "config", place.home / "own"
+    place.run(hook, changes={"CLAUDE_CONFIG_DIR": str(config)})
+    place.kept(config / "state" / "cc-trace")
+    place.run(hook, changes={"CLAUDE_CONFIG_DIR": str(config / "unused"), "CC_TRACE_HOME": str(own)})
+    place.kept(own)
+    place.run(hook, changes={"CC_TRACE_HOME": "-n"})
+    place.kept(place.home / "-n")
+    place.run(hook, changes={"CLAUDE_CONFIG_DIR": "", "CC_TRACE_HOME": ""})
+    place.kept()
+
+
+@both
+@pytest.mark.parametrize("payload", [b"", b"{", b"\xff" * 70_000], ids=["empty", "broken", "binary"])
+def test_any_payload_is_kept(hook: list[str], place: Place, payload: bytes) -> None:
+    place.run(hook, payload)
+    [file] = place.kept()
+    assert file.read_bytes() == payload
+    place.workers()
+
+
+@both
+def test_of_a_huge_payload_the_beginning_is_kept(hook: list[str], place: Place) -> None:
+    payload = (bytes(range(256)) + b"odd") * 400_000  # 100 MB
+    place.run(hook, payload)
+    [file] = place.kept()
+    assert file.read_bytes() == payload[:LIMIT]
+
+
+@both
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"PATH": None},
+        {"PATH": ""},
+        {"IFS": "/.-", "CDPATH": "/", "ENV": "/nonexistent", "PS4": "$(echo)", "LC_ALL": "C"},
+        {"XDG_DATA_HOME": "*", "CLAUDE_PROJECT_DIR": "\n", "CC_TRACE_WAIT": "*", "CC_TRACE_ENABLED": "[", "CI": "?"},
+        {"PYTHONPATH": "nowhere:", "CC_TRACE_WAIT_SECONDS": "a[$(echo)]"},
+    ],
+    ids=str,
+)
+def test_odd_environments_change_nothing(hook: list[str], place: Place, changes: Changes) -> None:
+    place.run(hook, changes=changes)
+    [worker] = place.workers()
+    [file] = place.kept()
+    assert worker["argv"] == ["-m", "cc_trace", "sync", "--spooled", str(file)]
+
+
+@both
+def test_nothing_happens_without_a_place_or_when_switched_off(hook: list[str], place: Place) -> None:
+    for home in (None, ""):
+        place.run(hook, changes={"HOME": home})
+    for state in ("/dev/null/x", "x" * 5000):
+        place.run(hook, changes={"CC_TRACE_HOME": state})
+    for word in ("false", "0", "no", "off", "False", "OFF"):
+        place.run(hook, changes={"CC_TRACE_ENABLED": word})
+    assert place.nothing_happened()
+    assert list(place.home.iterdir()) == []
+
+
+@each({name: SHELLS[name] for name in ("dash", "busybox")})
+def test_a_shell_that_cannot_fork_ends_with_0_too(hook: list[str], place: Place) -> None:
+    """By itself it would end with 2, which makes the model go on. Not for bash, which tries again for half a minute."""
+    limited = """if 1:
+        import os, resource, sys
+        os.getuid() or os.setuid(65534)  # no limit holds for root
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        os.execv(sys.argv[1], sys.argv[1:])"""
+    shell = [shutil.which(hook[0]) or hook[0], *hook[1:-1], "-c", SCRIPT.read_text(), SCRIPT.name]
+    place.run([sys.executable, "-c", limited, *shell])
+    assert place.nothing_happened()
+
+
+@both
+def test_closed_descriptors_do_no_harm(hook: list[str], place: Place) -> None:
+    place.run([*hook], prelude="exec <&-")
+    place.run([*hook], prelude="exec <&- >&- 2>&-")
+    assert place.nothing_happened()
+    place.run(hook, prelude="exec >&- 2>&-")
+    [worker] = place.workers()
+    assert worker["null"] == [True, True, True]
+
+
+@both
+def test_a_write_that_fails_leaves_nothing(hook: list[str], place: Place) -> None:
+    """The limit on a file's size stands in for the full disk where none can be mounted."""
+    place.run(hook, bytes(1_000_000), prelude="ulimit -f 64")
+    assert place.nothing_happened()
+
+
+@both
+def test_a_full_disk_leaves_nothing(hook: list[str], place: Place, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(disk)]
+    if not shutil.which("mount") or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root on Linux")
+    try:
+        place.run(hook, bytes(1_000_000), changes={"CC_TRACE_HOME": str(disk)})
+        assert place.nothing_happened()
+        assert list((disk / "spool").iterdir()) == []
+        (disk / "filler").write_bytes(bytes(56 * 1024))
+        (disk / "spool").rmdir()
+        place.run(hook, bytes(1_000_000), changes={"CC_TRACE_HOME": str(disk)})
+        assert place.nothing_happened()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)  # noqa: S607
+
+
+@both
+def test_sixteen_at_once_keep_sixteen_payloads(hook: list[str], place: Place) -> None:
+    processes = [place.start(hook, changes={"MODE": "pass"}) for _ in range(16)]
+    payloads = [f"payload {number}".encode() for number in range(16)]
+    for process, payload in zip(processes, payloads, strict=True):
+        feed(process, payload)
+    assert [(process.communicate(timeout=30), process.returncode) for process in processes] == [((b"", b""), 0)] * 16
+    assert {file.read_bytes() for file in place.kept(count=16)} == set(payloads)
+    given = {worker["argv"][-1] for worker in place.workers(16)}
+    assert given == {str(file) for file in place.kept(count=16)}
+
+
+@both
+def test_hooks_with_the_same_process_id_keep_all_payloads(hook: list[str], place: Place) -> None:
+    """As in containers that share a state folder."""
+    namespace = ["unshare", "--pid", "--fork", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("a process namespace needs root on Linux")
+    # The hook is its second process: the first takes all others with it, so it stays until they have ended.
+    first = """if 1:
+        import os, subprocess, sys
+        code = subprocess.call(sys.argv[1:])
+        try:
+            while True: os.wait()
+        except ChildProcessError:
+            sys.exit(code)"""
+    namespace += [sys.executable, "-c", first]
+    worker = {"CC_TRACE_PYTHON": shutil.which("true")}
+    processes = [place.start([*namespace, *hook], changes=worker) for _ in range(16)]
+    payloads = [f"payload {number}".encode() for number in range(16)]
+    for process, payload in zip(processes, payloads, strict=True):
+        feed(process, payload)
+    assert [(process.communicate(timeout=30), process.returncode) for process in processes] == [((b"", b""), 0)] * 16
+    kept = {file.name: file.read_bytes() for file in place.kept(count=16)}
+    assert set(kept) == {f"2-{number}.json" for number in range(16)}
+    assert set(kept.values()) == set(payloads)
+
+
+@both
+def test_a_name_in_use_is_neither_written_through_nor_over(hook: list[str], place: Place) -> None:
+    """Symlinks, a pipe, and what an earlier process with the same id left behind."""
+    spool, victim = place.state / "spool", place.home / "victim"
+    spool.mkdir(parents=True)
+    victim.write_text("untouched")
+    (place.home / "folder").mkdir()
+    plant = f"""cd {shlex.quote(str(spool))}
+        ln -s {shlex.quote(str(victim))} $$-0.tmp; ln -s {shlex.quote(str(place.home / "dangling"))} $$-1.tmp
+        ln -s {shlex.quote(str(place.home / "folder"))} $$-2.json; mkfifo $$-3.tmp; echo earlier >$$-4.json
+        ln -s /dev/full $$-5.tmp; ln -s {shlex.quote(str(place.home / "dangling"))} $$-6.json"""
+    pid = place.run(hook, prelude=plant)
+    kept = eventually(lambda: [*spool.glob(f"{pid}-7.json")], "the payload under a free name")
+    assert kept[0].read_bytes() == PAYLOAD
+    assert (spool / f"{pid}-4.json").read_text() == "earlier\n"
+    assert victim.read_text() == "untouched"
+    assert list((place.home / "folder").iterdir()) == []
+    assert not (place.home / "dangling").exists()
+    assert len(list(spool.iterdir())) == 8
+
+
+@both
+def test_a_spool_that_is_a_symlink_is_not_used(hook: list[str], place: Place) -> None:
+    elsewhere = place.home / "elsewhere"
+    elsewhere.mkdir()
+    place.state.mkdir(parents=True)
+    (place.state / "spool").symlink_to(elsewhere)
+    place.run(hook)
+    assert place.nothing_happened()
+
+
+@both
+@pytest.mark.parametrize(
+    ("changes", "inline"),
+    [
+        ({"CC_TRACE_WAIT": "1"}, True),
+        ({"CI": "true"}, True),
+        ({"CI": "1"}, True),
+        ({"CLAUDE_CODE_REMOTE": "true"}, True),
+        ({"CLAUDE_CODE_REMOTE": "1", "CI": "false"}, True),
+        ({"CI": "true", "CC_TRACE_WAIT": "0"}, False),
+        ({"CI": "false", "CLAUDE_CODE_REMOTE": ""}, False),
+    ],
+    ids=str,
+)
+def test_where_the_machine_may_be_gone_the_worker_runs_in_line(
+    hook: list[str], place: Place, changes: Changes, *, inline: bool
+) -> None:
+    place.run(hook, changes={"MODE": "fail" if inline else "hold", **changes})
+    if inline:
+        assert place.running() == set()
+    [worker] = place.workers()
+    [file] = place.kept()
+    assert worker["argv"][3:] == ["--spooled", str(file), *(["--deadline", "10"] if inline else [])]
+    assert worker["null"] == [True, True, True]
+
+
+@both
+def test_only_a_plain_number_of_seconds_is_a_deadline(hook: list[str], place: Place) -> None:
+    given = [
+        "",
+        "abc",
+        "-5",
+        "08",
+        "0",
+        "2.5",
+        "1e3",
+        " 7",
+        "7\n",
+        "999999999999999999999",
+        "²",
+        "$(exit 3)",
+        "7",
+        "12345",
+    ]
+    deadlines = []
+    for text in given:
+        place.run(hook, changes={"MODE": "pass", "CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": text})
+        [record] = place.records.glob("*.started")
+        deadlines.append(json.loads(record.read_text())["argv"][-1])
+        for file in place.records.iterdir():
+            file.unlink()
+    assert deadlines == ["10"] * 12 + ["7", "12345"]
+
+
+def test_a_worker_that_does_not_stop_is_killed_two_seconds_after_its_deadline(place: Place) -> None:
+    """All hooks at the same time: each takes three seconds."""
+    hooks = [command for command in [*SHELLS.values(), *PYTHON.values()] if shutil.which(command[0])]
+    start = time.monotonic()
+    processes = [place.start(hook, changes={"CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": "1"}) for hook in hooks]
+    for process in processes:
+        feed(process, PAYLOAD)
+    workers = place.workers(len(hooks))
+    assert [process.poll() for process in processes] == [None] * len(hooks)
+    results = [(process.communicate(timeout=30), process.returncode) for process in processes]
+    assert results == [((b"", b""), 0)] * len(hooks)
+    assert 2.5 < time.monotonic() - start < 10
+    assert [exists(worker["pid"]) for worker in workers] == [False] * len(hooks)
+
+
+@both
+def test_nothing_of_the_users_project_is_imported(hook: list[str], place: Place) -> None:
+    """Neither by the hook nor by a real worker, though both run there."""
+    project = 'import os; open(os.environ["RECORDS"] + "/imported", "w").close()'
+    for name in ("argparse.py", "subprocess.py", "selectors.py", "orjson.py"):
+        (place.home / name).write_text(project)
+    place.run(hook, changes={"CC_TRACE_WAIT": "1", "CC_TRACE_PYTHON": sys.executable})
+    assert list(place.records.iterdir()) == []
+
+
+@each(SHELLS)
+def test_the_scripts_python_is_the_chosen_one_or_the_checkouts_or_the_installed_one(
+    hook: list[str], place: Place, tmp_path: Path
+) -> None:
+    checkout, link = tmp_path / "check out" / "hooks", tmp_path / "bin" / "linked-hook"
+    checkout.mkdir(parents=True)
+    link.parent.mkdir()
+    shutil.copy2(SCRIPT, checkout)
+    link.symlink_to(f"../check out/hooks/{SCRIPT.name}")
+    copied, linked = [*hook[:-1], str(checkout / SCRIPT.name)], [*hook[:-1], str(link)]
+
+    def used(command: list[str], changes: Changes = NONE) -> Path:
+        place.run(command, changes={"MODE": "pass", **changes})
+        [worker] = place.workers()
+        eventually(lambda: not place.running(), "the end of the worker")
+        for file in place.records.iterdir():
+            file.unlink()
+        return Path(os.path.normpath(worker["python"]))
+
+    place.run(copied, changes={"CC_TRACE_PYTHON": None})
+    [file] = place.kept()
+    assert file.read_bytes() == PAYLOAD
+    assert list(place.records.iterdir()) == []
+    installed = fake_python(place.home / ".local/share/cc-trace/venv/bin/python")
+    assert used(copied, changes={"CC_TRACE_PYTHON": None}) == installed
+    elsewhere = fake_python(tmp_path / "data/cc-trace/venv/bin/python")
+    assert used(copied, changes={"CC_TRACE_PYTHON": None, "XDG_DATA_HOME": str(tmp_path / "data")}) == elsewhere
+    own = fake_python(checkout.parent / ".venv/bin/python")
+    assert used(copied, changes={"CC_TRACE_PYTHON": str(file)}) == own
+    assert used(copied, changes={"CC_TRACE_PYTHON": str(tmp_path)}) == own
+    assert used(linked, changes={"CC_TRACE_PYTHON": None}) == own
+    assert used(copied) == tmp_path / "python of choice"

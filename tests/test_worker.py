@@ -1,0 +1,306 @@
+"""The worker as a real process: killed at every step, many at once, racing the writer, with real backends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from backend import OK, REFUSE, HttpBackend
+from shared import CASES, ROOT
+
+from cc_trace.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CASE = CASES / "2.1.325--c2_parallel_subagents" / "cccccccc-0000-4000-8000-000000000002.jsonl"
+HOOK = ROOT / "hooks" / "cc-trace-hook"
+SECRET = "sk-lf-very-secret-0123456789"  # noqa: S105
+STEPS = [
+    "started",
+    "spool taken",
+    "locked",
+    "settled",
+    "claimed",
+    "spans built",
+    "intent saved",
+    "answered",
+    "ledger settled",
+    "state saved",
+    "unlocked",
+    "swept",
+]
+
+
+class Home:
+    """A home with Claude Code's folder, and workers that are real processes."""
+
+    def __init__(self, folder: Path, backend: HttpBackend, *, langfuse: bool = False) -> None:
+        self.folder = folder
+        self.projects = folder / ".claude" / "projects" / "-p"
+        self.projects.mkdir(parents=True)
+        self.state = folder / ".claude" / "state" / "cc-trace"
+        self.environment = {
+            "HOME": str(folder),
+            "PATH": os.environ["PATH"],
+            "CC_TRACE_PYTHON": sys.executable,
+            "CC_TRACE_UNCLEAR_SECONDS": "0",
+            "CC_TRACE_TIMEOUT_SECONDS": "5",
+        }
+        if langfuse:
+            keys = {"LANGFUSE_PUBLIC_KEY": "pk-lf-1", "LANGFUSE_SECRET_KEY": SECRET, "LANGFUSE_BASE_URL": backend.url}
+            self.environment |= keys
+        else:
+            self.environment["CC_TRACE_OTLP_ENDPOINT"] = backend.url
+
+    def add(self, case: Path = CASE, name: str | None = None) -> Path:
+        if case.with_suffix("").is_dir() and name is None:
+            shutil.copytree(case.with_suffix(""), self.projects / case.stem)
+        return Path(shutil.copy(case, self.projects / (name or case.name)))
+
+    def payload(self, transcript: Path, **more: object) -> bytes:
+        return orjson.dumps({"transcript_path": str(transcript), "hook_event_name": "Stop", **more})
+
+    def spool(self, payload: bytes, name: str = "1") -> Path:
+        folder = self.state / "spool"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.json"
+        path.write_bytes(payload)
+        return path
+
+    def start(self, spooled: Path, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "cc_trace", "sync", "--spooled", str(spooled)]
+        return subprocess.Popen(command, env=self.environment | environment, cwd=self.folder)
+
+    def work(self, payload: bytes, **environment: str) -> int:
+        return self.start(self.spool(payload), **environment).wait(60)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cc_trace", *arguments]
+        return subprocess.run(
+            command, env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+@pytest.fixture
+def backend() -> Iterator[HttpBackend]:
+    with HttpBackend() as running:
+        yield running
+
+
+def quieten(transcript: Path) -> None:
+    """Nobody writes to it any more: a turn that Claude Code marked as stopped is then over."""
+    a_while_ago = time.time() - 10
+    os.utime(transcript, (a_while_ago, a_while_ago))
+
+
+def expected(*transcripts: Path) -> set[str]:
+    return {span.span_id for path in transcripts for span in Session(path, settled=True).spans()}
+
+
+@pytest.mark.parametrize("langfuse", [False, True], ids=["otlp", "langfuse"])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_every_step(tmp_path: Path, backend: HttpBackend, step: str, langfuse: bool) -> None:  # noqa: FBT001
+    """SIGKILL, then another worker: all is there, twice only between answer and record, never on Langfuse."""
+    home = Home(tmp_path, backend, langfuse=langfuse)
+    payload = home.payload(home.add())
+    assert home.work(payload, CC_TRACE_DIE_AT=step) == -signal.SIGKILL
+    (home.state / "swept").unlink(missing_ok=True)
+    assert home.work(payload) == 0
+    assert set(backend.counts) == expected(home.projects / CASE.name)
+    if langfuse or step != "answered":
+        assert set(backend.counts.values()) == {1}
+
+
+def test_sixteen_hooks_at_once_on_one_session(tmp_path: Path, backend: HttpBackend) -> None:
+    """One works, the others leave word, nothing is missed and nothing sent twice."""
+    home = Home(tmp_path, backend)
+    transcript = home.add()
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    transcript.write_bytes(b"".join(lines[:20]))
+    payload = home.payload(transcript)
+    workers = []
+    for number in range(16):
+        with transcript.open("ab") as file:
+            file.write(b"".join(lines[20 + number * 2 : 22 + number * 2]))
+        workers.append(home.start(home.spool(payload, str(number))))
+    with transcript.open("ab") as file:
+        file.write(b"".join(lines[52:]))
+    workers.append(home.start(home.spool(payload, "last")))
+    assert [worker.wait(60) for worker in workers] == [0] * 17
+    assert set(backend.counts) == expected(transcript)
+    assert set(backend.counts.values()) == {1}
+
+
+def test_thirty_two_sessions_in_parallel(tmp_path: Path, backend: HttpBackend) -> None:
+    """Sessions do not get into each other's way, whoever sweeps."""
+    home = Home(tmp_path, backend)
+    source = CASES / "2.1.325--g1_two_turns_exit" / "44444444-0000-4000-8000-000000000001.jsonl"
+    transcripts = []
+    for number in range(32):
+        path = home.projects / f"44444444-0000-4000-8000-0000000000{number:02d}.jsonl"
+        path.write_bytes(source.read_bytes().replace(b"msg_", b"msg_%d_" % number))
+        transcripts.append(path)
+    for batch in range(0, 32, 8):  # eight at a time: the machine has few cores
+        workers = [home.start(home.spool(home.payload(path), path.stem)) for path in transcripts[batch : batch + 8]]
+        assert [worker.wait(60) for worker in workers] == [0] * 8
+    assert set(backend.counts) == expected(*transcripts)
+    assert set(backend.counts.values()) == {1}
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["late", "torn"])
+def test_the_reply_lands_after_stop(tmp_path: Path, backend: HttpBackend, torn: bool) -> None:  # noqa: FBT001
+    """The writer is up to 156 ms late: the delivered turn has the final text."""
+    home = Home(tmp_path, backend)
+    source = CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl"
+    transcript = home.add(source)
+    lines = source.read_bytes().splitlines(keepends=True)
+    reply = next(index for index, line in enumerate(lines) if b'"Hello from the fake model."' in line)
+    transcript.write_bytes(b"".join(lines[:reply]))
+    worker = home.start(home.spool(home.payload(transcript, last_assistant_message="Hello from the fake model.")))
+
+    def write_late() -> None:
+        time.sleep(0.15)
+        pieces = [lines[reply][:80], lines[reply][80:]] if torn else [lines[reply]]
+        for piece in pieces:
+            with transcript.open("ab") as file:
+                file.write(piece)
+            time.sleep(0.15)
+
+    writer = threading.Thread(target=write_late)
+    writer.start()
+    assert worker.wait(60) == 0
+    writer.join()
+    roots = [span for span in backend.spans if not span.parent_span_id]
+    assert len(roots) == 1
+    answers = [a.value.string_value for a in roots[0].attributes if a.key == "gen_ai.output.messages"]
+    assert "Hello from the fake model." in answers[0]
+
+
+def test_the_session_before_is_delivered_first(tmp_path: Path, backend: HttpBackend) -> None:
+    """The first line names another session whose Stop never came: it is recovered, and its failure blocks nothing."""
+    home = Home(tmp_path, backend)
+    previous = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
+    quieten(previous)
+    current = home.projects / "bbbbbbbb-0000-4000-8000-000000000009.jsonl"
+    source = (CASES / "2.1.325--g1_two_turns_exit" / "44444444-0000-4000-8000-000000000001.jsonl").read_bytes()
+    line = orjson.dumps({"type": "queue-operation", "operation": "dequeue", "sessionId": previous.stem})
+    current.write_bytes(line + b"\n" + source)
+    assert home.work(home.payload(current)) == 0
+    assert set(backend.counts) == expected(previous, current)
+    outside = orjson.dumps({"type": "queue-operation", "operation": "dequeue", "sessionId": "../../../../etc/passwd"})
+    current.write_bytes(outside + b"\n" + source)
+    assert home.work(home.payload(current)) == 0
+
+
+def test_a_session_that_was_left_behind_is_found(tmp_path: Path, backend: HttpBackend) -> None:
+    """Killed, or the backend was down at its end: the next session's worker delivers it."""
+    home = Home(tmp_path, backend)
+    home.environment["CC_TRACE_REST_SECONDS"] = "0"
+    assert home.command("status").returncode == 0  # the installation: what is older is history
+    killed = home.add()
+    other = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
+    assert home.work(home.payload(other)) == 0
+    assert set(backend.counts) == expected(killed, other)
+    assert set(backend.counts.values()) == {1}
+
+
+def test_history_is_not_touched_unasked(tmp_path: Path, backend: HttpBackend) -> None:
+    """What was there before the installation stays until it is asked for."""
+    home = Home(tmp_path, backend)
+    old = home.add()
+    os.utime(old, (1, 1))
+    other = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
+    assert home.work(home.payload(other)) == 0
+    assert set(backend.counts) == expected(other)
+
+
+def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBackend) -> None:
+    """A line per session and destination; exit 1 while anything is behind, 0 once it is not."""
+    home = Home(tmp_path, backend)
+    transcript = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
+    quieten(transcript)
+    backend.behaviour = REFUSE
+    done = home.command("sync", "--transcript", str(transcript))
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"{transcript.stem}: 0 spans to otlp; behind: ")
+    assert "2 behind" in home.command("status").stdout
+    backend.behaviour = OK
+    done = home.command("sync", "--session", transcript.stem)
+    assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 2 spans to otlp\n")
+    assert home.command("sync").stdout == ""
+    rows = orjson.loads(home.command("status", "--json").stdout)
+    assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]
+
+
+def test_the_hook_delivers_in_the_background(tmp_path: Path, backend: HttpBackend) -> None:
+    """The whole way: the sh hook returns at once, and the turn arrives."""
+    home = Home(tmp_path, backend)
+    transcript = home.add()
+    done = subprocess.run(
+        [str(HOOK)], input=home.payload(transcript), env=home.environment, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    wanted = expected(transcript)
+    for _ in range(200):
+        if set(backend.counts) == wanted:
+            break
+        time.sleep(0.05)
+    assert set(backend.counts) == wanted
+    assert set(backend.counts.values()) == {1}
+
+
+def test_no_key_and_no_content_where_they_do_not_belong(tmp_path: Path, backend: HttpBackend) -> None:
+    """Keys are in no log, state or output; the log has no content; modes hold under umask 0."""
+    home = Home(tmp_path, backend, langfuse=True)
+    transcript = home.add()
+    old = os.umask(0)
+    try:
+        assert home.work(home.payload(transcript)) == 0
+        backend.behaviour = REFUSE
+        home.command("sync", "--transcript", str(transcript))
+    finally:
+        os.umask(old)
+    for path in [home.state, *home.state.rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if path != home.state / "spool" and not path.is_relative_to(home.state / "spool"):
+            assert mode == (0o700 if path.is_dir() else 0o600), path
+        if path.is_file():
+            assert SECRET.encode() not in path.read_bytes()
+    log = (home.state / "cc-trace.log").read_text()
+    assert "[[two]]" not in log
+    assert "Both are done" not in log
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x.jsonl", "relative.jsonl", "{folder}/elsewhere.jsonl"])
+def test_a_payload_does_not_lead_outside(tmp_path: Path, backend: HttpBackend, path: str) -> None:
+    """A transcript_path outside Claude Code's folder is refused, and said."""
+    home = Home(tmp_path, backend)
+    shutil.copy(CASE, tmp_path / "elsewhere.jsonl")
+    assert home.work(home.payload(Path(path.format(folder=tmp_path)))) == 0
+    assert not backend.counts
+    assert "leads outside" in (home.state / "cc-trace.log").read_text()
+
+
+def test_links_in_the_state_folder_are_not_followed(tmp_path: Path, backend: HttpBackend) -> None:
+    """Where a link stands in place of a state file or the log, what it points to stays as it is."""
+    home = Home(tmp_path, backend)
+    transcript = home.add()
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (home.state / "sessions").mkdir(parents=True)
+    (home.state / "sessions" / f"{transcript.stem}.json").symlink_to(victim)
+    (home.state / "cc-trace.log").symlink_to(victim)
+    assert home.work(home.payload(transcript)) == 0
+    assert victim.read_text() == "mine"
+    assert set(backend.counts) == expected(transcript)
