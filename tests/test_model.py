@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,14 @@ class Histories(RuleBasedStateMachine):
             pass
         finally:
             self.machine.die_at = None
+
+    @rule(one=sessions, other=sessions)
+    def at_once(self, one: Path, other: Path) -> None:
+        """Two processes sync at the same time: the same session, or one and its fork."""
+        if self.plain.mood == "unclear stored":
+            self.unclear = True
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda path: self.machine.sync(path, settled=False), (one, other)))
 
     def _recover(self) -> None:
         self.asked.mood = self.plain.mood = "ok"

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from shared import CASES
@@ -18,6 +19,9 @@ from cc_trace.sync import Sync, World
 
 AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
 TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
+if TYPE_CHECKING:
+    from cc_trace.destinations.outcomes import Destination
+
 STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answered", "ledger settled", "state saved"]
 
 
@@ -28,14 +32,15 @@ class Killed(BaseException):
 class Machine:
     """A state folder, a projects folder, and a sync whenever one is wanted."""
 
-    def __init__(self, folder: Path, *sinks: Sink) -> None:
+    def __init__(self, folder: Path, *sinks: Destination) -> None:
         self.projects = folder / "claude" / "projects" / "-p"
         self.projects.mkdir(parents=True)
         self.states = States(folder / "state")
         self.states.prepare()
         self.log = Log(folder / "state")
-        self.sinks = sinks
+        self.sinks: tuple[Destination, ...] = sinks
         self.die_at: str | None = None
+        self.patient = True
 
     def copy(self, case: str) -> Path:
         """Put a recorded session into the projects folder."""
@@ -51,7 +56,7 @@ class Machine:
 
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
-        world = World(time.time, lambda _: None, self.reached, unclear_seconds=0)
+        world = World(time.time, lambda _: None, self.reached, unclear_seconds=0, patient=self.patient)
         sync = Sync(self.states, self.sinks, self.log, world)
         try:
             return sync.session(path, settled=settled).complete

@@ -1,0 +1,160 @@
+"""The state file: its form, how it is written, and that saving and loading is the same."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cc_trace.errors import StateError
+from cc_trace.state import Progress, SessionState, States, to_json, write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOLDEN = b"""{
+  "version": 1,
+  "session_id": "s-1",
+  "transcript": "/p/s-1.jsonl",
+  "size": 100,
+  "mtime_ns": 5,
+  "fingerprint": "ab",
+  "fingerprint_bytes": 2,
+  "claude_pid": 7,
+  "destinations": {
+    "otlp": {
+      "offset": 40,
+      "line": 3,
+      "turns": 2,
+      "accepted": [
+        "0123456789abcdef"
+      ],
+      "rejected": [],
+      "intent": [
+        "fedcba9876543210"
+      ],
+      "intent_at": 1.5,
+      "delivered": 9,
+      "behind": 1,
+      "unfinished": 0,
+      "notes": [
+        {
+          "span_id": "0000000000000001",
+          "status": "400",
+          "message": "no",
+          "time": 1.0
+        }
+      ],
+      "error": "refused",
+      "error_at": 2.0,
+      "not_before": null,
+      "time": 3.0,
+      "launched": {
+        "task": "toolu_1"
+      },
+      "launches": {
+        "toolu_1": "00000000000000000000000000000001"
+      },
+      "ended": [
+        "task"
+      ]
+    }
+  }
+}
+"""
+
+
+def state() -> SessionState:
+    progress = Progress(
+        offset=40,
+        line=3,
+        turns=2,
+        accepted=["0123456789abcdef"],
+        intent=["fedcba9876543210"],
+        intent_at=1.5,
+        delivered=9,
+        behind=1,
+        notes=[{"span_id": "0000000000000001", "status": "400", "message": "no", "time": 1.0}],
+        error="refused",
+        error_at=2.0,
+        time=3.0,
+        launched={"task": "toolu_1"},
+        launches={"toolu_1": "00000000000000000000000000000001"},
+        ended=["task"],
+    )
+    return SessionState("s-1", "/p/s-1.jsonl", 100, 5, "ab", 2, 7, {"otlp": progress})
+
+
+def test_form_of_the_file() -> None:
+    """Whoever changes this form raises the version, and says what becomes of older files."""
+    assert to_json(state()) == GOLDEN
+
+
+def test_save_then_load_is_the_same(tmp_path: Path) -> None:
+    """Nothing is lost on the way."""
+    states = States(tmp_path / "state")
+    states.prepare()
+    states.save(state())
+    assert states.load("s-1") == (state(), None)
+    assert states.sessions() == ["s-1"]
+
+
+def test_modes_hold_under_umask_0(tmp_path: Path) -> None:
+    """Files are 0600 in folders of 0700."""
+    old = os.umask(0)
+    try:
+        states = States(tmp_path / "state")
+        states.prepare()
+        states.save(state())
+    finally:
+        os.umask(old)
+    for path in [tmp_path / "state", *(tmp_path / "state").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+def test_an_open_folder_is_closed(tmp_path: Path) -> None:
+    """A folder that others could look into is closed to them."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    States(folder).prepare()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("session_id", ["../x", "a/b", "", ".", "a.b", "x" * 200, "a\0b"])
+def test_an_id_never_leads_outside(tmp_path: Path, session_id: str) -> None:
+    """Ids come from payloads and files: untrusted text."""
+    with pytest.raises(StateError):
+        States(tmp_path).path(session_id)
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    """Writing puts the file in the link's place."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    target = tmp_path / "target"
+    target.symlink_to(victim)
+    write_private(target, b"new")
+    assert (victim.read_text(), target.read_bytes(), target.is_symlink()) == ("mine", b"new", False)
+
+
+def test_one_lock_a_session(tmp_path: Path) -> None:
+    """Two do not work on one session; two sessions do not wait for each other."""
+    states = States(tmp_path)
+    states.prepare()
+    with states.locked("a") as first, states.locked("a") as second, states.locked("b") as other:
+        assert (first, second, other) == (True, False, True)
+        assert states.is_locked("a")
+    assert not states.is_locked("a")
+
+
+def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
+    """A later word replaces an earlier one."""
+    states = States(tmp_path)
+    states.prepare()
+    states.want("a", b"1")
+    states.want("a", b"2")
+    assert states.wanted("a")
+    assert [states.take_word("a"), states.take_word("a")] == [b"2", None]
