@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from cc_trace.transcript import is_session_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +66,4 @@ def _busy(tasks: Any) -> bool | None:  # noqa: ANN401  (raw JSON)
 
 
 def _running(task: Any) -> bool:  # noqa: ANN401  (raw JSON)
-    # A shell in the background (a server, say) can outlive every turn; an agent belongs to its turn.
-    return isinstance(task, dict) and task.get("status") in ("running", "pending") and task.get("type") != "shell"
-
-
-def newest(payloads: Iterable[Payload]) -> dict[str, Payload]:
-    """Return the last payload of each session."""
-    return {payload.session_id: payload for payload in payloads}
+    return isinstance(task, dict) and task.get("status") in ("running", "pending")

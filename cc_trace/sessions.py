@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.agents import Agent, Agents, from_progress, sidechains
 from cc_trace.assembly import assemble
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 _PEEK_LINES: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
+
+
+# How a transcript ends, as far as its reader knows: it may grow; it is not being written to; Claude Code said that the
+# turn has stopped; nothing more will come, and no agent or task is running.
+Ending: TypeAlias = Literal["growing", "quiet", "stopped", "over"]
 
 
 @dataclass(slots=True)
@@ -55,19 +60,13 @@ class Session:
         path: Path,
         resume: Resume | None = None,
         *,
-        settled: bool = False,
-        quiet: bool = False,
+        ending: Ending = "growing",
         rest_ns: int | None = None,
     ) -> None:
-        """Read on from `resume`. `settled`: nothing more will come, the last turn is over and so are all agents.
-
-        `quiet`: the file is not being written to; then a last turn that Claude Code marked as stopped is over. An agent
-        whose file has not changed since `rest_ns` is over too.
-        """
+        """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session."""
         self.path = path
         self.resume = resume or Resume()
-        self._settled = settled
-        self._quiet = quiet
+        self._ending = ending
         self._rest_ns = rest_ns
         session_id, self._is_agent = _identify(path)
         self.facts = Facts(session_id)
@@ -97,10 +96,21 @@ class Session:
                 yield self._trace(held, turn, agents)
             held = turn
         if held is not None:
-            stopped = held.last == "stop" and not held.running
-            held.closed |= self._settled or (self._quiet and stopped)
+            held.closed |= self._is_over(held)
             yield self._trace(held, None, agents)
         self._finish()
+
+    def _is_over(self, turn: Turn) -> bool:
+        """Tell whether the last turn can be taken for over though no line says so."""
+        match self._ending:
+            case "over":
+                return True
+            case "stopped":
+                return not turn.running
+            case "quiet":
+                return not turn.running and turn.last == "stop"
+            case _:
+                return False
 
     def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
         inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
@@ -201,7 +211,9 @@ class Session:
         agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path, meta.tool_use_id))
         agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
-        agent.at_rest = self._settled or (self._rest_ns is not None and path.stat().st_mtime_ns < self._rest_ns)
+        agent.at_rest = self._ending == "over" or (
+            self._rest_ns is not None and path.stat().st_mtime_ns < self._rest_ns
+        )
         for entry in _peek(path):
             head = entry.head
             if head is None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from cc_trace.destinations.outcomes import Destination
     from cc_trace.log import Log
+    from cc_trace.sessions import Ending
     from cc_trace.state import Progress, States
 
 _PASSES: Final = 3
@@ -107,11 +108,10 @@ class Sync:
     def _served(self, payload: Payload, deadline: float | None, claude_pid: int | None) -> list[Report]:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
-        over = payload.event == "SessionEnd" or not payload.busy
         reports = self._predecessor(payload.transcript, deadline, claude_pid)
         if payload.transcript.is_file():
-            sure = settled and over
-            reports.append(self._locked(payload.transcript, settled=sure, deadline=deadline, claude_pid=claude_pid))
+            ending = _ending(payload) if settled else "growing"
+            reports.append(self._locked(payload.transcript, ending, deadline=deadline, claude_pid=claude_pid))
         else:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
         return reports
@@ -129,32 +129,31 @@ class Sync:
             return []
         state, _ = self._states.load(previous)
         same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
-        return [self.session(path, settled=True if same else None, deadline=deadline)]
+        return [self.session(path, "over" if same else None, deadline=deadline)]
 
-    def session(self, transcript: Path, *, settled: bool | None = None, deadline: float | None = None) -> Report:
-        """Sync one session, unless another process is at it. `settled` None: by how long it has been at rest."""
+    def session(self, transcript: Path, ending: Ending | None = None, *, deadline: float | None = None) -> Report:
+        """Sync one session, unless another process is at it. Without an `ending`, its time at rest tells."""
         session_id = transcript.stem
         try:
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
                 if not held:
                     return Report(session_id, busy=True)
-                return self._locked(transcript, settled=settled, deadline=deadline)
+                return self._locked(transcript, ending, deadline=deadline)
         except OSError as error:
             self._log.write(f"{session_id}: {error}")
             return Report(session_id, behind={"*": f"{error.strerror or error}"})
 
     def _locked(
-        self, transcript: Path, *, settled: bool | None, deadline: float | None, claude_pid: int | None = None
+        self, transcript: Path, ending: Ending | None, *, deadline: float | None, claude_pid: int | None = None
     ) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
         state.claude_pid = claude_pid or state.claude_pid
         for _ in range(_PASSES):
             before = transcript.stat()
             known = {name: len(progress.ended) for name, progress in state.destinations.items()}
-            over = self._is_over(state, before.st_mtime) if settled is None else settled
-            quiet = self._world.clock() - before.st_mtime >= _QUIET_SECONDS
+            now = ending or self._ending_of(state, before.st_mtime)
             for destination in self._destinations:
-                session = self._session(transcript, state.progress(destination.name), settled=over, quiet=quiet)
+                session = self._session(transcript, state.progress(destination.name), now)
                 self._deliver(session, state, destination, report, deadline)
             state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
             self._states.save(state)
@@ -162,14 +161,16 @@ class Sync:
             learned = any(len(state.progress(name).ended) > count for name, count in known.items())
             if not grown and not learned:
                 break
-            settled = None if grown else settled
+            ending = None if grown else ending
         return report
 
-    def _is_over(self, state: SessionState, mtime: float) -> bool:
-        """Tell whether a session nobody told us about has ended: long at rest, or its process is gone."""
-        if self._world.clock() - mtime >= self._world.rest_seconds:
-            return True
-        return state.claude_pid is not None and not _is_alive(state.claude_pid)
+    def _ending_of(self, state: SessionState, mtime: float) -> Ending:
+        """Tell how a session stands that nobody told us about: by its time at rest, and whether its process is gone."""
+        rest = self._world.clock() - mtime
+        gone = state.claude_pid is not None and not _is_alive(state.claude_pid)
+        if gone or rest >= self._world.rest_seconds:
+            return "over"
+        return "quiet" if rest >= _QUIET_SECONDS else "growing"
 
     def _state(self, transcript: Path) -> SessionState:
         """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
@@ -188,12 +189,12 @@ class Sync:
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
 
-    def _session(self, transcript: Path, progress: Progress, *, settled: bool, quiet: bool) -> Session:
+    def _session(self, transcript: Path, progress: Progress, ending: Ending) -> Session:
         rest_ns = int((self._world.clock() - self._world.rest_seconds) * 1e9)
         resume = Resume(
             progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
         )
-        return Session(transcript, resume, settled=settled, quiet=quiet, rest_ns=rest_ns)
+        return Session(transcript, resume, ending=ending, rest_ns=rest_ns)
 
     def _deliver(
         self, session: Session, state: SessionState, destination: Destination, report: Report, deadline: float | None
@@ -219,6 +220,13 @@ class Sync:
         if delivery.sent or not complete:
             why = f", {progress.behind} behind: {progress.error}" if not complete else ""
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
+
+
+def _ending(payload: Payload) -> Ending:
+    """Tell what a hook says of a session whose file is at rest."""
+    if payload.event == "SessionEnd" or payload.busy is False:
+        return "over"
+    return "stopped" if payload.busy is None else "growing"
 
 
 def _is_alive(pid: int) -> bool:

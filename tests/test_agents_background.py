@@ -118,7 +118,7 @@ def test_an_agent_that_ended_after_its_turn_is_final_when_that_is_known(tmp_path
     first = Session(main)
     assert open_spans(first) == ["subagent a1", "generation a1"]
     assert open_spans(Session(main, Resume(ended=first.resume.ended))) == []
-    assert open_spans(Session(main, settled=True)) == []
+    assert open_spans(Session(main, ending="over")) == []
 
 
 def test_the_end_of_an_agent_while_a_later_turn_works_is_an_event_of_that_turn(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_an_agent_without_a_call_may_still_change_when_a_turn_follows(tmp_path: 
     main = session(tmp_path, prompt("go"), reply("m1", "ok", at=3), prompt("more", 10), reply("m2", "ok", at=11))
     agent(main, "a1", prompt("look", 2), reply("s1", "seen", at=5))
     assert open_spans(Session(main)) == ["subagent a1", "generation a1", "turn main", "generation main"]
-    assert open_spans(Session(main, settled=True)) == []
+    assert open_spans(Session(main, ending="over")) == []
 
 
 def test_the_stages_of_a_workflow_hang_under_its_call(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ class Histories(RuleBasedStateMachine):
         expected = {
             span.span_id
             for path in self.machine.projects.glob("*.jsonl")
-            for span in Session(path, settled=True).spans()
+            for span in Session(path, ending="over").spans()
         }
         for sink in (self.asked, self.plain):
             assert set(sink.taken) == expected

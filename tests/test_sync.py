@@ -59,13 +59,13 @@ class Machine:
         world = World(time.time, lambda _: None, self.reached, unclear_seconds=0, patient=self.patient)
         sync = Sync(self.states, self.sinks, self.log, world)
         try:
-            return sync.session(path, settled=settled).complete
+            return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:
             sync.close()
 
 
 def expected(path: Path) -> set[str]:
-    return {span.span_id for span in Session(path, settled=True).spans()}
+    return {span.span_id for span in Session(path, ending="over").spans()}
 
 
 @pytest.mark.parametrize("case", [AGENTS, TWO_TURNS])
@@ -87,7 +87,7 @@ def test_roots_come_last(tmp_path: Path) -> None:
     path = machine.copy(AGENTS)
     machine.sync(path)
     place = {span: index for index, span in enumerate(sink.order)}
-    for span in Session(path, settled=True).spans():
+    for span in Session(path, ending="over").spans():
         if span.parent_id is not None:
             assert place[span.span_id] < place[span.parent_id]
 
@@ -98,7 +98,7 @@ def test_an_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
     machine.sync(path, settled=False)
-    roots = {span.span_id for span in Session(path, settled=True).spans() if span.kind == "turn"}
+    roots = {span.span_id for span in Session(path, ending="over").spans() if span.kind == "turn"}
     assert sink.taken
     assert not roots & set(sink.taken)
     machine.sync(path)

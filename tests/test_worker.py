@@ -105,7 +105,7 @@ def quieten(transcript: Path) -> None:
 
 
 def expected(*transcripts: Path) -> set[str]:
-    return {span.span_id for path in transcripts for span in Session(path, settled=True).spans()}
+    return {span.span_id for path in transcripts for span in Session(path, ending="over").spans()}
 
 
 @pytest.mark.parametrize("langfuse", [False, True], ids=["otlp", "langfuse"])

@@ -62,7 +62,7 @@ _UPSERT: Final = (
     f"{', '.join(f'{name} = excluded.{name}' for name in _COLUMNS)} WHERE session_id = excluded.session_id"
 )
 # A turn's spans are written from its end, its root last: of those that began at one moment, the later row is the first.
-_ROWS: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, start_ns IS NULL, start_ns, rowid DESC"
+_ROWS: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC"
 _BUSY_SECONDS: Final = 10.0
 _INT64: Final = 1 << 63
 _OTHER_VERSION: Final = "it was written by another version of cc-trace"
@@ -219,13 +219,20 @@ def _in_tree_order(spans: list[Span]) -> Iterator[Span]:
     """Order a turn's spans: each before what it contains. What hangs under nothing we have stands at the top."""
     below: dict[str | None, list[Span]] = {}
     known = {span.span_id for span in spans}
-    for span in spans:
+    for span in sorted(spans, key=_first_seen):
         below.setdefault(span.parent_id if span.parent_id in known else None, []).append(span)
     stack = below.get(None, [])[::-1]
     while stack:
         span = stack.pop()
         yield span
         stack += below.get(span.span_id, [])[::-1]
+
+
+def _first_seen(span: Span) -> tuple[bool, int]:
+    """Return when a span first showed in the transcript: a response with its first line, not with its request."""
+    moment = span.response.first_token_ns if span.response is not None else None
+    moment = span.start_ns if moment is None else moment
+    return moment is None, moment or 0
 
 
 def _read_only(path: Path) -> sqlite3.Connection:

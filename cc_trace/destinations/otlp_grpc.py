@@ -135,6 +135,7 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     options = [
         ("grpc.min_reconnect_backoff_ms", connect_ms),  # also the time that one attempt has
         ("grpc.initial_reconnect_backoff_ms", connect_ms),
+        ("grpc.use_local_subchannel_pool", 1),  # so that closing the channel closes the connection
         ("grpc.enable_retries", 0),
         ("grpc.service_config_disable_resolution", 1),
         ("grpc.primary_user_agent", f"cc-trace/{__version__}"),

@@ -1,0 +1,157 @@
+"""Every state a backend can be in, for Langfuse, OTLP/HTTP and OTLP/gRPC: nothing lost, each span once.
+
+The sink counts. Only where a backend stored a batch, did not say so and cannot be asked, may a span come twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from backend import (
+    CLOSE_MIDDLE,
+    CLOSE_STORED,
+    CLOSE_UNSTORED,
+    HANG,
+    HANG_STORED,
+    OK,
+    ONE_BYTE_A_SECOND,
+    REFUSE,
+    GrpcBackend,
+    HttpBackend,
+    partial_success,
+    refuses_above,
+    refuses_span,
+    status,
+)
+from test_sync import AGENTS, Machine, expected
+
+from cc_trace.destinations import DestinationSettings, open_destination
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Kind = Literal["otlp", "json", "grpc", "langfuse"]
+KINDS: list[Kind] = ["otlp", "grpc", "langfuse"]
+STATES = {
+    "refuse": REFUSE,
+    "401": status(401, "who are you"),
+    "403": status(403, "not you"),
+    "404": status(404, "not here"),
+    "429": status(429, "slower", retry_after="30"),
+    "500": status(500, "oh"),
+    "503": status(503, "later"),
+    "302": status(302, location="/elsewhere"),
+    "hang": HANG,
+    "hang, stored": HANG_STORED,
+    "one byte a second": ONE_BYTE_A_SECOND,
+    "close after the body, stored": CLOSE_STORED,
+    "close after the body": CLOSE_UNSTORED,
+    "close in the middle": CLOSE_MIDDLE,
+}
+
+
+class Place:
+    """A machine whose only destination is a real server."""
+
+    def __init__(self, folder: Path, kind: Kind, backend: HttpBackend | GrpcBackend) -> None:
+        self.settings = DestinationSettings(
+            "it",
+            "langfuse" if kind == "langfuse" else "otlp",
+            endpoint=backend.url,
+            protocol="grpc" if kind == "grpc" else "http/protobuf",
+            public_key="pk",
+            secret_key="sk",  # noqa: S106
+            timeout_seconds=0.6,
+        )
+        self.kind, self.backend = kind, backend
+        self.machine = Machine(folder)
+        self.machine.patient = False
+        self.path = self.machine.copy(AGENTS)
+        self.expected = expected(self.path)
+
+    def sync(self) -> bool:
+        """Be a new process: it opens its destination anew."""
+        self.machine.sinks = (open_destination(self.settings),)
+        return self.machine.sync(self.path)
+
+    @property
+    def notes(self) -> list[tuple[object, object]]:
+        state, _ = self.machine.states.load(self.path.stem)
+        assert state is not None
+        return [(note.get("span_id") or note.get("spans"), note["message"]) for note in state.destinations["it"].notes]
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    kind: Kind = request.param
+    with GrpcBackend() if kind == "grpc" else HttpBackend() as backend:
+        yield Place(tmp_path, kind, backend)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_after_a_backend_recovers_each_span_is_there_once(place: Place, state: str) -> None:
+    """Whatever it did to us, the next sync delivers everything."""
+    behaviour = STATES[state]
+    place.backend.behaviour = behaviour
+    assert not place.sync()
+    place.backend.behaviour = OK
+    assert place.sync()
+    counts = place.backend.counts
+    assert set(counts) == place.expected
+    if behaviour.stores and place.kind != "langfuse":
+        assert set(counts.values()) <= {1, 2}
+    else:
+        assert set(counts.values()) == {1}
+    assert place.sync()
+    assert place.backend.counts == counts
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+def test_a_span_refused_for_good_costs_only_itself(place: Place, code: int) -> None:
+    """The batch is halved until the span is found; it is recorded with status and message, and stepped over."""
+    bad = sorted(place.expected)[5]
+    place.backend.behaviour = refuses_span(bad, code)
+    assert place.sync()
+    assert place.backend.counts == Counter(place.expected - {bad})
+    assert [note[0] for note in place.notes] == [bad]
+    requests = len(place.backend.requests)
+    assert place.sync()
+    assert len(place.backend.requests) == requests
+
+
+def test_a_batch_that_is_too_large_is_halved(place: Place) -> None:
+    """413 for size: smaller batches get through, nothing is lost."""
+    place.backend.behaviour = refuses_above(6000)
+    assert place.sync()
+    assert place.backend.counts == Counter(place.expected)
+
+
+def test_after_a_partial_success_nothing_is_sent_again(place: Place) -> None:
+    """The rest was taken; what was rejected is recorded with count and message."""
+    if place.kind == "langfuse":
+        pytest.skip("Langfuse has no partial success")
+    place.backend.behaviour = partial_success(2, "two were odd")
+    assert place.sync()
+    place.backend.behaviour = OK
+    assert place.sync()
+    assert set(place.backend.counts.values()) == {1}
+    assert place.notes == [(2, "two were odd")]
+
+
+def test_what_asked_to_be_left_alone_is_left_alone(tmp_path: Path) -> None:
+    """429 with Retry-After: the next Stop does not ask again before that; a user who calls by hand does."""
+    with HttpBackend() as backend:
+        place = Place(tmp_path, "otlp", backend)
+        place.machine.patient = True
+        backend.behaviour = status(429, retry_after="30")
+        assert not place.sync()
+        backend.behaviour = OK
+        requests = len(backend.requests)
+        assert not place.sync()
+        assert len(backend.requests) == requests
+        place.machine.patient = False
+        assert place.sync()
+        assert backend.counts == Counter(place.expected)

@@ -1,0 +1,360 @@
+"""OTLP over HTTP: what each behaviour of a backend means, and what is sent."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+from backend import (
+    CLOSE_MIDDLE,
+    CLOSE_STORED,
+    CLOSE_UNSTORED,
+    HANG,
+    HANG_STORED,
+    OK,
+    REFUSE,
+    Behaviour,
+    HttpBackend,
+    partial_success,
+    refuses_above,
+    refuses_span,
+    status,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTracePartialSuccess
+from shared import CASES
+
+from cc_trace import __version__
+from cc_trace.destinations import DestinationSettings, open_destination
+from cc_trace.destinations.answers import Answer, outcome
+from cc_trace.destinations.endpoint import traces_url
+from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable, Unclear
+from cc_trace.errors import ConfigError
+from cc_trace.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cc_trace.destinations.outcomes import Destination, Outcome
+    from cc_trace.spans import Span
+
+SECONDS = 0.3
+REFUSED, RESET = (f"[Errno {code}] {os.strerror(code)}" for code in (errno.ECONNREFUSED, errno.ECONNRESET))
+NEVER = Unclear("{place}: no answer within 0.3 seconds")
+# What a backend does, what that means, and whether it then has the spans.
+OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [
+    ("ok", OK, Accepted(), True),
+    ("refuse", REFUSE, Retryable("cannot connect to {place}: " + REFUSED), False),
+    ("400", status(400, "bad"), Rejected("400", "bad"), False),
+    ("401", status(401, "who?"), Retryable("401 Unauthorized: who?"), False),
+    ("403", status(403), Retryable("403 Forbidden"), False),
+    ("404", status(404), Retryable("404 Not Found"), False),
+    ("405", status(405), Retryable("405 Method Not Allowed"), False),
+    ("408", status(408), Retryable("408 Request Timeout"), False),
+    ("413", status(413), Rejected("413", "Request Entity Too Large"), False),
+    ("422", status(422, "bad"), Rejected("422", "bad"), False),
+    ("429", status(429, retry_after="7"), Retryable("429 Too Many Requests", 7.0), False),
+    ("500", status(500), Retryable("500 Internal Server Error"), False),
+    ("502", status(502), Unclear("502 Bad Gateway"), False),
+    ("503", status(503, retry_after="soon"), Retryable("503 Service Unavailable"), False),
+    ("504", status(504), Unclear("504 Gateway Timeout"), False),
+    ("599", status(599), Retryable("599 unknown status"), False),
+    (
+        "302",
+        status(302, location="https://u:key@elsewhere.test:8443/login?key=1"),
+        Retryable("302 Found to https://elsewhere.test:8443/login: redirects are not followed"),
+        False,
+    ),
+    ("partial success", partial_success(2, "too old"), Accepted(2, "too old"), True),
+    ("hang", HANG, NEVER, False),
+    ("hang, stored", HANG_STORED, NEVER, True),
+    ("a byte at a time", Behaviour("drip", seconds=0.05), NEVER, True),
+    (
+        "an answer a byte at a time",
+        Behaviour("drip", seconds=0.05, drips="body", partly=1, said="x" * 100),
+        Accepted(),
+        True,
+    ),
+    (
+        "close, stored",
+        CLOSE_STORED,
+        Unclear("no answer from {place}: Server disconnected without sending a response."),
+        True,
+    ),
+    (
+        "close, not stored",
+        CLOSE_UNSTORED,
+        Unclear("no answer from {place}: Server disconnected without sending a response."),
+        False,
+    ),
+    (
+        "close in the middle",
+        CLOSE_MIDDLE,
+        Unclear("no answer from {place}: " + RESET),
+        False,
+    ),
+    ("too large", refuses_above(10), Rejected("413", "too large"), False),
+]
+
+
+@pytest.fixture(scope="module")
+def spans() -> list[Span]:
+    return list(Session(next((CASES / "2.1.325--b_tools").rglob("*.jsonl"))).spans())
+
+
+@pytest.fixture
+def backend() -> Iterator[HttpBackend]:
+    with HttpBackend() as running:
+        yield running
+
+
+@pytest.fixture(params=["http/protobuf", "http/json", "langfuse"])
+def destination(request: pytest.FixtureRequest, backend: HttpBackend) -> Iterator[Destination]:
+    settings = DestinationSettings("x", "otlp", endpoint=backend.url, timeout_seconds=SECONDS)
+    if request.param == "langfuse":
+        settings = replace(settings, kind="langfuse", public_key="pk-lf-1234", secret_key="sk-lf-5678")  # noqa: S106
+    else:
+        settings = replace(settings, protocol=request.param)
+    opened = open_destination(settings)
+    yield opened
+    opened.close()
+
+
+def send(settings: DestinationSettings, *spans: Span) -> Outcome:
+    destination = open_destination(settings)
+    try:
+        return destination.send([destination.pack(span) for span in spans])
+    finally:
+        destination.close()
+
+
+def otlp(endpoint: str, **more: Any) -> DestinationSettings:
+    return DestinationSettings("x", "otlp", endpoint=endpoint, timeout_seconds=2, **more)
+
+
+def ids(spans: list[Span]) -> Counter[str]:
+    return Counter(span.span_id for span in spans)
+
+
+@pytest.mark.parametrize(
+    ("doing", "meaning", "stored"), [row[1:] for row in OUTCOMES], ids=[row[0] for row in OUTCOMES]
+)
+def test_each_behaviour_has_one_outcome(
+    backend: HttpBackend,
+    destination: Destination,
+    spans: list[Span],
+    doing: Behaviour,
+    meaning: Outcome,
+    *,
+    stored: bool,
+) -> None:
+    """Whatever a backend does, it is told in time, and the next batch goes through once it is well again."""
+    backend.behaviour = doing
+    if isinstance(meaning, Retryable | Unclear):
+        meaning = replace(meaning, message=meaning.message.format(place=f"127.0.0.1:{backend.port}"))
+    begin = time.monotonic()
+    assert meaning == destination.send([destination.pack(span) for span in spans])
+    assert time.monotonic() - begin < SECONDS + 1
+    assert (ids(spans) if stored else Counter()) == backend.counts
+    backend.behaviour = OK
+    assert destination.send([destination.pack(spans[0])]) == Accepted()
+
+
+def test_only_a_batch_with_the_refused_span_is_refused(
+    backend: HttpBackend, destination: Destination, spans: list[Span]
+) -> None:
+    backend.behaviour = refuses_span(spans[1].span_id)
+    parcels = [destination.pack(span) for span in spans]
+    assert destination.send(parcels) == Rejected("400", "bad span")
+    assert destination.send([parcels[0], *parcels[2:]]) == Accepted()
+    assert backend.counts == ids([spans[0], *spans[2:]])
+
+
+def test_what_is_sent(backend: HttpBackend, spans: list[Span]) -> None:
+    """Compressed protobuf at the usual path, with the user's headers, the same bytes each time."""
+    for _ in range(2):
+        settings = otlp(f"{backend.url}/prefix/", headers=(("X-Team", "a"), ("Content-Type", "text/plain")))
+        assert send(settings, *spans) == Accepted()
+    first, second = backend.requests
+    assert first == second
+    assert (first.method, first.path) == ("POST", "/prefix/v1/traces")
+    del first.headers["content-length"]
+    assert first.headers == {
+        "host": f"127.0.0.1:{backend.port}",
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "connection": "keep-alive",
+        "user-agent": f"cc-trace/{__version__}",
+        "x-team": "a",
+        "content-type": "application/x-protobuf",
+        "content-encoding": "gzip",
+    }
+
+
+def test_a_connection_that_was_closed_between_two_batches_is_opened_again(
+    backend: HttpBackend, destination: Destination, spans: list[Span]
+) -> None:
+    for span in spans:
+        assert destination.send([destination.pack(span)]) == Accepted()
+        backend.drop_connections()
+        time.sleep(0.01)
+    assert backend.counts == ids(spans)
+
+
+def test_a_proxy_is_used_but_not_for_this_machine(
+    backend: HttpBackend, spans: list[Span], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HttpBackend() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert send(otlp(backend.url), spans[0]) == Accepted()
+        assert send(otlp(f"http://localhost:{backend.port}"), spans[0]) == Accepted()
+        assert proxy.requests == []
+        assert send(otlp("http://collector.test"), spans[0]) == Accepted()
+        assert [request.path for request in proxy.requests] == ["http://collector.test/v1/traces"]
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> dict[str, Path]:
+    """A CA, a server's and a client's certificate of it, and another client's that nobody knows."""
+    ca, files = trustme.CA(), {name: tmp_path / name for name in ("ca", "server", "client", "stranger")}
+    ca.cert_pem.write_to_path(files["ca"])
+    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(files["server"])
+    ca.issue_cert("client.test").private_key_and_cert_chain_pem.write_to_path(files["client"])
+    trustme.CA().issue_cert("client.test").private_key_and_cert_chain_pem.write_to_path(files["stranger"])
+    return files
+
+
+def test_tls_files_are_used(certificates: dict[str, Path], spans: list[Span]) -> None:
+    """The server is verified with the CA file, and we show it our certificate. Without either nothing is stored."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates["ca"])
+    context.load_cert_chain(certificates["server"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    with HttpBackend(context) as backend:
+        known = otlp(backend.url, ca_file=certificates["ca"], cert_file=certificates["client"])
+        assert send(known, spans[0]) == Accepted()
+        for unknown in (
+            replace(known, ca_file=None),
+            replace(known, cert_file=None),
+            replace(known, cert_file=certificates["stranger"]),
+        ):
+            assert isinstance(send(unknown, spans[0]), Retryable)
+        assert backend.counts == ids(spans[:1])
+        backend.behaviour = Behaviour("drip", seconds=0.05)
+        begin = time.monotonic()
+        assert send(replace(known, timeout_seconds=SECONDS), spans[0]) == Unclear(
+            f"127.0.0.1:{backend.port}: no answer within 0.3 seconds"
+        )
+        assert time.monotonic() - begin < SECONDS + 1
+
+
+def test_a_web_page_is_no_acceptance() -> None:
+    """A wrong URL may lead to a server that answers anything with its start page."""
+    page = Answer(200, "text/html; charset=utf-8", b"\n<!doctype html><html>")
+    assert outcome(page, (), 0) == Retryable("200 with a web page for an answer: the URL is not one that takes traces")
+    assert outcome(replace(page, body=b""), (), 0) == Accepted()
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "meaning"),
+    [
+        ("application/json", b"{}", Accepted()),
+        ("application/json", b'{"partialSuccess":{"rejectedSpans":3,"errorMessage":"a"}}', Accepted(3, "a")),
+        ("application/json", b'{"partial_success":{"rejected_spans":"3"}}', Accepted(3)),
+        ("application/json", b'{"partialSuccess":{"rejectedSpans":-1,"errorMessage":null}}', Accepted()),
+        ("application/json", b'{"partialSuccess":{"errorMessage":"slow down"}}', Accepted(0, "slow down")),
+        ("application/json", b'{"partialSuccess":', Accepted()),
+        ("application/json", b"[" * 100_000, Accepted()),
+        ("application/json", b'{"a":' * 100_000, Accepted()),
+        ("text/plain", b"OK", Accepted()),
+        ("application/x-protobuf", b"\x0a\x05\x08", Accepted()),
+        ("", b"", Accepted()),
+    ],
+)
+def test_any_body_of_an_acceptance_is_understood(content_type: str, body: bytes, meaning: Outcome) -> None:
+    """Langfuse answers in JSON what was sent in protobuf, others with nothing or with a word."""
+    assert outcome(Answer(200, content_type, body), (), 0) == meaning
+
+
+def test_the_message_of_a_refusal_in_protobuf_is_read() -> None:
+    """OTLP says that it is a google.rpc.Status, whose first two fields are of the same types as these."""
+    body = ExportTracePartialSuccess(rejected_spans=3, error_message="no span id").SerializeToString()
+    assert outcome(Answer(400, "application/x-protobuf", body), (), 0) == Rejected("400", "no span id")
+    assert outcome(Answer(400, "application/x-protobuf", b"\xff"), (), 0) == Rejected("400", "Bad Request")
+
+
+def test_retry_after_may_be_a_date() -> None:
+    now = 1_700_000_000.0
+    answer = Answer(429, retry_after=formatdate(now + 90, usegmt=True))
+    assert outcome(answer, (), now) == Retryable("429 Too Many Requests", 90.0)
+    assert outcome(answer, (), now + 100) == Retryable("429 Too Many Requests", 0.0)
+    assert outcome(Answer(429, retry_after="9" * 30), (), now) == Retryable("429 Too Many Requests", 86_400.0)
+
+
+def test_messages_carry_no_key_and_no_control_characters(backend: HttpBackend, spans: list[Span]) -> None:
+    """A backend that repeats what it was sent, over many lines, is quoted in one short one."""
+    url = backend.url.replace("http://", "http://someone:password@")
+    settings = otlp(f"{url}/?api_key=query-key", headers=(("authorization", "Bearer token-1"), ("x-key", "header-key")))
+    backend.behaviour = status(401, "token-1, \x1b[1m\r\nheader-key query-key password someone" + "." * 1000)
+    said = send(settings, spans[0])
+    assert said == Retryable("401 Unauthorized: ***,  [1m *** *** *** ***" + "." * 274 + "…")
+    assert backend.requests[0].path == "/v1/traces?api_key=query-key"
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        (("x-key", "sec\nret"), "header x-key of destination x has characters that HTTP does not allow"),
+        (("x-key", "sécret"), "header x-key of destination x has characters that HTTP does not allow"),
+        (("x key", "secret"), "destination x has a header with a name that HTTP does not allow"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_not_shown(header: tuple[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        open_destination(otlp("http://127.0.0.1", headers=(header,)))
+    assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({"endpoint": "http://h:4318"}, "http://h:4318/v1/traces"),
+        ({"endpoint": "http://h:4318/"}, "http://h:4318/v1/traces"),
+        ({"endpoint": "https://h/otlp/v1/traces"}, "https://h/otlp/v1/traces"),
+        ({"endpoint": "https://h/a?b=c"}, "https://h/a/v1/traces?b=c"),
+        ({"endpoint": "https://h/a", "traces_endpoint": "https://h/spans"}, "https://h/spans"),
+    ],
+)
+def test_traces_have_a_url_of_their_own_or_the_usual_path(given: dict[str, str], used: str) -> None:
+    assert traces_url(DestinationSettings("x", "otlp", **given)) == used  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "endpoint", [None, "", "h:4318", "ftp://h", "http://", "http://h:port", "http://a..b", "http://["]
+)
+def test_what_is_no_url_is_told_at_once(endpoint: str | None) -> None:
+    with pytest.raises(ConfigError, match="destination x"):
+        open_destination(DestinationSettings("x", "otlp", endpoint=endpoint))
+
+
+def test_missing_tls_files_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="TLS files of destination x cannot be used"):
+        open_destination(otlp("https://127.0.0.1", ca_file=tmp_path / "nothing"))
+
+
+def test_no_thread_is_left(backend: HttpBackend, spans: list[Span]) -> None:
+    before = set(threading.enumerate())
+    backend.behaviour = HANG
+    send(replace(otlp(backend.url), timeout_seconds=0.1), spans[0])
+    backend.close()
+    assert set(threading.enumerate()) <= before
