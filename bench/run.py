@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import hook
 import orjson
+import stop
 from transcripts import MIXES, write
 
 from cc_trace.sessions import Session
@@ -85,9 +87,17 @@ def _table(folder: Path) -> Iterator[str]:
     yield "| figure | measured | limit | |"
     yield "|---|---|---|---|"
     # Starts and memory first: a child's peak can include what its parent held when it was started.
-    rows = [_start(), *(_memory(folder, mix) for mix in MIXES), *(_speed(folder, mix) for mix in MIXES)]
+    rows = [*_others(), _start(), *(_memory(folder, mix) for mix in MIXES), *(_speed(folder, mix) for mix in MIXES)]
     for row in reversed(rows):
         yield f"| {row.name} | {row.measured} | {row.limit} | {'' if row.within else '**beyond**'} |"
+
+
+def _others() -> list[Row]:
+    """Return what the modules beside this one measure: the user's wait, and what a Stop costs."""
+    return [
+        Row(name, f"{ratio:.2f} x", "" if limit is None else f"{limit} x", limit is None or ratio <= limit)
+        for name, ratio, limit in reversed([*hook.rows(), *stop.rows()])
+    ]
 
 
 def _speed(folder: Path, mix: Mix) -> Row:

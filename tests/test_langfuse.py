@@ -114,7 +114,18 @@ def test_it_is_asked_after_a_lost_answer(backend: HttpBackend, langfuse: Langfus
 
 
 @pytest.mark.parametrize(
-    "reads", [status(401), status(404), status(500), HANG, Behaviour("close"), Behaviour("drip", seconds=0.05)]
+    "reads",
+    [
+        status(401),
+        status(404),
+        status(500),
+        HANG,
+        Behaviour("close"),
+        Behaviour("drip", seconds=0.05),
+        Behaviour(said="<html>"),
+        Behaviour(said="[]"),
+        Behaviour(said='{"data": {}}'),
+    ],
 )
 def test_nothing_is_known_where_it_cannot_be_asked(
     backend: HttpBackend, langfuse: Langfuse, spans: list[Span], reads: Behaviour

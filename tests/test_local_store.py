@@ -250,6 +250,16 @@ def test_a_store_that_is_busy_is_tried_again_later(store: LocalStore, monkeypatc
     write(store, [SPAN])
 
 
+def test_a_full_disk_costs_nothing_that_was_there(store: LocalStore) -> None:
+    """A batch is written as a whole or not at all."""
+    write(store, [SPAN])
+    store._opened().execute("PRAGMA max_page_count = 12")
+    large = [SPAN._replace(span_id=f"{number:016x}", input="x" * 10_000) for number in range(10)]
+    assert store.send([store.pack(span) for span in large]) == Retryable(f"{store._path}: database or disk is full")
+    assert read(store, "s") == [SPAN]
+    write(store, large)
+
+
 def test_many_processes_write_at_once(tmp_path: Path) -> None:
     """Each makes the store if it is not there yet, and none loses anything."""
     path = tmp_path / "traces.db"

@@ -30,7 +30,7 @@ from shared import CASES
 
 from cc_trace import __version__
 from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.destinations.otlp_grpc import outcome
+from cc_trace.destinations.otlp_grpc import _after_seconds, outcome
 from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.errors import ConfigError
 from cc_trace.sessions import Session
@@ -141,10 +141,10 @@ def test_only_a_batch_with_the_refused_span_is_refused(backend: GrpcBackend, spa
 def test_what_is_sent(backend: GrpcBackend, spans: list[Span]) -> None:
     """The same bytes each time, with the user's headers as metadata."""
     for endpoint in (backend.url, f"127.0.0.1:{backend.port}"):
-        assert send(otlp(endpoint, headers=(("X-Team", "a"),)), *spans) == Accepted()
+        assert send(otlp(endpoint, headers=(("X-Team", "a"), ("x-bytes-bin", "b"))), *spans) == Accepted()
     first, second = backend.requests
     assert first.body == second.body
-    assert first.headers["x-team"] == "a"
+    assert (first.headers["x-team"], first.headers["x-bytes-bin"]) == ("a", "b'b'")
     assert first.headers["user-agent"].startswith(f"cc-trace/{__version__} ")
 
 
@@ -173,6 +173,10 @@ def test_every_status_has_an_outcome(code: grpc.StatusCode) -> None:
 def test_a_text_tells_what_a_code_does_not(code: str, details: str, meaning: type[Outcome]) -> None:
     """One code is used for several things, by servers and by grpc itself; these are words that were seen."""
     assert type(outcome(grpc.StatusCode[code], details, None)) is meaning
+
+
+def test_details_that_cannot_be_read_say_nothing() -> None:
+    assert _after_seconds([("grpc-status-details-bin", b"\xff")]) is None
 
 
 def test_a_server_that_never_speaks_was_sent_nothing(spans: list[Span]) -> None:
@@ -206,6 +210,13 @@ def test_tls_files_are_used(spans: list[Span], tmp_path: Path) -> None:
 def test_what_is_no_endpoint_is_told_at_once(endpoint: str | None) -> None:
     with pytest.raises(ConfigError, match="destination x"):
         open_destination(DestinationSettings("x", "otlp", endpoint=endpoint, protocol="grpc"))
+
+
+@pytest.mark.parametrize("name", ["x!key", "grpc-timeout", "x key"])
+def test_a_header_that_cannot_be_sent_is_not_shown(name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        open_destination(otlp("http://127.0.0.1", headers=((name, "secret"),)))
+    assert "secret" not in str(raised.value)
 
 
 def test_messages_carry_no_key(backend: GrpcBackend, spans: list[Span]) -> None:

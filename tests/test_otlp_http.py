@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
 import ssl
 import threading
 import time
@@ -74,6 +76,7 @@ OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [
         Retryable("302 Found to https://elsewhere.test:8443/login: redirects are not followed"),
         False,
     ),
+    ("302, nowhere", status(302, location="http://["), Retryable("302 Found: redirects are not followed"), False),
     ("partial success", partial_success(2, "too old"), Accepted(2, "too old"), True),
     ("hang", HANG, NEVER, False),
     ("hang, stored", HANG_STORED, NEVER, True),
@@ -210,6 +213,19 @@ def test_a_connection_that_was_closed_between_two_batches_is_opened_again(
     assert backend.counts == ids(spans)
 
 
+def test_a_host_that_does_not_answer_was_sent_nothing(spans: list[Span]) -> None:
+    """A port whose queue is full drops what would connect, as a firewall does."""
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        place = f"127.0.0.1:{full.getsockname()[1]}"
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0)
+            waiting.connect_ex(full.getsockname())
+        said = send(replace(otlp(f"http://{place}"), timeout_seconds=SECONDS), spans[0])
+    assert said == Retryable(f"cannot connect to {place}: timed out")
+
+
 def test_a_proxy_is_used_but_not_for_this_machine(
     backend: HttpBackend, spans: list[Span], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +262,7 @@ def test_tls_files_are_used(certificates: dict[str, Path], spans: list[Span]) ->
         for unknown in (
             replace(known, ca_file=None),
             replace(known, cert_file=None),
+            replace(known, ca_file=None, cert_file=None),
             replace(known, cert_file=certificates["stranger"]),
         ):
             assert isinstance(send(unknown, spans[0]), Retryable)
@@ -301,14 +318,18 @@ def test_retry_after_may_be_a_date() -> None:
     assert outcome(Answer(429, retry_after="9" * 30), (), now) == Retryable("429 Too Many Requests", 86_400.0)
 
 
-def test_messages_carry_no_key_and_no_control_characters(backend: HttpBackend, spans: list[Span]) -> None:
+def test_messages_carry_no_key_and_no_control_characters(
+    backend: HttpBackend, spans: list[Span], caplog: pytest.LogCaptureFixture
+) -> None:
     """A backend that repeats what it was sent, over many lines, is quoted in one short one."""
+    caplog.set_level("INFO")
     url = backend.url.replace("http://", "http://someone:password@")
     settings = otlp(f"{url}/?api_key=query-key", headers=(("authorization", "Bearer token-1"), ("x-key", "header-key")))
     backend.behaviour = status(401, "token-1, \x1b[1m\r\nheader-key query-key password someone" + "." * 1000)
     said = send(settings, spans[0])
     assert said == Retryable("401 Unauthorized: ***,  [1m *** *** *** ***" + "." * 274 + "…")
     assert backend.requests[0].path == "/v1/traces?api_key=query-key"
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
@@ -340,7 +361,7 @@ def test_traces_have_a_url_of_their_own_or_the_usual_path(given: dict[str, str],
 
 
 @pytest.mark.parametrize(
-    "endpoint", [None, "", "h:4318", "ftp://h", "http://", "http://h:port", "http://a..b", "http://["]
+    "endpoint", [None, "", "h:4318", "ftp://h", "http://", "http://h:port", "http://a..b", "http://[", "http://h/\x01"]
 )
 def test_what_is_no_url_is_told_at_once(endpoint: str | None) -> None:
     with pytest.raises(ConfigError, match="destination x"):

@@ -1,4 +1,4 @@
-"""Where a request goes: URLs, headers and TLS files as the user gave them, checked before anything is sent.
+"""Where a request goes: URLs and headers as the user gave them, checked before anything is sent.
 
 Rule: no message repeats a value, for a URL or a header may carry a key.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import ssl
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
@@ -85,16 +84,3 @@ def redacted(text: str, unspoken: Iterable[str]) -> str:
     for secret in sorted(unspoken, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
-
-
-def tls(settings: DestinationSettings) -> ssl.SSLContext:
-    """Return the context of the CA, certificate and key files that were given."""
-    try:
-        context = ssl.create_default_context(cafile=settings.ca_file)
-        if settings.cert_file is not None:
-            # Without a password to try, OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(settings.cert_file, settings.key_file, password="")
-    except (OSError, ValueError) as error:
-        message = f"the TLS files of destination {settings.name} cannot be used: {error}"
-        raise ConfigError(message) from error
-    return context

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import ssl
 import threading
@@ -19,8 +20,9 @@ import httpx
 
 from cc_trace import __version__
 from cc_trace.destinations.answers import Answer, cleaned
-from cc_trace.destinations.endpoint import is_loopback, tls
+from cc_trace.destinations.endpoint import is_loopback
 from cc_trace.destinations.outcomes import Retryable, Unclear
+from cc_trace.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +47,12 @@ class Exchange:
     """Keeps one connection to one host."""
 
     def __init__(self, settings: DestinationSettings, url: str, unspoken: frozenset[str]) -> None:
-        parts = httpx.URL(url)
+        try:
+            parts = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            message = f"the endpoint of destination {settings.name} is no URL: {error}"
+            raise ConfigError(message) from error
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes down URLs, which may carry keys
         self._place = parts.netloc.decode("ascii").rpartition("@")[2]
         self._seconds = settings.timeout_seconds
         self._unspoken = unspoken
@@ -113,9 +120,18 @@ def _answer(response: httpx.Response, max_body_bytes: int) -> Answer:
 def _context(settings: DestinationSettings, *, secure: bool) -> ssl.SSLContext:
     if not secure:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used; loading the CAs takes 20 ms
-    if settings.ca_file is None and settings.cert_file is None:
-        return httpx.create_ssl_context()  # SSL_CERT_FILE or SSL_CERT_DIR if set, else certifi's
-    return tls(settings)
+    try:
+        if settings.ca_file is None:
+            context = httpx.create_ssl_context()  # SSL_CERT_FILE or SSL_CERT_DIR if set, else certifi's
+        else:
+            context = ssl.create_default_context(cafile=settings.ca_file)
+        if settings.cert_file is not None:
+            # Without a password to try, OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(settings.cert_file, settings.key_file, password="")
+    except (OSError, ValueError) as error:
+        message = f"the TLS files of destination {settings.name} cannot be used: {error}"
+        raise ConfigError(message) from error
+    return context
 
 
 def _certificate_refused(error: BaseException) -> bool:

@@ -124,6 +124,8 @@ def _exporter(settings: DestinationSettings) -> SpanExporter:
     given: dict[str, Any] = {}
     if (endpoint := settings.traces_endpoint or settings.endpoint) is not None:
         given["endpoint"] = endpoint
+    if settings.path is not None:
+        given["path"] = settings.path
     if settings.headers:
         given["headers"] = dict(headers(settings))
     try:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _CONNECT_SECONDS: Final = 5.0
 _PORTS: Final = {"http": 4317, "https": 443}
+_KEY: Final = re.compile(r"(?!grpc-)[0-9a-z_.-]+")
 _Code: Final = grpc.StatusCode
 # A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload, and nothing was stored.
 _RETRYABLE: Final = frozenset(
@@ -71,7 +72,7 @@ class OtlpGrpc:
         self._packing = Packing(settings)
         self._seconds = settings.timeout_seconds
         self._unspoken = secrets(settings)
-        self._metadata = tuple((name.lower(), value) for name, value in headers(settings))
+        self._metadata = _metadata(settings)
         self._place, self._channel = _channel(settings)
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
 
@@ -119,6 +120,18 @@ def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) ->
             return Retryable(said, after_seconds)
         case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something went wrong, perhaps after it was stored
             return Unclear(said)
+
+
+def _metadata(settings: DestinationSettings) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the headers as gRPC has them, checked: its own complaint would show all values."""
+    found: list[tuple[str, str | bytes]] = []
+    for name, value in headers(settings):
+        key = name.lower()
+        if not _KEY.fullmatch(key):
+            message = f"header {name} of destination {settings.name} has a name that gRPC does not allow"
+            raise ConfigError(message)
+        found.append((key, value.encode() if key.endswith("-bin") else value))
+    return tuple(found)
 
 
 def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:

@@ -1,0 +1,107 @@
+"""A real collector for tests: rotel, from its wheel, which forwards what it received to a backend of ours.
+
+with HttpBackend() as sink, Collector(sink.url, folder) as collector:
+    ...                          # send to collector.http_url or collector.grpc_url
+    collector.wait_for(sink, n)  # spans that came out of it
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from backend import HttpBackend
+
+_SECONDS: Final = 20.0  # for it to be up, or for spans to come through
+
+
+class Collector:
+    """One collector on free ports of 127.0.0.1, gone when the block is left."""
+
+    def __init__(self, forward_to: str, folder: Path) -> None:
+        grpc_port, http_port = _free_ports(2)
+        self.http_url = f"http://127.0.0.1:{http_port}"
+        self.grpc_url = f"http://127.0.0.1:{grpc_port}"
+        self._log = folder / "rotel.log"
+        options = {
+            "otlp-grpc-endpoint": f"127.0.0.1:{grpc_port}",
+            "otlp-http-endpoint": f"127.0.0.1:{http_port}",
+            "otlp-grpc-max-recv-msg-size-mib": "1",
+            "exporter": "otlp",
+            "otlp-exporter-endpoint": forward_to,
+            "otlp-exporter-protocol": "http",
+            "batch-timeout": "20ms",
+            "pid-file": str(folder / "rotel.pid"),
+            "log-file": str(self._log),
+        }
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(binary()), "start", *(f"--{name}={value}" for name, value in options.items())],
+                stdout=log,
+                stderr=log,
+                env={},  # no proxy, no settings of the user
+            )
+        self._wait_until_up(grpc_port, http_port)
+
+    def __enter__(self) -> Self:
+        """Return itself, up already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self.close()
+
+    def close(self) -> None:
+        """End it, and wait until it is gone."""
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def wait_for(self, sink: HttpBackend, spans: int) -> None:
+        """Wait until so many spans have come out of it."""
+        deadline = time.monotonic() + _SECONDS
+        while len(sink.spans) < spans:
+            if time.monotonic() > deadline:
+                message = f"{len(sink.spans)} of {spans} spans came through: {self._log.read_text()}"
+                raise TimeoutError(message)
+            time.sleep(0.01)
+
+    def _wait_until_up(self, *ports: int) -> None:
+        deadline = time.monotonic() + _SECONDS
+        for port in ports:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                    break
+                except OSError:
+                    if self._process.poll() is not None or time.monotonic() > deadline:
+                        self.close()
+                        message = f"rotel is not up: {self._log.read_text()}"
+                        raise RuntimeError(message) from None
+                    time.sleep(0.02)
+
+
+def binary() -> Path | None:
+    """Where the collector's program is, None where its wheel is not installed (there is none for some platforms)."""
+    spec = importlib.util.find_spec("rotel")
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin).with_name("rotel-agent")
+    return found if found.is_file() else None
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
