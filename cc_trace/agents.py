@@ -41,6 +41,7 @@ class Agent:
     prompt_id: str | None = None
     start_ns: int | None = None
     session_id: str | None = None
+    written_ns: int | None = None  # when its file was last written to
     at_rest: bool = False  # its file has not changed for long: nothing more will come
     turns: list[Turn] | None = None
 
@@ -56,6 +57,8 @@ class Agent:
         With `timed`, only one whose time is known.
         """
         if self.turns is None:
+            if after_ns is not None and self.written_ns is not None and self.written_ns < after_ns:
+                return None  # not read at all: a long session has hundreds of agents that ended long ago
             self.turns = self.read()
         for index, turn in enumerate(self.turns):
             start_ns = turn.start.head.time_ns
@@ -120,7 +123,7 @@ class Agents:
             # What has no time waits for the last turn: it may still be found to belong to a call.
             elif followed and not lines_here and not _before(agent.start_ns, until_ns):
                 continue
-            over = agent.at_rest or (followed and lines_here)  # nothing tells when another one ends
+            over = agent.at_rest or (turn.closed and lines_here)  # nothing tells when another one ends
             here = (None, None) if lines_here else (after_ns, until_ns)
             while (run := agent.take(*here, timed=followed and not lines_here)) is not None:
                 runs.loose.append(self._run(agent, run, present, ended=over or bool(agent.turns)))
@@ -152,9 +155,15 @@ class Agents:
         return runs
 
     def _run_of(self, agent: Agent, run: Turn, call: Call, turn: Turn, present: list[Agent]) -> Run:
-        waited = call.result is not None and call.result.task_id is None and call.result.run_id is None
-        names = {agent.id, call.id}
-        ended = waited or agent.at_rest or not names.isdisjoint(turn.ended) or not names.isdisjoint(self._ended)
+        result, use = call.result, call.use
+        continued = use.agent_id is not None
+        # A message to an agent is answered at once, whatever becomes of it; a call that tells it all waits for the end.
+        waited = result is not None and result.task_id is None and result.run_id is None
+        waited = waited and (use.prompt is not None or not continued)
+        # The end of an agent's first run says nothing of a later one.
+        names = {call.id} if continued else {call.id, agent.id}
+        ended = waited or agent.at_rest or (agent.source != "file" and turn.closed)
+        ended = ended or not names.isdisjoint(turn.ended) or not names.isdisjoint(self._ended)
         made = self._run(agent, run, present, ended=ended)
         made.status = turn.ended.get(agent.id or "") or turn.ended.get(call.id)
         return made

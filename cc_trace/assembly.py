@@ -27,7 +27,7 @@ from cc_trace.entries import (
     TurnEnd,
     notification,
 )
-from cc_trace.open_turn import OpenTurn, compaction, later
+from cc_trace.open_turn import OpenTurn, compaction
 from cc_trace.prompt_queue import PromptQueue
 from cc_trace.transcript import Position
 from cc_trace.turns import Event, Message, Start, Turn
@@ -208,7 +208,7 @@ class _Assembler:
         if self._open is None:
             self._injected = entry
         else:
-            self._open.ready_ns = later(self._open.ready_ns, entry.head.time_ns)
+            self._open.injected(entry)
         return None
 
     def _reply(self, entry: Reply) -> Turn | None:

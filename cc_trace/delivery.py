@@ -97,6 +97,7 @@ class Delivery:
 
     def _turn(self, trace: Trace, settled: set[str]) -> None:
         turn = _Open(trace.turn.begin, trace.turn.number, {span.span_id for span in trace.spans} & settled)
+        turn.unfinished = trace.awaited
         self._turns.append(turn)
         for span in _root_last(trace.spans):
             if span.span_id in turn.settled:
@@ -144,9 +145,11 @@ class Delivery:
     def _asked(self, unclear: list[Parcel]) -> frozenset[str]:
         held = self._destination.holds(unclear)
         if held is None:
+            if not self._destination.askable:
+                return frozenset()
             self._fail("cannot ask what was stored of an earlier attempt")
         at = self._progress.intent_at
-        early = at is not None and self._around.clock() - at < self._around.unclear_seconds
+        early = at is not None and 0 <= self._around.clock() - at < self._around.unclear_seconds
         if early and not held.issuperset(parcel.span_id for parcel in unclear):
             self._fail("an earlier attempt may still be stored; asking again later")
         return held
@@ -167,7 +170,11 @@ class Delivery:
             case Rejected() if len(parcels) > 1:
                 progress.intent = []
                 middle = len(parcels) // 2
-                self._send(parcels[:middle])
+                try:
+                    self._send(parcels[:middle])
+                except _Stop:
+                    self._release(ids[middle:])
+                    raise
                 self._send(parcels[middle:])
             case Rejected(status, message):
                 self._note(span_id=ids[0], status=status, message=message)
@@ -175,12 +182,16 @@ class Delivery:
                 self._done(ids, accepted=False)
             case Retryable(message, after):
                 progress.intent = []
-                if self._ledger is not None:
-                    self._ledger.release(self._destination.name, ids)
+                self._release(ids)
                 progress.not_before = self._around.clock() + after if after else None
                 self._fail(message)
             case Unclear(message):
                 self._fail(f"{message}; it is not known what was stored")
+
+    def _release(self, ids: list[str]) -> None:
+        """Give up claims on what was not stored."""
+        if self._ledger is not None:
+            self._ledger.release(self._destination.name, ids)
 
     def _done(self, ids: list[str], *, accepted: bool = True) -> None:
         """Record an answer that settles these spans. Dying before the state is saved makes them unclear."""

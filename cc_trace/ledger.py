@@ -9,15 +9,35 @@ A claim is written before a span is sent and settled after the answer. Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
 Claim: TypeAlias = Literal["mine", "delivered", "busy", "unclear"]
+
+
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_damaged(error: sqlite3.DatabaseError) -> bool:
+    """Tell a ledger that is broken from one that is only locked, or on a full disk."""
+    return getattr(error, "sqlite_errorcode", None) in _DAMAGED
+
+
+def put_aside(path: Path) -> str:
+    """Move a broken ledger out of the way, with the files that belong to it; return its new name."""
+    number = 1
+    while os.path.lexists(path.with_name(f"{path.name}.aside-{number}")):
+        number += 1
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(f"{path.name}{suffix}").rename(path.with_name(f"{path.name}.aside-{number}{suffix}"))
+    return f"{path.name}.aside-{number}"
 
 
 class Ledger:

@@ -14,7 +14,7 @@ from cc_trace.entries import Text, ToolUse
 from cc_trace.turns import Call, Event, Generation, Message, Turn
 
 if TYPE_CHECKING:
-    from cc_trace.entries import Compaction, Head, JsonValue, Notification, Reply, Results, ToolResult
+    from cc_trace.entries import Compaction, Head, Injected, JsonValue, Notification, Reply, Results, ToolResult
     from cc_trace.turns import EventKind
 
 
@@ -177,6 +177,12 @@ class OpenTurn:
         if not self._told("prompt", text):
             self.event(Event("prompt", head.time_ns, head.time_ns, text))
             self._received(Message(text), head.time_ns)
+
+    def injected(self, entry: Injected) -> None:
+        """Take a line Claude Code added; the feedback of a Stop hook that blocked makes the model go on."""
+        self.ready_ns = later(self.ready_ns, entry.head.time_ns)
+        if entry.text.lstrip().startswith("Stop hook"):
+            self.turn.last = "input"
 
     def task_ended(self, entry: Notification, call: str | None) -> None:
         """Take the end of a background task."""

@@ -50,13 +50,13 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
 
 def _inside(text: str, config_dir: Path) -> Path | None:
     """Return a transcript's real path if it lies where Claude Code keeps transcripts."""
-    path = Path(text).expanduser()
-    if path.suffix != ".jsonl" or not is_session_id(path.stem):
-        return None
     try:
+        path = Path(text).expanduser()
         real = path.resolve()
         roots = [(config_dir / name).resolve() for name in ("projects", "sessions")]
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, a NUL
+        return None
+    if path.suffix != ".jsonl" or not is_session_id(real.stem):
         return None
     return real if any(real.is_relative_to(root) for root in roots) else None
 

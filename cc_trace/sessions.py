@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from cc_trace.agents import Runs
     from cc_trace.entries import Context, Entry
     from cc_trace.spans import Span
     from cc_trace.turns import Turn
@@ -46,10 +47,11 @@ class Resume:
 
 
 class Trace(NamedTuple):
-    """One turn and its spans, in tree order."""
+    """One turn and its spans, in tree order. `awaited`: background agents of which nothing has been seen yet."""
 
     turn: Turn
     spans: list[Span]
+    awaited: int
 
 
 class Session:
@@ -127,7 +129,20 @@ class Session:
         resume.ended.update(turn.ended)
         if turn.start.launched_by is not None:
             resume.ended.add(turn.start.launched_by)
-        return Trace(turn, spans)
+        return Trace(turn, spans, self._awaited(turn, runs))
+
+    def _awaited(self, turn: Turn, runs: Runs) -> int:
+        """Count the agents that were launched and have no file yet."""
+        if self._ending == "over":
+            return 0
+        launched = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
+        return sum(
+            call.result is not None
+            and call.result.agent_id is not None
+            and call.id not in runs.by_call
+            and call.id not in self.resume.ended
+            for call in launched
+        )
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the main file's entries, taking note of what they say of the session."""

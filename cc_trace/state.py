@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 FINGERPRINT_BYTES: Final = 1024
+_DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
 MAX_NOTES: Final = 100  # of refused spans, for the report
 
 
@@ -112,12 +113,18 @@ class States:
     def take_word(self, session_id: str) -> bytes | None:
         """Return and remove the word that was left, before the work it asks for begins."""
         path = self._pending / f"{session_id}.json"
+        own = self._pending / f".{session_id}.{os.getpid()}"
         try:
-            data = path.read_bytes()
-            path.unlink()
+            path.rename(own)  # word that is left from now on is not this one
+            data = own.read_bytes()
+            own.unlink()
         except FileNotFoundError:
             return None
         return data
+
+    def pending(self) -> list[str]:
+        """Return the sessions that word was left for."""
+        return sorted(path.stem for path in self._pending.glob("*.json") if is_session_id(path.stem))
 
     def path(self, session_id: str) -> Path:
         """Return a session's state file; an id that could lead elsewhere is refused."""
@@ -129,6 +136,13 @@ class States:
     def sessions(self) -> list[str]:
         """Return the ids of all sessions there is a state of."""
         return sorted(path.stem for path in self._sessions.glob("*.json") if is_session_id(path.stem))
+
+    def peek(self, session_id: str) -> SessionState | None:
+        """Return a session's state for a look, without its lock: one that is damaged is as good as none."""
+        try:
+            return _from_json(self.path(session_id).read_bytes())
+        except (OSError, *_DAMAGE):
+            return None
 
     def load(self, session_id: str) -> tuple[SessionState | None, str | None]:
         """Return a session's state, None where there is none, and what was wrong with one that was put aside."""
@@ -143,7 +157,7 @@ class States:
             data = file.read()
         try:
             return _from_json(data), None
-        except (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except _DAMAGE as error:
             return None, self._put_aside(path, f"{type(error).__name__}: {error}")
 
     @staticmethod
@@ -185,7 +199,10 @@ class States:
 
 def to_json(state: SessionState) -> bytes:
     """Return the form of the file."""
-    return orjson.dumps({"version": VERSION, **asdict(state)}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    # A path need not be UTF-8; it is only shown.
+    shown = state.transcript.encode("utf-8", "backslashreplace").decode()
+    raw = {"version": VERSION, **asdict(state), "transcript": shown}
+    return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def _from_json(data: bytes) -> SessionState:

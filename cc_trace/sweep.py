@@ -24,18 +24,19 @@ def left_behind(
     states: States, config_dir: Path, destinations: Sequence[str], since_ns: int, limit: int | None = MAX_SESSIONS
 ) -> list[Path]:
     """Return the transcripts that may hold undelivered turns, the last changed first."""
-    found: list[tuple[int, Path]] = []
+    newest: dict[str, tuple[int, Path]] = {}  # an id can stand in two folders; the newer file is the session
     for path in _transcripts(config_dir):
         try:
             status = path.stat()
         except OSError:
             continue
-        if status.st_mtime_ns < since_ns:
-            continue
-        state, _ = states.load(path.stem)
-        if state is None or _is_behind(state, status.st_size, destinations):
-            found.append((status.st_mtime_ns, path))
-    found.sort(reverse=True)
+        if status.st_mtime_ns >= since_ns and status.st_mtime_ns > newest.get(path.stem, (-1, path))[0]:
+            newest[path.stem] = (status.st_mtime_ns, path)
+    found = []
+    for mtime_ns, path in sorted(newest.values(), reverse=True)[:MAX_FILES]:
+        state = states.peek(path.stem)
+        if state is None or _is_behind(state, path.stat().st_size, destinations):
+            found.append((mtime_ns, path))
     return [path for _, path in found][:limit]
 
 
@@ -51,12 +52,7 @@ def _is_behind(state: SessionState, size: int, destinations: Sequence[str]) -> b
 
 def _transcripts(config_dir: Path) -> Iterator[Path]:
     """Yield the main transcripts below Claude Code's folder, in all layouts."""
-    count = 0
     for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
         for path in config_dir.glob(pattern):
-            if path.name.startswith("agent-") or not is_session_id(path.stem) or not path.is_file():
-                continue
-            count += 1
-            if count > MAX_FILES:
-                return
-            yield path
+            if not path.name.startswith("agent-") and is_session_id(path.stem) and path.is_file():
+                yield path

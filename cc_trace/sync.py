@@ -8,18 +8,20 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import Delivery, Surroundings
-from cc_trace.ledger import Ledger
+from cc_trace.errors import StateError
+from cc_trace.ledger import Ledger, is_damaged, put_aside
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.sessions import Resume, Session, first_session_id
 from cc_trace.settling import wait_until_settled
 from cc_trace.state import FINGERPRINT_BYTES, SessionState, fingerprint
-from cc_trace.transcript import BEGINNING, is_session_id
+from cc_trace.transcript import BEGINNING, agent_paths, is_session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _PASSES: Final = 3
 _QUIET_SECONDS: Final = 2.0
+_LONGEST_WAIT_SECONDS: Final = 86_400.0  # beyond that the clock was set, not a backend's wish
 _LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
 
 
@@ -65,8 +68,11 @@ class Report:
 class Sync:
     """Delivers sessions to all destinations."""
 
-    def __init__(self, states: States, destinations: Sequence[Destination], log: Log, world: World) -> None:
+    def __init__(
+        self, states: States, destinations: Sequence[Destination], log: Log, world: World, config_dir: Path
+    ) -> None:
         self._states = states
+        self._config_dir = config_dir
         self._destinations = destinations
         self._log = log
         self._world = world
@@ -76,10 +82,11 @@ class Sync:
         path = self._states.folder / "ledger.db"
         try:
             return Ledger(path, self._states.is_locked)
-        except sqlite3.DatabaseError as error:
-            aside = path.with_name(f"ledger.db.aside-{int(self._world.clock())}")
-            path.replace(aside)
-            self._log.write(f"ledger kept aside as {aside.name}: {error}")
+        except (OSError, sqlite3.DatabaseError) as error:
+            if not isinstance(error, sqlite3.DatabaseError) or not is_damaged(error):
+                message = f"cannot use {path}: {error}"
+                raise StateError(message) from error
+            self._log.write(f"ledger kept aside as {put_aside(path)}: {error}")
             return Ledger(path, self._states.is_locked)
 
     def close(self) -> None:
@@ -88,60 +95,62 @@ class Sync:
         for destination in self._destinations:
             destination.close()
 
-    def wanted(
-        self, session_id: str, config_dir: Path, deadline: float | None = None, claude_pid: int | None = None
-    ) -> list[Report]:
+    def wanted(self, session_id: str, deadline: float | None = None, claude_pid: int | None = None) -> None:
         """Serve the word that hooks left for a session, until none is left or another process serves it."""
-        reports: list[Report] = []
         while self._states.wanted(session_id):
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
                 if not held:
-                    return reports
+                    return
                 self._world.reached("locked")
                 while (data := self._states.take_word(session_id)) is not None:
-                    payload = parse_payload(data, config_dir)
+                    payload = parse_payload(data, self._config_dir)
                     if isinstance(payload, Payload):
-                        reports += self._served(payload, deadline, claude_pid)
+                        self._served(payload, deadline, claude_pid)
             self._world.reached("unlocked")
-        return reports
 
-    def _served(self, payload: Payload, deadline: float | None, claude_pid: int | None) -> list[Report]:
+    def _served(self, payload: Payload, deadline: float | None, claude_pid: int | None) -> None:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
-        reports = self._predecessor(payload.transcript, deadline, claude_pid)
+        self._predecessor(payload.transcript, deadline, claude_pid)
         if payload.transcript.is_file():
             ending = _ending(payload) if settled else "growing"
-            reports.append(self._locked(payload.transcript, ending, deadline=deadline, claude_pid=claude_pid))
+            self._guarded(payload.transcript, ending, deadline, claude_pid)
         else:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
-        return reports
 
-    def _predecessor(self, transcript: Path, deadline: float | None, claude_pid: int | None) -> list[Report]:
+    def _predecessor(self, transcript: Path, deadline: float | None, claude_pid: int | None) -> None:
         """Deliver first what the session before left behind; its failure is its own.
 
         The same process goes on with another session: then the one before is over. A fork's origin may still run.
         """
         previous = first_session_id(transcript)
         if previous is None or previous == transcript.stem or not is_session_id(previous):
-            return []
+            return
         path = transcript.with_name(f"{previous}.jsonl")
-        if not path.is_file():
-            return []
-        state, _ = self._states.load(previous)
-        same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
-        return [self.session(path, "over" if same else None, deadline=deadline)]
+        if path.is_file():
+            state = self._states.peek(previous)
+            same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
+            self.session(path, "over" if same else None, deadline=deadline)
 
     def session(self, transcript: Path, ending: Ending | None = None, *, deadline: float | None = None) -> Report:
         """Sync one session, unless another process is at it. Without an `ending`, its time at rest tells."""
         session_id = transcript.stem
+        with self._states.locked(session_id, _LOCK_SECONDS) as held:
+            if not held:
+                return Report(session_id, busy=True)
+            report = self._guarded(transcript, ending, deadline, None)
+        self.wanted(session_id, deadline)  # a hook that found us at work has left word
+        return report
+
+    def _guarded(
+        self, transcript: Path, ending: Ending | None, deadline: float | None, claude_pid: int | None
+    ) -> Report:
+        """Sync a session whose lock we hold; what goes wrong with it must not keep others from being served."""
         try:
-            with self._states.locked(session_id, _LOCK_SECONDS) as held:
-                if not held:
-                    return Report(session_id, busy=True)
-                return self._locked(transcript, ending, deadline=deadline)
-        except OSError as error:
-            self._log.write(f"{session_id}: {error}")
-            return Report(session_id, behind={"*": f"{error.strerror or error}"})
+            return self._locked(transcript, ending, deadline=deadline, claude_pid=claude_pid)
+        except OSError as error:  # the transcript is gone, the disk is full: all of it is there next time
+            self._log.write(f"{transcript.stem}: {error}")
+            return Report(transcript.stem, behind={"*": error.strerror or str(error)})
 
     def _locked(
         self, transcript: Path, ending: Ending | None, *, deadline: float | None, claude_pid: int | None = None
@@ -150,8 +159,8 @@ class Sync:
         state.claude_pid = claude_pid or state.claude_pid
         for _ in range(_PASSES):
             before = transcript.stat()
-            known = {name: len(progress.ended) for name, progress in state.destinations.items()}
-            now = ending or self._ending_of(state, before.st_mtime)
+            known = {each.name: len(state.progress(each.name).ended) for each in self._destinations}
+            now = ending or self._ending_of(transcript, state)
             for destination in self._destinations:
                 session = self._session(transcript, state.progress(destination.name), now)
                 self._deliver(session, state, destination, report, deadline)
@@ -164,11 +173,23 @@ class Sync:
             ending = None if grown else ending
         return report
 
-    def _ending_of(self, state: SessionState, mtime: float) -> Ending:
-        """Tell how a session stands that nobody told us about: by its time at rest, and whether its process is gone."""
-        rest = self._world.clock() - mtime
-        gone = state.claude_pid is not None and not _is_alive(state.claude_pid)
-        if gone or rest >= self._world.rest_seconds:
+    def _ending_of(self, transcript: Path, state: SessionState) -> Ending:
+        """Tell how a session stands that nobody told us about: by its time at rest, and whether its process is gone.
+
+        While a foreground agent works only its own file is written to. A process id tells only of the time since its
+        hook ran: a session that has grown since may have been resumed by another process.
+        """
+        status = transcript.stat()
+        written = [status.st_mtime]
+        for path in agent_paths(transcript):
+            with contextlib.suppress(OSError):
+                written.append(path.stat().st_mtime)
+        rest = self._world.clock() - max(written)
+        alive = state.claude_pid is not None and _is_alive(state.claude_pid)
+        same = status.st_size == state.size
+        if same and state.claude_pid is not None and not alive:
+            return "over"
+        if rest >= self._world.rest_seconds and not (same and alive):
             return "over"
         return "quiet" if rest >= _QUIET_SECONDS else "growing"
 
@@ -201,7 +222,8 @@ class Sync:
     ) -> None:
         name, progress = destination.name, state.progress(destination.name)
         world = self._world
-        if world.patient and progress.not_before is not None and world.clock() < progress.not_before:
+        wait = (progress.not_before or 0.0) - world.clock()
+        if world.patient and 0 < wait <= _LONGEST_WAIT_SECONDS:
             report.behind[name] = progress.error or "asked to wait"
             return
         around = Surroundings(world.clock, lambda: self._states.save(state), world.reached, deadline)
@@ -210,6 +232,12 @@ class Sync:
         delivery = Delivery(session, destination, progress, self._ledger, around)
         try:
             complete = delivery.run()
+        except sqlite3.DatabaseError as error:
+            complete, progress.error, progress.error_at = False, f"ledger: {error}", world.clock()
+            if is_damaged(error):
+                self._ledger.close()
+                self._log.write(f"ledger kept aside as {put_aside(self._states.folder / 'ledger.db')}: {error}")
+                self._ledger = self._open_ledger()
         except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
             complete, progress.error = False, f"{type(error).__name__}: {error}"
             progress.error_at = world.clock()

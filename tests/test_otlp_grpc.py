@@ -199,9 +199,12 @@ def test_tls_files_are_used(spans: list[Span], tmp_path: Path) -> None:
     with GrpcBackend(credentials) as backend:
         known = otlp(backend.url, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
         assert send(known, spans[0]) == Accepted()
+        ours.private_key_and_cert_chain_pem.write_to_path(both_file := tmp_path / "both")
+        assert send(replace(known, cert_file=both_file, key_file=None), spans[1]) == Accepted()
         assert isinstance(send(replace(known, ca_file=None), spans[0]), Retryable)
+        send(replace(known, cert_file=None), spans[0])
         send(replace(known, cert_file=None, key_file=None), spans[0])
-        assert backend.counts == ids(spans[:1])
+        assert backend.counts == ids(spans[:2])
     with pytest.raises(ConfigError, match="TLS files of destination x cannot be used"):
         open_destination(replace(known, ca_file=tmp_path / "nothing"))
 

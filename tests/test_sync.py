@@ -57,7 +57,7 @@ class Machine:
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
         world = World(time.time, lambda _: None, self.reached, unclear_seconds=0, patient=self.patient)
-        sync = Sync(self.states, self.sinks, self.log, world)
+        sync = Sync(self.states, self.sinks, self.log, world, self.projects.parent.parent)
         try:
             return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:

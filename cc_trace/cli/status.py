@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print the status of all sessions there is a state of, the last changed first."""
     place = Workplace.open(environment, patient=True)
-    states = [state for id_ in place.states.sessions() if (state := place.states.load(id_)[0]) is not None]
+    states = [state for id_ in place.states.sessions() if (state := place.states.peek(id_)) is not None]
     states.sort(key=lambda state: state.mtime_ns, reverse=True)
     rows = [_row(state) for state in states]
     if options.json:

@@ -70,8 +70,8 @@ def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, claud
     place.reached("started")
     sessions = _take_spool(place, spooled)
     with place.sync() as sync:
-        for session_id, own in sessions.items():
-            sync.wanted(session_id, place.config.config_dir, deadline, claude_pid if own else None)
+        for session_id in dict.fromkeys([*sessions, *place.states.pending()]):
+            sync.wanted(session_id, deadline, claude_pid if sessions.get(session_id) else None)
         if deadline is None and _sweep_is_due(place.states.folder / "swept"):
             _sweep(place, sync)
     return 0
@@ -84,7 +84,7 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
     """
     sessions: dict[str, bool] = {}
     for path in _spooled(place.states.spool):
-        own = path.with_name(f".{path.name}.{os.getpid()}")
+        own = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
         try:
             path.rename(own)  # whoever renames it has it; a hook may use its name again at once
             with own.open("rb") as file:
@@ -105,7 +105,7 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
 
 def _spooled(spool: Path) -> list[Path]:
     """Return what waits in the spool: also what a killed hook or worker left under another name a while ago."""
-    left = [*spool.glob("*.tmp"), *spool.glob(".*.json.*")]
+    left = [*spool.glob("*.tmp"), *spool.glob(".*")]
     return [*sorted(spool.glob("*.json")), *(path for path in left if _age_seconds(path) > _LEFT_SECONDS)]
 
 
@@ -118,7 +118,7 @@ def _age_seconds(path: Path) -> float:
 
 def _sweep_is_due(stamp: Path) -> bool:
     """Tell whether the last look around was long enough ago, and note this one."""
-    if stamp.exists() and _age_seconds(stamp) < _SWEEP_EVERY_SECONDS:
+    if stamp.exists() and 0 <= _age_seconds(stamp) < _SWEEP_EVERY_SECONDS:
         return False
     private_folder(stamp.parent)
     stamp.touch(mode=0o600)

@@ -62,7 +62,7 @@ class Workplace:
     def sync(self) -> Iterator[Sync]:
         """Open the destinations and deliver to them."""
         destinations = [open_destination(settings) for settings in self.config.destinations]
-        sync = Sync(self.states, destinations, self.log, self.world)
+        sync = Sync(self.states, destinations, self.log, self.world, self.config.config_dir)
         try:
             yield sync
         finally:

@@ -33,6 +33,14 @@ _PAGE: Final = 1000  # the most it gives at once
 _MAX_PAGES: Final = 1000
 
 
+_NOT_OFFERED: Final = (
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.NOT_IMPLEMENTED,
+)
+
+
 class Langfuse:
     """Sends with the langfuse profile, and can be asked what it has."""
 
@@ -91,6 +99,8 @@ class Langfuse:
         query = {"traceId": trace_id, "fields": "core", "limit": str(_PAGE)}
         for _ in range(_MAX_PAGES):
             answer = self._exchange.get(f"{self._observations}?{urlencode(query)}", self._headers)
+            if isinstance(answer, Answer) and answer.status in _NOT_OFFERED:
+                self.askable = False  # this server never tells, so waiting for it would hold up everything
             if not isinstance(answer, Answer) or answer.status != HTTPStatus.OK:
                 return None
             try:

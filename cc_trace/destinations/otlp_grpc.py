@@ -156,8 +156,9 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     ]
     if parts.scheme == "http":
         return place, grpc.insecure_channel(place, options)
+    # One without the other would end the process; a certificate's file may hold its key, too.
+    files = (settings.ca_file, settings.cert_file and (settings.key_file or settings.cert_file), settings.cert_file)
     try:
-        files = (settings.ca_file, settings.key_file, settings.cert_file)
         root, key, chain = (file.read_bytes() if file is not None else None for file in files)
     except OSError as error:
         message = f"the TLS files of destination {settings.name} cannot be used: {error}"

@@ -68,7 +68,7 @@ class Destination(Protocol):
 
     name: str
     repeatable: bool  # taking a span twice is the same as once
-    askable: bool  # `holds` can tell what the backend has
+    askable: bool  # `holds` can tell what the backend has; may turn out to be false when it is asked
 
     def pack(self, span: Span) -> Parcel:
         """Return a span as it will be sent. Pure; a span larger than a batch is cut, with a marker."""
