@@ -226,9 +226,8 @@ class Session:
         agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path, meta.tool_use_id))
         agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
-        agent.at_rest = self._ending == "over" or (
-            self._rest_ns is not None and path.stat().st_mtime_ns < self._rest_ns
-        )
+        agent.written_ns = path.stat().st_mtime_ns
+        agent.at_rest = self._ending == "over" or (self._rest_ns is not None and agent.written_ns < self._rest_ns)
         for entry in _peek(path):
             head = entry.head
             if head is None:
