@@ -217,13 +217,16 @@ class _Assembler:
         if self._taken(entry.message_id):
             return None
         closed: Turn | None = None
-        if self._command is not None:
+        going_on = self._open is not None and entry.message_id is not None and self._open.has(entry.message_id)
+        if self._command is not None and not going_on:
             command, self._command = self._command, None
             closed = None if self._busy else self._start(Start.by(command))
         if self._open is None:
             head, text = (self._injected.head, self._injected.text) if self._injected else (entry.head, "")
             self._open = self._new(Start(head, "injected", text))
         key = self._open.key_of(entry)
+        if self._taken(key):
+            return closed
         self._seen.responses.add(key)
         if entry.api_error is not None:
             self._open.failed(entry, key)

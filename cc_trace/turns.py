@@ -138,7 +138,7 @@ class Turn:
                 return step.key
         for entry in self.sidechain:
             if isinstance(entry, Reply) and entry.message_id is not None:
-                return entry.message_id
+                return f"agent:{self.number}:{entry.message_id}"  # only an agent's lines are left of it
         return None
 
     @property

@@ -48,6 +48,7 @@ _RUN_ID = re.compile(r"\bwf_[0-9A-Za-z_-]+")
 _MEDIA: Final = ("image", "document", "file")
 _NONE: Final[dict[str, Any]] = {}
 _MAX_PATH: Final = 4096
+_MAX_COUNT: Final = 1 << 48
 _INTERRUPTED: Final = "[Request interrupted by user"
 
 
@@ -58,9 +59,9 @@ def string(raw: dict[str, Any], key: str) -> str | None:
 
 
 def count(raw: dict[str, Any], key: str) -> int:
-    """Return a field that is a count, else 0. A bool is no count, neither is anything negative."""
+    """Return a field that is a count, else 0. A bool is no count, neither is what no sum of counts could hold."""
     value = raw.get(key)
-    return value if type(value) is int and value > 0 else 0
+    return value if type(value) is int and 0 < value < _MAX_COUNT else 0
 
 
 def mapping(raw: dict[str, Any], key: str) -> dict[str, Any]:
