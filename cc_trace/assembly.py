@@ -49,9 +49,8 @@ def assemble(
 ) -> Iterator[Turn]:
     """Yield the turns of one file; the last one may still be open.
 
-    In a main file, sidechain lines belong to agents and are kept aside in their turn; in an agent's own file
-    (`main` false) all lines are its own. `launched` knows the background tasks of turns before (id -> call) and
-    learns those of these turns.
+    In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
+    are its own. `launched` knows the background tasks of turns before (id -> call) and learns those of these turns.
     """
     assembler = _Assembler(seen, number, {} if launched is None else launched, main=main)
     for entry in entries:
@@ -86,11 +85,12 @@ class _Assembler:
 
     def add(self, entry: Entry) -> Turn | None:
         """Take one entry; return the turn that it closed."""
-        if self._open is None and self._begin is None and entry.head is not None:
-            self._begin = Position(entry.head.offset, entry.head.number)
-        if self._main and entry.head is not None and entry.head.sidechain:
-            self._aside(entry)
-            return None
+        if (head := entry.head) is not None:
+            if self._open is None and self._begin is None:
+                self._begin = Position(head.offset, head.number)
+            if head.sidechain and self._main:
+                self._aside(entry)
+                return None
         match entry:
             case Reply():
                 return self._reply(entry)
@@ -144,8 +144,7 @@ class _Assembler:
             return None
         self._queue.forget(entry.text)
         if entry.trigger in ("command", "bash"):
-            # Most slash commands are local, and old versions send nothing after `!`: what follows decides. While
-            # Claude seems at work (or was killed at it) only a command that expands starts a turn.
+            # Most commands are local: what follows decides. While Claude seems at work only one that expands counts.
             self._command = entry
             self._busy = self._open is not None and self._open.answered and not self._open.resting
             return None
@@ -217,8 +216,7 @@ class _Assembler:
         if self._taken(entry.message_id):
             return None
         closed: Turn | None = None
-        going_on = self._open is not None and entry.message_id is not None and self._open.has(entry.message_id)
-        if self._command is not None and not going_on:
+        if self._command is not None and not (self._open is not None and self._open.has(entry.message_id or "")):
             command, self._command = self._command, None
             closed = None if self._busy else self._start(Start.by(command))
         if self._open is None:

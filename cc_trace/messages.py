@@ -35,3 +35,19 @@ def answered(step: Generation) -> JsonValue:
     if step.calls:
         answer["tool_calls"] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
     return answer
+
+
+def response_facts(step: Generation) -> dict[str, JsonValue]:
+    """Return the small facts of a response that are neither its words nor its tokens."""
+    facts: dict[str, JsonValue] = {"tool_count": len(step.calls)}
+    if step.stop_reason is not None:
+        facts["stop_reason"] = step.stop_reason
+    if step.effort is not None:
+        facts["effort"] = step.effort
+    if step.speed is not None:
+        facts["speed"] = step.speed
+    if step.service_tier is not None:
+        facts["service_tier"] = step.service_tier
+    if step.usage is not None and step.usage.web_searches:
+        facts["web_searches"] = step.usage.web_searches
+    return facts

@@ -50,23 +50,23 @@ def cost_usd(model: str, usage: Usage, at_ns: int | None) -> float | None:
     Web searches of a model without a search price add nothing: the result is then the cost of the tokens.
     Bedrock and Vertex names cost what the model costs at Anthropic, without the sellers' regional premiums.
     """
-    context = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+    input_, output, read, write_5m, write_1h, searches, fast, _ = usage
+    context = input_ + read + write_5m + write_1h
     for rates in _rates(model):
         if (at_ns is None or at_ns >= rates.since_ns) and context >= rates.min_context:
             break
     else:
         return None
-    if usage.fast:
+    if fast:
         return None
     tokens = (
-        usage.input * rates.input
-        + usage.output * rates.output
-        + usage.cache_read * rates.cache_read
-        + usage.cache_write_5m * rates.cache_write_5m
-        + usage.cache_write_1h * rates.cache_write_1h
+        input_ * rates.input
+        + output * rates.output
+        + read * rates.cache_read
+        + write_5m * rates.cache_write_5m
+        + write_1h * rates.cache_write_1h
     )
-    searches = usage.web_searches * (rates.web_search or 0.0)
-    return tokens / _TOKENS_PER_RATE + searches / _SEARCHES_PER_RATE
+    return tokens / _TOKENS_PER_RATE + searches * (rates.web_search or 0.0) / _SEARCHES_PER_RATE
 
 
 @cache

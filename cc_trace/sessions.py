@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cc_trace.turns import Turn
 
 _PEEK_LINES: Final = 64
+_BATCH: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
 
 
@@ -104,15 +105,9 @@ class Session:
 
     def _is_over(self, turn: Turn) -> bool:
         """Tell whether the last turn can be taken for over though no line says so."""
-        match self._ending:
-            case "over":
-                return True
-            case "stopped":
-                return not turn.running
-            case "quiet":
-                return not turn.running and turn.last == "stop"
-            case _:
-                return False
+        if self._ending == "quiet":
+            return not turn.running and turn.last == "stop"
+        return self._ending == "over" or (self._ending == "stopped" and not turn.running)
 
     def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
         inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
@@ -123,7 +118,7 @@ class Session:
         if turn.start.trigger in _ASKED:
             facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
-        spans = list(from_turn(turn, runs, facts.session_id, resume.launches))
+        spans = from_turn(turn, runs, facts.session_id, resume.launches)
         for span in spans:
             facts.count(span, main=span.parent_id == spans[0].span_id)
         resume.ended.update(turn.ended)
@@ -188,15 +183,21 @@ class Session:
                 self.facts.skipped[reason] += count
 
     def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
-        skipped = self.facts.skipped
+        # Many lines are parsed, then assembled: in turns, each finds the processor's caches full of the other's work.
+        skipped, main = self.facts.skipped, path == self.path
+        batch: list[Entry] = []
         for line in read_lines(path, start, torn=True):
             for entry in parse(line):
                 if isinstance(entry, Skipped):
                     skipped[entry.reason] += 1
-                    self.summarized = entry.reason == "summary"
                 else:
-                    self.summarized = False
-                    yield entry
+                    batch.append(entry)
+                if main:
+                    self.summarized = isinstance(entry, Skipped) and entry.reason == "summary"
+            if len(batch) >= _BATCH:
+                yield from batch
+                batch.clear()
+        yield from batch
 
     def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
         return list(assemble(entries, self._seen, main=False))

@@ -162,6 +162,8 @@ class Sync:
             known = {each.name: len(state.progress(each.name).ended) for each in self._destinations}
             now = ending or self._ending_of(transcript, state)
             for destination in self._destinations:
+                if destination.name in report.behind:
+                    continue  # it failed just now; asking again at once is no use
                 session = self._session(transcript, state.progress(destination.name), now)
                 self._deliver(session, state, destination, report, deadline)
             state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
@@ -242,7 +244,6 @@ class Sync:
             complete, progress.error = False, f"{type(error).__name__}: {error}"
             progress.error_at = world.clock()
         report.sent[name] = report.sent.get(name, 0) + delivery.sent
-        report.behind.pop(name, None)
         if not complete:
             report.behind[name] = progress.error or "another session is sending the same spans"
         if delivery.sent or not complete:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
-from cc_trace.messages import answered, asked
+from cc_trace.messages import answered, asked, response_facts
 from cc_trace.open_turn import later
 from cc_trace.prices import cost_usd
 from cc_trace.spans import Response, Span, Tool, span_id, tool_span_id, trace_id
@@ -19,8 +19,6 @@ from cc_trace.times import known_times, request_start, turn_start
 from cc_trace.turns import Generation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cc_trace.agents import Run, Runs
     from cc_trace.entries import Context, JsonValue
     from cc_trace.status import Status
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 _LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
 
 
-def from_turn(turn: Turn, runs: Runs, session_id: str, launches: dict[str, str]) -> Iterator[Span]:
-    """Yield a turn's spans in tree order.
+def from_turn(turn: Turn, runs: Runs, session_id: str, launches: dict[str, str]) -> list[Span]:
+    """Return a turn's spans in tree order.
 
     `launches` is the session's memory of calls that launched background tasks, with their trace ids: the turn that a
     task's end starts links to the call, and this turn's own launches are added.
@@ -40,13 +38,16 @@ def from_turn(turn: Turn, runs: Runs, session_id: str, launches: dict[str, str])
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
             launches[call.id] = trace
-    yield from _Trace(trace, session_id, turn.number, launches).main(turn, runs)
+    made = _Trace(trace, session_id, turn.number, launches)
+    made.main(turn, runs)
+    return made.spans
 
 
 class _Trace:
     """Builds the spans of one trace."""
 
     def __init__(self, trace: str, session_id: str, number: int, launches: dict[str, str]) -> None:
+        self.spans: list[Span] = []
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
@@ -55,7 +56,8 @@ class _Trace:
         self._agent_name: str | None = None
         self._about: dict[str, JsonValue] = {}
 
-    def main(self, turn: Turn, runs: Runs) -> Iterator[Span]:
+    def main(self, turn: Turn, runs: Runs) -> None:
+        """Add the spans of a turn of the main thread."""
         start = turn.start
         # Every span carries these, so they must not change while the turn goes on.
         self._about = {"source": "claude-code", "turn_number": turn.number, "session_id": self._session_id}
@@ -72,8 +74,8 @@ class _Trace:
             "launched_by": self._link(start.launched_by),
         }
         root, final = span_id("turn", turn.key or ""), turn.closed
-        yield self._root(turn, root, None, "turn", f"Turn {turn.number}", turn_status(turn), final, known)
-        yield from self._steps(turn, root, runs, final=final)
+        self.spans.append(self._root(turn, root, None, "turn", f"Turn {turn.number}", turn_status(turn), final, known))
+        self._steps(turn, root, runs, final=final)
 
     def _link(self, tool_use_id: str | None) -> JsonValue:
         if tool_use_id is None:
@@ -83,7 +85,7 @@ class _Trace:
             link["trace_id"] = trace
         return link
 
-    def _agent(self, run: Run, parent_id: str, call: Call | None) -> Iterator[Span]:
+    def _agent(self, run: Run, parent_id: str, call: Call | None) -> None:
         agent, turn, outer = run.agent, run.turn, (self._agent_id, self._agent_name)
         root = span_id("agent", turn.key or "")
         background = call is not None and call.result is not None and call.result.task_id is not None
@@ -99,8 +101,8 @@ class _Trace:
         }
         self._agent_id, self._agent_name = agent.id, kind or agent.stage or "agent"
         status = agent_status(run)
-        yield self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known)
-        yield from self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
+        self.spans.append(self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known))
+        self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
         self._agent_id, self._agent_name = outer
 
     def _root(
@@ -140,41 +142,31 @@ class _Trace:
             self._about,
         )
 
-    def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> Iterator[Span]:
+    def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
         last = len(turn.steps) - 1
         counts: dict[str, int] = {}
         ends_with = next((index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation)), -1)
         for index, step in enumerate(turn.steps):
             if isinstance(step, Generation):
-                settled = index != ends_with and all(call.result is not None for call in step.calls)
+                settled = final or (index != ends_with and all(call.result is not None for call in step.calls))
                 generation_id = span_id("generation", step.key)
-                yield self._generation(step, generation_id, parent_id, final=final or settled, complete=complete)
+                self.spans.append(self._generation(step, generation_id, parent_id, final=settled, complete=complete))
                 for call in step.calls:
-                    yield from self._tool(call, step, generation_id, turn, runs, final=final)
+                    self._tool(call, step, generation_id, turn, runs, final=final)
             else:
                 ordinal = counts[step.kind] = counts.get(step.kind, -1) + 1
                 seed = f"{turn.key}:{step.kind}:{ordinal}"
-                yield self._event(step, seed, parent_id, turn, final=final or index != last)
+                self.spans.append(self._event(step, seed, parent_id, turn, final=final or index != last))
         for run in runs.loose:
-            yield from self._agent(run, parent_id, None)
+            self._agent(run, parent_id, None)
 
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
         usage, model = step.usage, step.model
-        start_ns = request_start(step)
-        times, note = known_times(start_ns, step.last_ns, step.ready_ns)
-        if start_ns is not None and (step.ready_ns is None or step.ready_ns > start_ns):
+        asked_ns = request_start(step)
+        start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.ready_ns)
+        if asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
             note = note or "start unknown"
-        metadata: dict[str, JsonValue] = {"tool_count": len(step.calls)}
-        if step.stop_reason is not None:
-            metadata["stop_reason"] = step.stop_reason
-        if step.effort is not None:
-            metadata["effort"] = step.effort
-        if step.speed is not None:
-            metadata["speed"] = step.speed
-        if step.service_tier is not None:
-            metadata["service_tier"] = step.service_tier
-        if usage is not None and usage.web_searches:
-            metadata["web_searches"] = usage.web_searches
+        metadata = response_facts(step)
         if note is not None:
             metadata["time"] = note
         known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
@@ -185,7 +177,8 @@ class _Trace:
             parent_id,
             "generation",
             model or "unknown model",
-            *times,
+            start_ns,
+            end_ns,
             self._session_id,
             self._number,
             self._agent_id,
@@ -201,46 +194,47 @@ class _Trace:
             self._about,
         )
 
-    def _tool(
-        self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool
-    ) -> Iterator[Span]:
-        result, span = call.result, tool_span_id(call.id)
-        times, note = known_times(call.start_ns, call.end_ns, step.last_ns)
+    def _tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:
+        result, use, span = call.result, call.use, tool_span_id(call.id)
+        name = use.name
+        start_ns, end_ns, note = known_times(call.start_ns, call.end_ns, step.last_ns)
         status, error = tool_status(call, turn)
-        metadata: dict[str, JsonValue] = {"tool_name": call.use.name, "tool_id": call.id}
+        metadata: dict[str, JsonValue] = {"tool_name": name, "tool_id": call.id}
         if result is not None:
             metadata.update(result.facts)
             if result.denial is not None:
                 metadata["denial"] = result.denial
         if note is not None:
             metadata["time"] = note
-        yield Span(
+        made = Span(
             self._trace_id,
             span,
             parent_id,
             "tool",
-            call.use.name,
-            *times,
+            name,
+            start_ns,
+            end_ns,
             self._session_id,
             self._number,
             self._agent_id,
             final or result is not None,
             status,
             error,
-            call.use.input,
+            use.input,
             result.output if result is not None else None,
             metadata,
             None,
-            Tool(call.id, call.use.name, call.use.file_path),
+            Tool(call.id, name, use.file_path),
             self._agent_name,
             self._about,
         )
+        self.spans.append(made)
         if runs.by_call:
             for run in runs.by_call.get(call.id, ()):
-                yield from self._agent(run, span, call)
+                self._agent(run, span, call)
 
     def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
-        times, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
+        start_ns, end_ns, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
         metadata: dict[str, JsonValue] = dict(step.facts)
         if note is not None:
             metadata["time"] = note
@@ -256,7 +250,8 @@ class _Trace:
             parent_id,
             "event",
             step.kind,
-            *times,
+            start_ns,
+            end_ns,
             self._session_id,
             self._number,
             self._agent_id,

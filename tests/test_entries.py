@@ -248,9 +248,15 @@ def test_usage(written: object, expected: Usage | None) -> None:
 
 
 def test_the_usage_of_two_lines_is_the_maximum_of_each_count() -> None:
-    early, late = Usage(10, 1, 50, 5, 0, 1, fast=False, split=False), Usage(10, 90, 40, 0, 6, 0, fast=True)
-    expected = Usage(10, 90, 50, 5, 6, 1, fast=True, split=False)
+    early, late = Usage(10, 1, 50, 5, 0, 1, fast=False), Usage(10, 90, 40, 0, 6, 0, fast=True)
+    expected = Usage(10, 90, 50, 5, 6, 1, fast=True)
     assert expected == early.maximum(late) == late.maximum(early)
+
+
+def test_cache_writes_that_only_one_line_tells_apart_are_counted_once() -> None:
+    """The same writes, once as a sum and once split into 5m and 1h, are not added up."""
+    summed, split = Usage(10, 1, 0, 6, 0, split=False), Usage(10, 90, 0, 2, 4)
+    assert Usage(10, 90, 0, 2, 4) == summed.maximum(split) == split.maximum(summed)
 
 
 # The simpler formats of the specification

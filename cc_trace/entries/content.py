@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from cc_trace.entries.kinds import Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage
+from cc_trace.entries.kinds import Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage, new
 
 # Facts of toolUseResult worth a place in a trace: how it ended, where, how long. Contents are in the result itself.
 _FACTS: Final = frozenset(
@@ -42,6 +42,7 @@ _FACTS: Final = frozenset(
 _LAUNCH: Final = frozenset(
     {"agentId", "agent_id", "teammate_id", "isAsync", "backgroundTaskId", "taskId", "runId", "workflowRunId"}
 )
+_CONTAINERS: Final = frozenset({dict, list})
 _SCALAR: Final = (str, int, float)
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})\b")
 _RUN_ID = re.compile(r"\bwf_[0-9A-Za-z_-]+")
@@ -114,6 +115,9 @@ def media(block: dict[str, Any]) -> str:
 def blocks(content: object) -> tuple[Block, ...]:
     """Return a response's blocks; a response can also be a plain string."""
     if isinstance(content, list):
+        if len(content) == 1:  # as on nearly all lines
+            block = _block(content[0])
+            return () if block is None else (block,)
         return tuple([block for item in content if (block := _block(item)) is not None])
     return (Text(content),) if isinstance(content, str) else ()
 
@@ -158,6 +162,8 @@ def tool_use(raw: dict[str, Any]) -> ToolUse:
 
 def _writable(given: Any) -> Any:
     """Return an input as it is, or as text where it is nested deeper than orjson can write (254 levels)."""
+    if isinstance(given, dict) and _CONTAINERS.isdisjoint(map(type, given.values())):
+        return given  # as nearly all inputs are
     try:
         orjson.dumps([[[[[[[[given]]]]]]]])  # within a span it stands a few levels deeper
     except TypeError:
@@ -187,16 +193,19 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
         agent_id = string(details, "agentId") or string(details, "agent_id") or string(details, "teammate_id")
         task_id = _task_id(details, agent_id)
         run_id = _run_id(details)
-    return ToolResult(
-        string(raw, "tool_use_id") or "",
-        output,
-        is_error,
-        denial,
-        denial == "interrupted" or text.startswith(_INTERRUPTED) or details.get("interrupted") is True,
-        agent_id,
-        task_id,
-        run_id,
-        facts,
+    return new(
+        ToolResult,
+        (
+            string(raw, "tool_use_id") or "",
+            output,
+            is_error,
+            denial,
+            denial == "interrupted" or text.startswith(_INTERRUPTED) or details.get("interrupted") is True,
+            agent_id,
+            task_id,
+            run_id,
+            facts,
+        ),
     )
 
 
@@ -232,13 +241,16 @@ def usage(raw: object) -> Usage | None:
     total, five, hour = count(raw, "cache_creation_input_tokens"), 0, 0
     if writes:
         five, hour = count(writes, "ephemeral_5m_input_tokens"), count(writes, "ephemeral_1h_input_tokens")
-    return Usage(
-        count(raw, "input_tokens"),
-        count(raw, "output_tokens"),
-        count(raw, "cache_read_input_tokens"),
-        max(five, total - hour),
-        hour,
-        count(mapping(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
-        raw.get("speed") == "fast",
-        bool(writes) or not total,
+    return new(
+        Usage,
+        (
+            count(raw, "input_tokens"),
+            count(raw, "output_tokens"),
+            count(raw, "cache_read_input_tokens"),
+            max(five, total - hour),
+            hour,
+            count(mapping(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
+            raw.get("speed") == "fast",
+            bool(writes) or not total,
+        ),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, Union
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,10 @@ class Context:
     version: str | None = None
     slug: str | None = None
     entrypoint: str | None = None
+
+
+# Makes a named tuple from all its fields in half the time that calling its type takes; for what every line makes.
+new: Final = tuple.__new__
 
 
 class Head(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from cc_trace.entries.kinds import (
     Skipped,
     Totals,
     TurnEnd,
+    new,
 )
 from cc_trace.entries.skipping import ignored, skippable
 from cc_trace.entries.user import notification, user_entry
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from cc_trace.transcript import Line
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+_SECONDS_PER_DAY: Final = 86_400
 _MAX_NS: Final = (1 << 63) - 1  # what backends and SQLite can hold: the year 2262
 
 _NO_RESPONSE: Final = "No response requested."
@@ -46,16 +47,22 @@ _RETRY_FACTS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
 
 def parse(line: Line) -> Sequence[Entry]:
     """Return what a line holds: nothing for a blank one, several entries where several objects share the line."""
-    data = line.data
+    offset, number, data, torn = line
     if data is None:
         return (Skipped(None, "line too long"),)
     if (kind := skippable(data)) is not None:
-        return (Skipped(None, kind),)
+        return _skipped(kind)
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return (Skipped(None, "torn last line"),) if line.torn else _repaired(data, line)
-    return (entry(raw, line.offset, line.number) if isinstance(raw, dict) else Skipped(None, "not an object"),)
+        return (Skipped(None, "torn last line"),) if torn else _repaired(data, line)
+    return (entry(raw, offset, number) if isinstance(raw, dict) else Skipped(None, "not an object"),)
+
+
+@lru_cache(maxsize=256)
+def _skipped(kind: str) -> tuple[Skipped]:
+    """Share what is the same on many lines."""
+    return (Skipped(None, kind),)
 
 
 def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
@@ -131,7 +138,7 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     values = (
         get("sessionId"),
         get("session_id"),
-        forked.get("sessionId") if isinstance(forked, dict) else None,
+        None if forked is None else _origin(forked),
         get("cwd"),
         get("gitBranch"),
         get("version"),
@@ -142,17 +149,20 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
         context = _context(values)
     except TypeError:  # a list or object where a string belongs cannot be looked up
         context = _context(tuple(value if isinstance(value, str) else None for value in values))
-    return Head(
-        offset,
-        number,
-        parse_time(time) if isinstance(time, str) else None,
-        uuid if isinstance(uuid, str) else None,
-        parent if isinstance(parent, str) else None,
-        get("isSidechain") is True,
-        agent if isinstance(agent, str) else None,
-        prompt if isinstance(prompt, str) else None,
-        context,
-    )
+    if not isinstance(uuid, str):
+        uuid = None
+    if not isinstance(parent, str):
+        parent = None
+    if agent is not None and not isinstance(agent, str):
+        agent = None
+    if prompt is not None and not isinstance(prompt, str):
+        prompt = None
+    time_ns = parse_time(time) if isinstance(time, str) else None
+    return new(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
+
+
+def _origin(forked: Any) -> Any:
+    return forked.get("sessionId") if isinstance(forked, dict) else None
 
 
 @lru_cache(maxsize=256)
@@ -169,7 +179,8 @@ def parse_time(text: str) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    nanoseconds = (moment - _EPOCH) // _MICROSECOND * 1000
+    since = moment - _EPOCH
+    nanoseconds = (since.days * _SECONDS_PER_DAY + since.seconds) * 1_000_000_000 + since.microseconds * 1000
     return nanoseconds if 0 <= nanoseconds <= _MAX_NS else None
 
 
@@ -185,20 +196,23 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
         if failed or not (text == _NO_RESPONSE or text.startswith("[Request interrupted")):
             error = text or "API error"
     details: dict[str, Any] = tokens if isinstance(tokens, dict) else {}
-    return Reply(
-        head,
-        string(inner, "id"),
-        string(raw, "requestId"),
-        None if synthetic else model,
-        blocks(content),
-        usage(tokens),
-        string(inner, "stop_reason"),
-        get("isAbortedMidStream") is True,
-        synthetic,
-        error,
-        string(raw, "perTurnEffort"),
-        string(details, "speed"),
-        string(details, "service_tier"),
+    return new(
+        Reply,
+        (
+            head,
+            string(inner, "id"),
+            string(raw, "requestId"),
+            None if synthetic else model,
+            blocks(content),
+            usage(tokens),
+            string(inner, "stop_reason"),
+            get("isAbortedMidStream") is True,
+            synthetic,
+            error,
+            string(raw, "perTurnEffort"),
+            string(details, "speed"),
+            string(details, "service_tier"),
+        ),
     )
 
 

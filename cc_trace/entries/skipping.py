@@ -12,6 +12,7 @@ _READ: Final = frozenset(
 _READ_SIMPLE: Final = frozenset({b"tool_use", b"tool_result"})
 _READ_ATTACHMENTS: Final = frozenset({b"queued_command"})
 _MAX_TYPE: Final = 64
+_ENDS: Final = 16_384
 KNOWN_IGNORED: Final = frozenset(
     {
         "agent-name",
@@ -50,7 +51,12 @@ def skippable(data: bytes) -> str | None:
     What looks like two objects on one line is parsed: the second one may be a prompt.
     """
     reason = _reason(data)
-    return None if reason is None or b'}{"' in data else reason
+    return None if reason is None or _several(data) else reason
+
+
+def _several(data: bytes) -> bool:
+    """Look for a second object near both ends: looking through all of a request body takes as long as parsing it."""
+    return data.find(b'}{"', 0, _ENDS) >= 0 or data.find(b'}{"', max(_ENDS, len(data) - _ENDS) - 2) >= 0
 
 
 def _reason(data: bytes) -> str | None:
@@ -59,20 +65,21 @@ def _reason(data: bytes) -> str | None:
     The first `"type":"` is the line's own when only one brace is open before it; quotes inside strings are escaped.
     """
     at = data.find(b'"type":"', 0, 4096)
-    end = data.find(b'"', at + 8, at + 8 + _MAX_TYPE)
-    if at < 0 or end < 0:
+    if at < 0:
+        return None
+    depth = data.count(b"{", 0, at)
+    inside = depth == 2 and data.endswith(b'"attachment":{', 0, at)  # noqa: PLR2004
+    end = data.find(b'"', at + 8, at + 8 + _MAX_TYPE) if depth == 1 or inside else -1
+    if end < 0:
         return None
     kind = data[at + 8 : end]
-    depth = data.count(b"{", 0, at)
     if depth == 1:
         if kind in _READ:
             if kind != b"progress" or b'"type":"agent_progress"' in data:
                 return None
             return "progress"
         return None if kind in _READ_SIMPLE else ignored(kind.decode("ascii", "replace"))
-    if depth == 2 and data.endswith(b'"attachment":{', 0, at) and kind not in _READ_ATTACHMENTS:  # noqa: PLR2004
-        return f"attachment/{kind.decode('ascii', 'replace')}"
-    return None
+    return None if kind in _READ_ATTACHMENTS else f"attachment/{kind.decode('ascii', 'replace')}"
 
 
 def ignored(kind: str) -> str:

@@ -16,6 +16,7 @@ from cc_trace.entries.kinds import (
     Prompt,
     Results,
     Skipped,
+    new,
 )
 
 if TYPE_CHECKING:
@@ -42,16 +43,24 @@ _OUTPUTS: Final = ("local-command-stdout", "local-command-stderr", "bash-stdout"
 def user_entry(raw: dict[str, Any], content: object, head: Head) -> Entry:
     """Return what a user line is: results, a prompt, or one of the many lines that look like a prompt."""
     if isinstance(content, list):
-        found = [item for item in content if isinstance(item, dict) and item.get("type") == "tool_result"]
+        if len(content) == 1 and _is_result(content[0]):  # as on nearly all lines
+            return new(Results, (head, (tool_result(content[0], raw, alone=True),), None))
+        found = [item for item in content if _is_result(item)]
         if found:
             results = tuple([tool_result(item, raw, alone=len(found) == 1) for item in found])
-            return Results(head, results, _typed_beside(raw, content, head) if len(content) > len(found) else None)
+            return new(
+                Results, (head, results, _typed_beside(raw, content, head) if len(content) > len(found) else None)
+            )
     return _text_entry(raw, plain_text(content), head)
+
+
+def _is_result(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "tool_result"
 
 
 def _typed_beside(raw: dict[str, Any], content: list[Any], head: Head) -> str | None:
     """Return what a person typed while Claude worked; an interrupt or a reminder can stand beside a result too."""
-    others = [item for item in content if not (isinstance(item, dict) and item.get("type") == "tool_result")]
+    others = [item for item in content if not _is_result(item)]
     text = plain_text(others).strip()
     return text if text and isinstance(_text_entry(raw, text, head), Prompt) else None
 
