@@ -25,6 +25,7 @@ import orjson
 import stop
 from transcripts import MIXES, write
 
+from cc_trace.cli import GC_THRESHOLD
 from cc_trace.sessions import Session
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Row:
 
 def main() -> int:
     """Measure everything, print the table and, with `--write`, keep it."""
+    gc.set_threshold(GC_THRESHOLD)  # as the command line does; the same for both sides of each ratio
     parser = argparse.ArgumentParser(description="Measure cc-trace.")
     parser.add_argument("--write", action="store_true", help="also write the table to bench/RESULTS.md")
     options = parser.parse_args()

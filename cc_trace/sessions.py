@@ -184,20 +184,23 @@ class Session:
 
     def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
         # Many lines are parsed, then assembled: in turns, each finds the processor's caches full of the other's work.
-        skipped, main = self.facts.skipped, path == self.path
+        skipped = self.facts.skipped
         batch: list[Entry] = []
+        reason = ""
         for line in read_lines(path, start, torn=True):
             for entry in parse(line):
                 if isinstance(entry, Skipped):
-                    skipped[entry.reason] += 1
+                    reason = entry.reason
+                    skipped[reason] += 1
                 else:
+                    reason = ""
                     batch.append(entry)
-                if main:
-                    self.summarized = isinstance(entry, Skipped) and entry.reason == "summary"
             if len(batch) >= _BATCH:
                 yield from batch
                 batch.clear()
         yield from batch
+        if path == self.path:
+            self.summarized = reason == "summary"
 
     def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
         return list(assemble(entries, self._seen, main=False))

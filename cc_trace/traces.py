@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
+from cc_trace.entries import new
 from cc_trace.messages import answered, asked, response_facts
 from cc_trace.open_turn import later
 from cc_trace.prices import cost_usd
@@ -161,8 +162,7 @@ class _Trace:
             self._agent(run, parent_id, None)
 
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
-        usage, model = step.usage, step.model
-        asked_ns = request_start(step)
+        usage, model, asked_ns = step.usage, step.model, request_start(step)
         start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.ready_ns)
         if asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
             note = note or "start unknown"
@@ -171,27 +171,30 @@ class _Trace:
             metadata["time"] = note
         known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
         cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
-        return Span(
-            self._trace_id,
-            own_id,
-            parent_id,
-            "generation",
-            model or "unknown model",
-            start_ns,
-            end_ns,
-            self._session_id,
-            self._number,
-            self._agent_id,
-            final,
-            "interrupted" if step.aborted else "ok",
-            "interrupted while answering" if step.aborted else None,
-            [asked(message) for message in step.inputs],
-            answered(step),
-            metadata,
-            Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
-            None,
-            self._agent_name,
-            self._about,
+        return new(
+            Span,
+            (
+                self._trace_id,
+                own_id,
+                parent_id,
+                "generation",
+                model or "unknown model",
+                start_ns,
+                end_ns,
+                self._session_id,
+                self._number,
+                self._agent_id,
+                final,
+                "interrupted" if step.aborted else "ok",
+                "interrupted while answering" if step.aborted else None,
+                [asked(message) for message in step.inputs],
+                answered(step),
+                metadata,
+                Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
+                None,
+                self._agent_name,
+                self._about,
+            ),
         )
 
     def _tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:

@@ -34,6 +34,7 @@ from cc_trace.entries.kinds import (
     Trigger,
     TurnEnd,
     Usage,
+    new,
 )
 from cc_trace.entries.line import parse
 from cc_trace.entries.user import notification
@@ -69,6 +70,7 @@ __all__ = [
     "Usage",
     "agent_meta",
     "journal_stages",
+    "new",
     "notification",
     "parse",
 ]
