@@ -14,6 +14,7 @@ from cc_trace.assembly import assemble
 from cc_trace.entries import Prompt, Reply, Skipped, ToolUse, Totals, agent_meta, journal_stages, parse
 from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
 from cc_trace.open_turn import Seen
+from cc_trace.openings import identify, peek
 from cc_trace.traces import from_turn
 from cc_trace.transcript import BEGINNING, Position, agent_paths, is_uuid, read_lines
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from cc_trace.spans import Span
     from cc_trace.turns import Turn
 
-_PEEK_LINES: Final = 64
 _BATCH: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
 
@@ -71,7 +71,7 @@ class Session:
         self.resume = resume or Resume()
         self._ending = ending
         self._rest_ns = rest_ns
-        session_id, self._is_agent = _identify(path)
+        session_id, self._is_agent = identify(path)
         self.facts = Facts(session_id)
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
@@ -232,7 +232,7 @@ class Session:
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
         agent.written_ns = path.stat().st_mtime_ns
         agent.at_rest = self._ending == "over" or (self._rest_ns is not None and agent.written_ns < self._rest_ns)
-        for entry in _peek(path):
+        for entry in peek(path):
             head = entry.head
             if head is None:
                 continue
@@ -268,36 +268,3 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _peek(path: Path) -> Iterator[Entry]:
-    """Yield the entries at the beginning of a file."""
-    for line in read_lines(path, torn=True):
-        if line.number >= _PEEK_LINES:
-            return
-        yield from parse(line)
-
-
-def _identify(path: Path) -> tuple[str, bool]:
-    """Return a session's id, and whether the file is an agent's own.
-
-    The session of a file is its name; of a renamed file it is what its lines say. In an agent's file all lines are
-    sidechain lines, and there they are the main thread.
-    """
-    named, told = path.stem, None
-    for entry in _peek(path):
-        head = entry.head
-        if head is None:
-            continue
-        told = told or head.context.session_id
-        if isinstance(entry, Prompt | Reply):
-            return (named if is_uuid(named) else told or named), head.sidechain and head.agent_id is not None
-    return (named if is_uuid(named) else told or named), False
-
-
-def first_session_id(path: Path) -> str | None:
-    """Return the session that a transcript's first line names: after some transitions it is the one before."""
-    try:
-        return next((entry.head.context.session_id for entry in _peek(path) if entry.head is not None), None)
-    except OSError:
-        return None

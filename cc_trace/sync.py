@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.delivery import Delivery, Surroundings
 from cc_trace.errors import StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
+from cc_trace.openings import first_session_id
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.sessions import Resume, Session, first_session_id
+from cc_trace.sessions import Resume, Session
 from cc_trace.settling import wait_until_settled
 from cc_trace.state import FINGERPRINT_BYTES, SessionState, fingerprint
 from cc_trace.transcript import BEGINNING, agent_paths, is_session_id

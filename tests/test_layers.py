@@ -32,6 +32,7 @@ ORDER = [
     "times",
     "traces",
     "facts",
+    "openings",
     "sessions",
     "activity",
     "profiles",
@@ -53,6 +54,7 @@ ORDER = [
 # May touch files, clock or network; all others are pure.
 EFFECTS = {
     "transcript",
+    "openings",
     "sessions",
     "destinations",
     "payload",
