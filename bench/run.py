@@ -44,8 +44,9 @@ MAX_MEMORY_MB: Final = 150
 
 NOTES: Final = f"""\
 Times are CPU seconds of the process, medians of {ROUNDS} rounds in which the two sides take turns; garbage is collected
-before each, and during each as the command line does it, on both sides. Starts are wall time, medians of {STARTS}. Memory is the peak resident size of a
-fresh process. `bench/transcripts.py` makes the transcripts: `current` as 2.1.325 writes them, `older` as 2.1.39 did.
+before each, and during each as the command line does it, on both sides. Starts are wall time, medians of {STARTS}.
+Memory is the peak resident size of a fresh process. `bench/transcripts.py` makes the transcripts: `current` as 2.1.325
+writes them, `older` as 2.1.39 did.
 """
 
 CONSUME: Final = """
