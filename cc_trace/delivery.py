@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Langfuse shows what it took only after a while; asked too early, it would seem not to have it.
 UNCLEAR_SECONDS: Final = 10.0
+_MAX_TASKS: Final = 500  # background tasks remembered, the last launched
 
 
 class _Stop(Exception):  # noqa: N818  (not an error: the delivery ends here for now)
@@ -232,8 +233,10 @@ class Delivery:
         progress.accepted = [id_ for id_ in progress.accepted if id_ in kept]
         progress.rejected = [id_ for id_ in progress.rejected if id_ in kept]
         resume = self._session.resume
-        progress.launched, progress.launches = resume.launched, resume.launches
-        progress.ended = sorted(resume.ended)
+        progress.launched = dict(list(resume.launched.items())[-_MAX_TASKS:])
+        progress.launches = dict(list(resume.launches.items())[-_MAX_TASKS:])
+        known = {*progress.launched, *progress.launched.values(), *progress.launches}
+        progress.ended = sorted(resume.ended & known)
 
 
 def _root_last(spans: list[Span]) -> Iterable[Span]:

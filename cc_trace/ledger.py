@@ -14,6 +14,8 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cc_trace.private_files import open_private
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -44,10 +46,7 @@ class Ledger:
     """The table of claims; one connection, used by one process."""
 
     def __init__(self, path: Path, is_working: Callable[[str], bool]) -> None:
-        # SQLite makes its files with the mode of the first one, and follows no link that is not there yet.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        os.fchmod(descriptor, 0o600)
-        os.close(descriptor)
+        os.close(open_private(path, os.O_RDWR))  # SQLite gives the files beside it the mode of this one
         self._is_working = is_working
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")

@@ -7,6 +7,8 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.private_files import open_private
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,10 +26,8 @@ class Log:
         line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {os.getpid()} {' '.join(message.split())}\n"
         with contextlib.suppress(OSError):
             self._rotate()
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-            descriptor = os.open(self._path, flags, 0o600)
+            descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND)
             try:
-                os.fchmod(descriptor, 0o600)
                 os.write(descriptor, line.encode("utf-8", "replace"))
             finally:
                 os.close(descriptor)

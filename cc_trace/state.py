@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from cc_trace.errors import StateError
+from cc_trace.private_files import private_folder, write_private
 from cc_trace.transcript import Position, is_session_id
 
 if TYPE_CHECKING:
@@ -226,30 +226,3 @@ def fingerprint(path: Path, length: int) -> str:
     """Return a digest of a file's first bytes: a transcript that begins otherwise is another one."""
     with path.open("rb") as file:
         return hashlib.sha256(file.read(length)).hexdigest()
-
-
-def private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can look into."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        folder.chmod(0o700)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; readers see the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(temporary, flags, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise

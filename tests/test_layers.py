@@ -17,6 +17,7 @@ PACKAGE = ROOT / "cc_trace"
 # In the order data flows: a module may use those before it.
 ORDER = [
     "errors",
+    "private_files",
     "transcript",
     "entries",
     "turns",
@@ -53,6 +54,7 @@ ORDER = [
 ]
 # May touch files, clock or network; all others are pure.
 EFFECTS = {
+    "private_files",
     "transcript",
     "openings",
     "sessions",

@@ -111,6 +111,16 @@ class Histories(RuleBasedStateMachine):
         """Put a line before all others: offsets move, ids stay."""
         path.write_bytes(b'{"type":"mode","mode":"normal"}\n' + path.read_bytes())
 
+    @rule(path=sessions, share=st.floats(0, 1))
+    def cut_short_for_a_while(self, path: Path, share: float) -> None:
+        """A sync in the middle of a rewrite sees a shorter file; then the whole is there again."""
+        whole = path.read_bytes()
+        path.write_bytes(whole[: int(len(whole) * share)])
+        if self.plain.mood == "unclear stored":
+            self.unclear = True
+        self.machine.sync(path, settled=False)
+        path.write_bytes(whole)
+
     @rule(mood=st.sampled_from(MOODS), first=st.booleans())
     def backend(self, mood: Mood, first: bool) -> None:  # noqa: FBT001
         (self.asked if first else self.plain).mood = mood

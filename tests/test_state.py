@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cc_trace.errors import StateError
-from cc_trace.state import Progress, SessionState, States, to_json, write_private
+from cc_trace.private_files import write_private
+from cc_trace.state import Progress, SessionState, States, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -151,9 +151,8 @@ def test_thirty_two_sessions_in_parallel(tmp_path: Path, backend: HttpBackend) -
         path = home.projects / f"44444444-0000-4000-8000-0000000000{number:02d}.jsonl"
         path.write_bytes(source.read_bytes().replace(b"msg_", b"msg_%d_" % number))
         transcripts.append(path)
-    for batch in range(0, 32, 8):  # eight at a time: the machine has few cores
-        workers = [home.start(home.spool(home.payload(path), path.stem)) for path in transcripts[batch : batch + 8]]
-        assert [worker.wait(60) for worker in workers] == [0] * 8
+    workers = [home.start(home.spool(home.payload(path), path.stem)) for path in transcripts]
+    assert [worker.wait(120) for worker in workers] == [0] * 32
     assert set(backend.counts) == expected(*transcripts)
     assert set(backend.counts.values()) == {1}
 
@@ -304,3 +303,30 @@ def test_links_in_the_state_folder_are_not_followed(tmp_path: Path, backend: Htt
     assert home.work(home.payload(transcript)) == 0
     assert victim.read_text() == "mine"
     assert set(backend.counts) == expected(transcript)
+
+
+def test_a_session_is_shown_from_the_store_when_its_transcript_is_gone(tmp_path: Path, backend: HttpBackend) -> None:
+    """The local store keeps what Claude Code has cleaned away."""
+    home = Home(tmp_path, backend)
+    home.environment["CC_TRACE_DESTINATIONS"] = "local"
+    transcript = home.add()
+    before = home.command("show", transcript.stem, "--json").stdout.splitlines()
+    assert home.work(home.payload(transcript, background_tasks=[])) == 0
+    transcript.unlink()
+    after = home.command("show", transcript.stem, "--json").stdout.splitlines()
+    assert before[:-1] == after[:-1]
+    facts, stored = orjson.loads(before[-1]), orjson.loads(after[-1])
+    same = (
+        "kind",
+        "turns",
+        "tool_calls",
+        "cost_usd",
+        "output_tokens",
+        "context_tokens",
+        "goal",
+        "latest_output",
+        "cwd",
+    )
+    assert {key: facts[key] for key in same} == {key: stored[key] for key in same}
+    unknown = home.command("show", "99999999-9999-4999-8999-999999999999")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cc_trace.cli.workplace import Workplace
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.state import private_folder
+from cc_trace.private_files import private_folder
 from cc_trace.sweep import left_behind
 from cc_trace.transcript import find
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.destinations.outcomes import Accepted, Retryable, Unclear
 from cc_trace.destinations.packing import Packing
-from cc_trace.destinations.private_file import open_private
+from cc_trace.private_files import open_private
 
 if sys.platform == "win32":
     import msvcrt

@@ -17,9 +17,9 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.destinations.outcomes import FIT_BYTES, Accepted, Parcel, Retryable
-from cc_trace.destinations.private_file import open_private
 from cc_trace.entries.kinds import Usage
 from cc_trace.errors import NotFoundError, StateError
+from cc_trace.private_files import open_private
 from cc_trace.profiles.text import json_text, readable
 from cc_trace.spans import Response, Span, Tool
 

@@ -1,7 +1,8 @@
-"""Files of destinations: readable by their owner alone, whatever the umask, and never written through a symlink."""
+"""Files and folders that only their owner can read, whatever the umask; a symlink is never written through."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING, Final
@@ -44,3 +45,28 @@ def _make_folders(folder: Path) -> None:
         return
     _make_folders(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can look into."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        folder.chmod(0o700)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file as a whole; readers see the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = open_private(temporary, os.O_WRONLY | os.O_EXCL)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
