@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.private_files import open_private
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Claim: TypeAlias = Literal["mine", "delivered", "busy", "unclear"]
 
 
+_ATTEMPTS: Final = 100
+_PAUSE_SECONDS: Final = 0.05
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -49,12 +52,25 @@ class Ledger:
         os.close(open_private(path, os.O_RDWR))  # SQLite gives the files beside it the mode of this one
         self._is_working = is_working
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS claims (destination TEXT, span TEXT, session TEXT, settled INTEGER,"
-            " PRIMARY KEY (destination, span)) WITHOUT ROWID"
-        )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make the table. SQLite does not wait when two processes change to WAL at once, so here it is done."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._database.execute("PRAGMA journal_mode=WAL")
+                self._database.execute("PRAGMA synchronous=NORMAL")
+                self._database.execute(
+                    "CREATE TABLE IF NOT EXISTS claims (destination TEXT, span TEXT, session TEXT, settled INTEGER,"
+                    " PRIMARY KEY (destination, span)) WITHOUT ROWID"
+                )
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY or attempt == _ATTEMPTS - 1:
+                    self._database.close()
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
 
     def claim(self, destination: str, session: str, spans: Iterable[str]) -> dict[str, Claim]:
         """Say for each span what may be done with it, and note that we are about to send those we may send."""
