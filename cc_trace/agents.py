@@ -133,8 +133,9 @@ class Agents:
         """Add the runs of agents that went on without a call that names them: they follow the last one that does."""
         if followed and until_ns is None:
             return
+        calls = _about_agents(turn, present)[::-1]
         for agent in present:
-            call = next((call for call in reversed(turn.calls.values()) if _names(call, agent)), None)
+            call = next((call for call in calls if _names(call, agent)), None)
             while call is not None and (run := agent.take(call.start_ns, until_ns)) is not None:
                 made = self._run_of(agent, run, call, turn, present)
                 made.ended = agent.at_rest or bool(agent.turns) or agent.id in turn.ended or agent.id in self._ended
@@ -142,10 +143,7 @@ class Agents:
 
     def _linked(self, turn: Turn, present: list[Agent]) -> Runs:
         runs = Runs()
-        ids = {agent.tool_use_id for agent in present}
-        for call in turn.calls.values():
-            if call.id not in ids and not _about_agents(call):
-                continue
+        for call in _about_agents(turn, present):
             for agent in present:
                 if not _names(call, agent) or (agent.source == "sidechain" and call.id in runs.by_call):
                     continue
@@ -181,11 +179,17 @@ def _before(one: int | None, other: int | None) -> bool:
     return one is not None and other is not None and one < other
 
 
-def _about_agents(call: Call) -> bool:
-    """Tell whether a call can have to do with an agent at all: few can, and sessions have thousands."""
-    use, result = call.use, call.result
-    told = use.prompt is not None or use.agent_id is not None
-    return told or (result is not None and (result.agent_id is not None or result.run_id is not None))
+def _about_agents(turn: Turn, present: list[Agent]) -> list[Call]:
+    """Return the calls that can have to do with an agent at all: few can, and sessions have thousands."""
+    ids = {agent.tool_use_id for agent in present}
+    return [
+        call
+        for call in turn.calls.values()
+        if call.id in ids
+        or call.use.prompt is not None
+        or call.use.agent_id is not None
+        or (call.result is not None and (call.result.agent_id is not None or call.result.run_id is not None))
+    ]
 
 
 def _names(call: Call, agent: Agent) -> bool:

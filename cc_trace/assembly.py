@@ -35,7 +35,7 @@ from cc_trace.turns import Event, Message, Start, Turn
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cc_trace.entries import Entry
+    from cc_trace.entries import Entry, Head
     from cc_trace.open_turn import Seen
 
 
@@ -89,7 +89,7 @@ class _Assembler:
             if self._open is None and self._begin is None:
                 self._begin = Position(head.offset, head.number)
             if head.sidechain and self._main:
-                self._aside(entry)
+                self._aside(entry, head)
                 return None
         match entry:
             case Reply():
@@ -104,8 +104,7 @@ class _Assembler:
                 return self._notification(entry)
             case Injected():
                 return self._inject(entry)
-            case _:
-                self._other(entry)
+        self._other(entry)
         return None
 
     def _other(self, entry: Entry) -> None:
@@ -131,12 +130,10 @@ class _Assembler:
             case _:
                 pass
 
-    def _aside(self, entry: Entry) -> None:
+    def _aside(self, entry: Entry, head: Head) -> None:
         """Keep a line of an agent inside the main file for that agent."""
-        if entry.head is None:
-            return
         if self._open is None:
-            self._open = self._new(Start(entry.head, "injected", ""))
+            self._open = self._new(Start(head, "injected", ""))
         self._open.turn.sidechain.append(entry)
 
     def _prompt(self, entry: Prompt) -> Turn | None:
@@ -146,10 +143,10 @@ class _Assembler:
         if entry.trigger in ("command", "bash"):
             # Most commands are local: what follows decides. While Claude seems at work only one that expands counts.
             self._command = entry
-            self._busy = self._open is not None and self._open.answered and not self._open.resting
+            self._busy = self._open is not None and self._open.at_work
             return None
         self._command = None
-        if entry.trigger == "teammate" and self._open is not None and self._open.answered and not self._open.resting:
+        if entry.trigger == "teammate" and self._open is not None and self._open.at_work:
             self._open.typed(entry.text, entry.head)
             return None
         return self._start(Start.by(entry))
@@ -192,13 +189,17 @@ class _Assembler:
             return None
         self._queue.forget(entry.text)
         self._command = None
-        call = entry.tool_use_id or self._launched.get(entry.task_id or "")
+        call = self._call_of(entry)
         if self._open is not None:
             turn = self._open.turn
             if not self._open.resting or entry.task_id in turn.running or (call is not None and call in turn.calls):
                 self._open.task_ended(entry, call)
                 return None
         return self._start(Start(entry.head, "notification", entry.text, launched_by=call))
+
+    def _call_of(self, entry: Notification) -> str | None:
+        """Return the call that launched the task that ended; older notifications name only the task."""
+        return entry.tool_use_id or self._launched.get(entry.task_id or "")
 
     def _inject(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
@@ -273,8 +274,7 @@ class _Assembler:
     def _command_output(self, entry: CommandOutput) -> None:
         command = self._command
         if command is not None and command.trigger == "bash":
-            text = f"{command.text}\n{entry.text}"
-            self._command = Prompt(command.head, "bash", text, command.command, command.permission_mode)
+            self._command = command._replace(text=f"{command.text}\n{entry.text}")
         else:
             self._command = None
 
@@ -284,7 +284,7 @@ class _Assembler:
             return
         if "-notification>" in text[:40]:
             ended = notification(text, entry.head)
-            self._open.task_ended(ended, ended.tool_use_id or self._launched.get(ended.task_id or ""))
+            self._open.task_ended(ended, self._call_of(ended))
         else:
             self._open.typed(text, entry.head)
 

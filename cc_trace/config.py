@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from cc_trace.destinations import DestinationSettings
+from cc_trace.destinations import LANGFUSE_CLOUD, DestinationSettings
 from cc_trace.errors import ConfigError
 from cc_trace.profiles.labels import Labels
+from cc_trace.state import state_folder
+from cc_trace.transcript import claude_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +24,6 @@ _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 _PROTOCOLS: Final = ("http/protobuf", "http/json", "grpc")
 _PROFILES: Final = ("otel", "openinference", "langfuse")
-_CLOUD: Final = "https://cloud.langfuse.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Config:
 def read_config(environment: Mapping[str, str], file: Mapping[str, Any], home: Path) -> Config:
     """Return the effective settings: a variable wins over the file."""
     settings = _Settings(environment, file)
-    config_dir = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    state_dir = Path(environment.get("CC_TRACE_HOME") or config_dir / "state" / "cc-trace")
+    config_dir = claude_folder(environment, home)
+    state_dir = state_folder(environment, config_dir)
     labels = Labels(
         user_id=settings.text("USER_ID"),
         tags=tuple(_split(settings.text("TAGS"))),
@@ -176,7 +177,7 @@ def _langfuse(name: str, settings: _Settings, labels: Labels, timeout: float) ->
         missing = "LANGFUSE_PUBLIC_KEY" if public is None else "LANGFUSE_SECRET_KEY"
         message = f"destination langfuse needs {missing}"
         raise ConfigError(message)
-    base = settings.first("CC_LANGFUSE_BASE_URL", "LANGFUSE_BASE_URL", "LANGFUSE_HOST") or _CLOUD
+    base = settings.first("CC_LANGFUSE_BASE_URL", "LANGFUSE_BASE_URL", "LANGFUSE_HOST") or LANGFUSE_CLOUD
     return DestinationSettings(
         name,
         "langfuse",

@@ -68,6 +68,11 @@ class OpenTurn:
         return self.turn.last != "input" and all(call.result is not None for call in self.turn.calls.values())
 
     @property
+    def at_work(self) -> bool:
+        """Tell whether Claude has begun to answer and is not done."""
+        return self.answered and not self.resting
+
+    @property
     def unmatched(self) -> int:
         """Count the results whose call has not come."""
         return len(self._early)

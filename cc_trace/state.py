@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -22,8 +23,7 @@ from cc_trace.private_files import private_folder, write_private
 from cc_trace.transcript import Position, is_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
 VERSION: Final = 1
 FINGERPRINT_BYTES: Final = 1024
@@ -76,6 +76,11 @@ class SessionState:
     def progress(self, destination: str) -> Progress:
         """Return the progress of one destination, from the beginning if it is new."""
         return self.destinations.setdefault(destination, Progress())
+
+
+def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
+    """Return our own folder, by default inside Claude Code's."""
+    return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
 
 
 class States:

@@ -12,9 +12,10 @@ import contextlib
 import os
 import sqlite3
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import Delivery, Surroundings
+from cc_trace.delivery import UNCLEAR_SECONDS, Delivery, Surroundings
 from cc_trace.errors import StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
 from cc_trace.openings import first_session_id
@@ -46,7 +47,7 @@ class World:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     reached: Callable[[str], None] = lambda _: None
-    unclear_seconds: float | None = None
+    unclear_seconds: float = UNCLEAR_SECONDS
     rest_seconds: float = 300.0  # a session that has not been written to for so long is over
     patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
 
@@ -87,8 +88,12 @@ class Sync:
             if not isinstance(error, sqlite3.DatabaseError) or not is_damaged(error):
                 message = f"cannot use {path}: {error}"
                 raise StateError(message) from error
-            self._log.write(f"ledger kept aside as {put_aside(path)}: {error}")
-            return Ledger(path, self._states.is_locked)
+            return self._new_ledger(path, error)
+
+    def _new_ledger(self, path: Path, error: sqlite3.DatabaseError) -> Ledger:
+        """Begin again with an empty ledger: each session's state still knows what it has sent."""
+        self._log.write(f"ledger kept aside as {put_aside(path)}: {error}")
+        return Ledger(path, self._states.is_locked)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -229,9 +234,8 @@ class Sync:
         if world.patient and 0 < wait <= _LONGEST_WAIT_SECONDS:
             report.behind[name] = progress.error or "asked to wait"
             return
-        around = Surroundings(world.clock, lambda: self._states.save(state), world.reached, deadline)
-        if world.unclear_seconds is not None:
-            around.unclear_seconds = world.unclear_seconds
+        save = partial(self._states.save, state)
+        around = Surroundings(world.clock, save, world.reached, deadline, world.unclear_seconds)
         delivery = Delivery(session, destination, progress, self._ledger, around)
         try:
             complete = delivery.run()
@@ -239,8 +243,7 @@ class Sync:
             complete, progress.error, progress.error_at = False, f"ledger: {error}", world.clock()
             if is_damaged(error):
                 self._ledger.close()
-                self._log.write(f"ledger kept aside as {put_aside(self._states.folder / 'ledger.db')}: {error}")
-                self._ledger = self._open_ledger()
+                self._ledger = self._new_ledger(self._states.folder / "ledger.db", error)
         except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
             complete, progress.error = False, f"{type(error).__name__}: {error}"
             progress.error_at = world.clock()
@@ -264,6 +267,6 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it is there, and not ours
         return True
     return True

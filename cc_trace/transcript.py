@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 from cc_trace.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 CHUNK_BYTES: Final = 1 << 20
 # The longest line seen in public transcripts has 2 MB. Beyond this one a line is counted, not held in memory.
@@ -91,6 +91,11 @@ def is_session_id(text: str) -> bool:
 def is_uuid(text: str) -> bool:
     """Tell whether a text has the form of the ids that Claude Code gives its sessions."""
     return _UUID.fullmatch(text) is not None
+
+
+def claude_folder(environment: Mapping[str, str], home: Path) -> Path:
+    """Return Claude Code's folder."""
+    return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
 
 
 def find(target: str, config_dir: Path, cwd: Path) -> Path:

@@ -13,7 +13,8 @@ from cc_trace.cli.rows import session_row, span_row
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
 from cc_trace.sessions import Session
-from cc_trace.transcript import find
+from cc_trace.state import state_folder
+from cc_trace.transcript import claude_folder, find
 
 if TYPE_CHECKING:
     import argparse
@@ -23,27 +24,28 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Show the session that the options name: from its transcript, or from the local store when that is gone."""
-    configured = environment.get("CLAUDE_CONFIG_DIR")
-    config_dir = Path(configured) if configured else Path.home() / ".claude"
-    source: Source
+    """Show the session that the options name."""
+    claude = claude_folder(environment, Path.home())
     try:
-        path = find(options.session, config_dir, Path.cwd())
-    except NotFoundError:
-        state_dir = Path(environment.get("CC_TRACE_HOME") or config_dir / "state" / "cc-trace")
-        stored = _stored(state_dir / "traces.db", options.session)
-        if stored is None:
-            raise
-        source, path = stored, state_dir
-    try:
-        source = Session(path) if path.is_file() else source
+        source = _source(options.session, claude, state_folder(environment, claude))
         (_print_json if options.json else _print_tree)(source, options)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        message = f"cannot read {error.filename or path}: {error.strerror}"
+        message = f"cannot read {error.filename or options.session}: {error.strerror}"
         raise CcTraceError(message) from error
     return 0
+
+
+def _source(target: str, claude: Path, state: Path) -> Source:
+    """Return a session from its transcript, or from the local store when that is gone."""
+    try:
+        return Session(find(target, claude, Path.cwd()))
+    except NotFoundError:
+        stored = _stored(state / "traces.db", target)
+        if stored is None:
+            raise
+        return stored
 
 
 class Source(Protocol):
@@ -107,7 +109,6 @@ def _print_json(session: Source, options: argparse.Namespace) -> None:
 
 
 def _line(row: dict[str, object]) -> bytes:
-    # OPT_NON_STR_KEYS is not needed: all of it came from JSON, or is ours.
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from cc_trace.cli.workplace import Workplace
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.private_files import private_folder
 from cc_trace.sweep import left_behind
 from cc_trace.transcript import find
 
@@ -120,7 +119,6 @@ def _sweep_is_due(stamp: Path) -> bool:
     """Tell whether the last look around was long enough ago, and note this one."""
     if stamp.exists() and 0 <= _age_seconds(stamp) < _SWEEP_EVERY_SECONDS:
         return False
-    private_folder(stamp.parent)
     stamp.touch(mode=0o600)
     return True
 

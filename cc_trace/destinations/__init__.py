@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import ConfigError
 from cc_trace.profiles.labels import Labels
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Destination
 
 DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
+LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 Protocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 
 

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlunsplit
 
+from cc_trace.destinations import LANGFUSE_CLOUD
 from cc_trace.destinations.answers import Answer
 from cc_trace.destinations.endpoint import headers, secrets, url
 from cc_trace.destinations.http_exchange import Exchange
@@ -28,11 +29,8 @@ if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Outcome, Parcel
     from cc_trace.spans import Span
 
-CLOUD: Final = "https://cloud.langfuse.com"
 _PAGE: Final = 1000  # the most it gives at once
 _MAX_PAGES: Final = 1000
-
-
 _NOT_OFFERED: Final = (
     HTTPStatus.FORBIDDEN,
     HTTPStatus.NOT_FOUND,
@@ -122,7 +120,7 @@ class Langfuse:
 
 def _base(settings: DestinationSettings) -> str:
     """Return the server's URL, also where its OTLP endpoint was given for it."""
-    parts = url(settings, settings.endpoint or CLOUD)
+    parts = url(settings, settings.endpoint or LANGFUSE_CLOUD)
     path = parts.path.rstrip("/").removesuffix("/v1/traces").removesuffix("/api/public/otel")
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
 
