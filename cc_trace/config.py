@@ -1,188 +1,162 @@
-"""Settings, from the environment and from config.toml. Pure: both are given as values.
-
-Rule: a wrong value is named, with what is allowed; it is never silently replaced by a default.
-"""
+"""What is to be done with the sessions of one project, and where they go. Pure: settings and folders are given."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from cc_trace.destinations import LANGFUSE_CLOUD, DestinationSettings
+from cc_trace.destinations import DestinationSettings
 from cc_trace.errors import ConfigError
+from cc_trace.privacy import PrivacySettings
 from cc_trace.profiles.labels import Labels
-from cc_trace.state import state_folder
-from cc_trace.transcript import claude_folder
+from cc_trace.redact import Redactor
+from cc_trace.spans import Anchor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cc_trace.destinations import Protocol
+    from cc_trace.privacy import Content
+    from cc_trace.settings import Settings
 
-_TRUE: Final = ("1", "true", "yes", "on")
-_FALSE: Final = ("0", "false", "no", "off")
-_PROTOCOLS: Final = ("http/protobuf", "http/json", "grpc")
-_PROFILES: Final = ("otel", "openinference", "langfuse")
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+_NO_TRACE: Final = "0" * 32
+_NO_SPAN: Final = "0" * 16
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What is to be done, and where."""
+    """The effective settings."""
 
     enabled: bool
-    config_dir: Path  # Claude Code's
-    state_dir: Path
+    exclude: tuple[str, ...]
     destinations: tuple[DestinationSettings, ...]
+    privacy: PrivacySettings
+    anchor: Anchor
     rest_seconds: float
+    debug: bool
 
-
-def read_config(environment: Mapping[str, str], file: Mapping[str, Any], home: Path) -> Config:
-    """Return the effective settings: a variable wins over the file."""
-    settings = _Settings(environment, file)
-    config_dir = claude_folder(environment, home)
-    state_dir = state_folder(environment, config_dir)
-    labels = Labels(
-        user_id=settings.text("USER_ID"),
-        tags=tuple(_split(settings.text("TAGS"))),
-        environment=settings.text("ENVIRONMENT"),
-        release=settings.text("RELEASE"),
-        resource=_pairs(settings.text("RESOURCE_ATTRIBUTES"), "CC_TRACE_RESOURCE_ATTRIBUTES"),
-    )
-    names = _split(settings.text("DESTINATIONS")) or _configured(settings) or ["local"]
-    return Config(
-        settings.flag("ENABLED", default=True),
-        config_dir,
-        state_dir,
-        tuple(_destination(name, settings, labels, state_dir) for name in dict.fromkeys(names)),
-        settings.number("REST_SECONDS", 300.0),
-    )
-
-
-class _Settings:
-    """A setting by its name: CC_TRACE_NAME, else `name` in the file."""
-
-    def __init__(self, environment: Mapping[str, str], file: Mapping[str, Any]) -> None:
-        self.environment = environment
-        self._file = file
-
-    def text(self, name: str) -> str | None:
-        value: Any = self.environment.get(f"CC_TRACE_{name}")
-        if value is None:
-            value = self._file.get(name.lower())
-        if value is None or value == "":
-            return None
-        if isinstance(value, list):
-            return ",".join(str(item) for item in value)
-        if isinstance(value, dict):
-            return ",".join(f"{key}={item}" for key, item in value.items())
-        return str(value)
-
-    def first(self, *variables: str) -> str | None:
-        """Return the first of some variables by their full names, else the file's entry of that name."""
-        for variable in variables:
-            if value := self.environment.get(variable) or self._file.get(variable.lower()):
-                return str(value)
+    def off(self, project: str | None) -> str | None:
+        """Return why sessions of a project are left out, None where they are not."""
+        if not self.enabled:
+            return "CC_TRACE_ENABLED is false"
+        for pattern in self.exclude if project is not None else ():
+            if fnmatchcase(project or "", pattern) or fnmatchcase(project or "", f"{pattern.rstrip('/')}/*"):
+                return f"CC_TRACE_EXCLUDE has {pattern}"
         return None
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self.text(name)
-        if value is None:
-            return default
-        if value.lower() in _TRUE:
-            return True
-        if value.lower() in _FALSE:
-            return False
-        message = f"CC_TRACE_{name} is {value!r}; allowed are true and false"
-        raise ConfigError(message)
 
-    def number(self, name: str, default: float) -> float:
-        value = self.text(name)
-        try:
-            return default if value is None else float(value)
-        except ValueError:
-            message = f"CC_TRACE_{name} is {value!r}; a number of seconds is wanted"
-            raise ConfigError(message) from None
-
-    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        value = self.text(name) or default
-        if value not in allowed:
-            message = f"CC_TRACE_{name} is {value!r}; allowed are {', '.join(allowed)}"
-            raise ConfigError(message)
-        return value
-
-
-def _configured(settings: _Settings) -> list[str]:
-    """Return the destinations that have what they need, where none is named."""
-    names = []
-    if settings.text("OTLP_ENDPOINT"):
-        names.append("otlp")
-    if _langfuse_keys(settings) != (None, None):
-        names.append("langfuse")
-    if settings.text("FILE"):
-        names.append("file")
-    return names
-
-
-def _langfuse_keys(settings: _Settings) -> tuple[str | None, str | None]:
-    return (
-        settings.first("CC_LANGFUSE_PUBLIC_KEY", "LANGFUSE_PUBLIC_KEY"),
-        settings.first("CC_LANGFUSE_SECRET_KEY", "LANGFUSE_SECRET_KEY"),
+def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
+    """Return what the settings come to; the first that is wrong is a ConfigError."""
+    if mask := settings.names("mask"):
+        Redactor(mask)  # raises where one is no regular expression
+    labels = Labels(
+        user_id=settings.text("user_id"),
+        tags=tuple(settings.names("tags")),
+        environment=settings.text("environment"),
+        release=settings.text("release"),
+        resource=settings.pairs("resource_attributes"),
+    )
+    return Config(
+        enabled=settings.flag("enabled") is not False,
+        exclude=tuple(_expanded(pattern, home) for pattern in settings.names("exclude")),
+        destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
+        privacy=PrivacySettings(
+            cast("Content", settings.text("content")), int(settings.number("max_chars")), tuple(mask)
+        ),
+        anchor=_anchor(settings),
+        rest_seconds=settings.number("rest_seconds"),
+        debug=settings.flag("debug") is True,
     )
 
 
-def _destination(name: str, settings: _Settings, labels: Labels, state_dir: Path) -> DestinationSettings:
+def _names(settings: Settings) -> list[str]:
+    """Return the destinations that are named, else those that have what they need, else the local store."""
+    said = settings.text("trace_to_langfuse")
+    wanted = None if said is None else said.lower() == "true"  # as cc-langfuse reads it
+    names = list(dict.fromkeys(settings.names("destinations")))
+    if not names:
+        names = [name for name, key in (("otlp", "otlp_endpoint"), ("file", "file")) if settings.text(key)]
+        if wanted or (wanted is None and _has_own_keys(settings)):
+            names.append("langfuse")
+    elif wanted and "langfuse" not in names:
+        names.append("langfuse")
+    return [name for name in names if name != "langfuse" or wanted is not False] or ["local"]
+
+
+def _has_own_keys(settings: Settings) -> bool:
+    """Tell whether there are Langfuse keys meant for us. Bare LANGFUSE_* may be those of the user's program."""
+    found = (settings.found("langfuse_public_key"), settings.found("langfuse_secret_key"))
+    return any(each is not None and not each.key.startswith("LANGFUSE_") for each in found)
+
+
+def _anchor(settings: Settings) -> Anchor:
+    """Return what traces are tied to. A TRACEPARENT that merely happens to be in the environment is not asked."""
+    given = settings.found("traceparent")
+    if given is None:
+        return Anchor(settings.text("seed"))
+    match = _TRACEPARENT.fullmatch(given.text.strip().lower())
+    if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
+        message = f"{given.place} is {given.text!r}; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted"
+        raise ConfigError(message)
+    return Anchor(settings.text("seed"), match[1], match[2])
+
+
+def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
     kind, _, exporter = name.partition(":")
-    timeout = settings.number("TIMEOUT_SECONDS", 10.0)
+    timeout = settings.number("timeout_seconds")
     match kind:
         case "local":
             return DestinationSettings(name, "local", path=state_dir / "traces.db", labels=labels)
         case "file":
-            path = settings.text("FILE") or str(state_dir / "traces.jsonl")
-            return DestinationSettings(name, "file", path=Path(path).expanduser(), labels=labels)
+            path = _path(settings.text("file"), home) or state_dir / "traces.jsonl"
+            return DestinationSettings(name, "file", path=path, labels=labels)
         case "otlp":
-            return _otlp(name, settings, labels, timeout)
+            return _otlp(name, settings, labels, timeout, home)
         case "langfuse":
             return _langfuse(name, settings, labels, timeout)
         case "otel" if exporter:
             return DestinationSettings(name, "otel", exporter=exporter, labels=labels, timeout_seconds=timeout)
-    message = f"CC_TRACE_DESTINATIONS names {name!r}; allowed are local, otlp, langfuse, file and otel:NAME"
+    found = settings.found("destinations")
+    place = "CC_TRACE_DESTINATIONS" if found is None else found.place
+    message = f"{place} names {name!r}; allowed are local, otlp, langfuse, file and otel:NAME"
     raise ConfigError(message)
 
 
-def _otlp(name: str, settings: _Settings, labels: Labels, timeout: float) -> DestinationSettings:
-    endpoint = settings.text("OTLP_ENDPOINT")
-    protocol = cast("Protocol", settings.choice("OTLP_PROTOCOL", _PROTOCOLS, "http/protobuf"))
+def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:
+    endpoint = settings.text("otlp_endpoint")
+    _agree(settings, "otlp_endpoint", "otlp_headers")
     if endpoint is None:
         message = "destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318"
         raise ConfigError(message)
     return DestinationSettings(
         name,
         "otlp",
-        profile=settings.choice("OTLP_PROFILE", _PROFILES, "otel"),
+        profile=settings.text("otlp_profile") or "otel",
         endpoint=endpoint,
-        protocol=protocol,
-        headers=tuple(_pairs(settings.text("OTLP_HEADERS"), "CC_TRACE_OTLP_HEADERS").items()),
+        protocol=cast("Protocol", settings.text("otlp_protocol")),
+        headers=tuple(settings.pairs("otlp_headers").items()),
         timeout_seconds=timeout,
-        ca_file=_file(settings.text("OTLP_CA_FILE")),
-        cert_file=_file(settings.text("OTLP_CERT_FILE")),
-        key_file=_file(settings.text("OTLP_KEY_FILE")),
+        ca_file=_path(settings.text("otlp_ca_file"), home),
+        cert_file=_path(settings.text("otlp_cert_file"), home),
+        key_file=_path(settings.text("otlp_key_file"), home),
         labels=labels,
     )
 
 
-def _langfuse(name: str, settings: _Settings, labels: Labels, timeout: float) -> DestinationSettings:
-    public, secret = _langfuse_keys(settings)
+def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float) -> DestinationSettings:
+    public, secret = settings.text("langfuse_public_key"), settings.text("langfuse_secret_key")
     if public is None or secret is None:
-        missing = "LANGFUSE_PUBLIC_KEY" if public is None else "LANGFUSE_SECRET_KEY"
-        message = f"destination langfuse needs {missing}"
+        missing = "langfuse_public_key" if public is None else "langfuse_secret_key"
+        message = f"destination langfuse needs {missing.upper()}; `cc-trace config set {missing}` keeps it"
         raise ConfigError(message)
-    base = settings.first("CC_LANGFUSE_BASE_URL", "LANGFUSE_BASE_URL", "LANGFUSE_HOST") or LANGFUSE_CLOUD
+    _agree(settings, "langfuse_base_url", "langfuse_secret_key")
     return DestinationSettings(
         name,
         "langfuse",
         profile="langfuse",
-        endpoint=base,
+        endpoint=settings.text("langfuse_base_url"),
         public_key=public,
         secret_key=secret,
         timeout_seconds=timeout,
@@ -190,20 +164,20 @@ def _langfuse(name: str, settings: _Settings, labels: Labels, timeout: float) ->
     )
 
 
-def _file(text: str | None) -> Path | None:
-    return None if text is None else Path(text).expanduser()
+def _agree(settings: Settings, address: str, key: str) -> None:
+    """Refuse to send a user's key to an address that only a project's files name: whoever wrote them would get it."""
+    where, what = settings.found(address), settings.found(key)
+    if where is not None and what is not None and where.shared and not what.shared:
+        message = (
+            f"{where.key} stands in {where.origin}, {what.key} in {what.origin}: a key of yours is not sent to an"
+            f" address of a project's; write both into the same file, or set {where.key} for yourself"
+        )
+        raise ConfigError(message)
 
 
-def _split(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+def _path(text: str | None, home: Path) -> Path | None:
+    return None if text is None else Path(_expanded(text, home))
 
 
-def _pairs(text: str | None, variable: str) -> dict[str, str]:
-    pairs = {}
-    for part in _split(text):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip():
-            message = f"{variable} has a part that is not key=value"
-            raise ConfigError(message)
-        pairs[key.strip()] = value.strip()
-    return pairs
+def _expanded(text: str, home: Path) -> str:
+    return f"{home}{text[1:]}" if text == "~" or text.startswith("~/") else text

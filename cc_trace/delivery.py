@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -56,6 +56,17 @@ class Surroundings:
     reached: Callable[[str], None] = lambda _: None  # named steps, for tests that die there
     deadline: float | None = None
     unclear_seconds: float = UNCLEAR_SECONDS
+    outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
+    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How far a delivery has got: spans and turns taken since the last time, and up to where all is delivered."""
+
+    spans: int
+    turns: int
+    offset: int
 
 
 class Delivery:
@@ -65,12 +76,15 @@ class Delivery:
         self, session: Session, destination: Destination, progress: Progress, ledger: Ledger, around: Surroundings
     ) -> None:
         self.sent = 0
+        self.turns = 0  # whose root was sent
+        self.refused: Counter[str] = Counter()  # why -> spans
         self._session = session
         self._destination = destination
         self._progress = progress
         self._ledger = None if destination.repeatable else ledger
         self._around = around
         self._turns: deque[_Open] = deque()
+        self._roots: set[str] = set()
         self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
         self._batch: list[Parcel] = []
         self._batch_bytes = 0
@@ -100,6 +114,7 @@ class Delivery:
         turn = _Open(trace.turn.begin, trace.turn.number, {span.span_id for span in trace.spans} & settled)
         turn.unfinished = trace.awaited
         self._turns.append(turn)
+        self._roots.add(trace.spans[0].span_id)
         for span in _root_last(trace.spans):
             if span.span_id in turn.settled:
                 continue
@@ -108,7 +123,7 @@ class Delivery:
                 continue
             turn.waiting.add(span.span_id)
             self._owner[span.span_id] = turn
-            self._add(self._destination.pack(span))
+            self._add(self._destination.pack(self._around.outgoing(span)))
 
     def _add(self, parcel: Parcel) -> None:
         if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + parcel.size > MAX_BATCH_BYTES:
@@ -123,9 +138,11 @@ class Delivery:
         if self._around.deadline is not None and self._around.clock() >= self._around.deadline:
             self._fail("the time allowed was over")
         ready = self._claimed(batch) if self._ledger is not None else batch
+        sent, turns = self.sent, self.turns
         if ready:
             self._send(ready)
         self._advance()
+        self._around.advanced(Advance(self.sent - sent, self.turns - turns, self._progress.offset))
 
     def _claimed(self, batch: list[Parcel]) -> list[Parcel]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
@@ -210,11 +227,14 @@ class Delivery:
             turn = self._owner.pop(id_)
             turn.waiting.discard(id_)
             turn.settled.add(id_)
+            self.turns += sent and id_ in self._roots
+            self._roots.discard(id_)
             if id_ not in rejected:
                 progress.accepted.append(id_)
                 progress.delivered += sent
 
     def _note(self, **note: Any) -> None:  # noqa: ANN401
+        self.refused[f"{note['status']} {note['message']}".strip()] += note.get("spans", 1)
         self._progress.notes = [*self._progress.notes, {**note, "time": self._around.clock()}][-MAX_NOTES:]
 
     def _fail(self, message: str) -> NoReturn:

@@ -2,6 +2,8 @@
 
 CcTraceError        the command line prints it as one line and exits with 2
 ├── ConfigError     a setting that is missing or wrong
+├── InstallError    something could not be put in or taken out by an installation
+├── JsonTextError   a settings file that cannot be edited, with line and column
 ├── NotFoundError   a path or session id that leads to no transcript
 └── StateError      the state folder cannot be used, or a name that would lead out of it
 
@@ -23,3 +25,11 @@ class ConfigError(CcTraceError):
 
 class StateError(CcTraceError):
     """The state folder cannot be used, or a name would lead out of it."""
+
+
+class InstallError(CcTraceError):
+    """Something could not be put in or taken out; its text says what and what to do."""
+
+
+class JsonTextError(CcTraceError):
+    """A text cannot be edited; its message begins with the line and column."""

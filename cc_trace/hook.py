@@ -6,7 +6,7 @@ other keeps (tests/test_hook.py runs both), the names in the spool folder includ
 """
 
 # Importing pathlib or subprocess takes about as long as starting Python.
-# ruff: noqa: PTH103, PTH104, PTH108, PTH113, PTH114, PTH118
+# ruff: noqa: PTH103, PTH104, PTH108, PTH112, PTH113, PTH114, PTH118
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def main() -> int:
     """Keep stdin and start the worker; always 0."""
     try:
         environment = dict(os.environ)
-        spool = _spool_folder(environment)
-        if spool and environment.get("CC_TRACE_ENABLED", "").lower() not in OFF:
-            spooled = _keep_stdin(spool)
+        state = _state_folder(environment)
+        if state and not _off(state, environment):
+            spooled = _keep_stdin(os.path.join(state, "spool"))
             if spooled:
                 _start_worker(spooled, environment)
     except BaseException:  # noqa: BLE001, S110  a hook that fails shows an error to the user, who can do nothing about it
@@ -34,14 +34,31 @@ def main() -> int:
     return 0
 
 
-def _spool_folder(environment: dict[str, str]) -> str | None:
-    """Where payloads are kept; None if nothing names a place."""
+def _off(state: str, environment: dict[str, str]) -> bool:
+    """Whether there is nothing to do, because tracing is off. A session written to meanwhile is noted.
+
+    So it stays out when tracing is on again. Before 2.1 its id is not in the environment: then the worker notes it.
+    """
+    if environment.get("CC_TRACE_ENABLED", "").lower() not in OFF:
+        return False
+    noted = os.path.join(state, "off")
+    session = environment.get("CLAUDE_CODE_SESSION_ID", "")
+    if not os.path.isdir(noted):  # never used: all there is now is history
+        return True
+    if not session or not session.isascii() or not session.replace("-", "").isalnum():
+        return False
+    os.close(os.open(os.path.join(noted, session), os.O_WRONLY | os.O_CREAT, 0o600))
+    return True
+
+
+def _state_folder(environment: dict[str, str]) -> str | None:
+    """Our own folder; None if nothing names a place."""
     # Claude Code takes Windows' own home folder there, whatever HOME says.
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
     if state := environment.get("CC_TRACE_HOME"):
-        return os.path.join(state, "spool")
+        return state
     if config := environment.get("CLAUDE_CONFIG_DIR") or (home and os.path.join(home, ".claude")):
-        return os.path.join(config, "state", "cc-trace", "spool")
+        return os.path.join(config, "state", "cc-trace")
     return None
 
 

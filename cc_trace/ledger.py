@@ -105,6 +105,11 @@ class Ledger:
         self._database.execute("COMMIT")
         return claims
 
+    def delivered(self, destination: str, spans: Iterable[str]) -> set[str]:
+        """Return which of these spans some session has delivered."""
+        select = "SELECT 1 FROM claims WHERE destination = ? AND span = ? AND settled"
+        return {span for span in spans if self._database.execute(select, (destination, span)).fetchone()}
+
     def settle(self, destination: str, spans: Iterable[str]) -> None:
         """Note that these spans are delivered, or will never be."""
         self._many("UPDATE claims SET settled = 1 WHERE destination = ? AND span = ?", destination, spans)

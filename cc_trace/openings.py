@@ -41,6 +41,15 @@ def identify(path: Path) -> tuple[str, bool]:
     return (named if is_uuid(named) else told or named), False
 
 
+def first_cwd(path: Path) -> str | None:
+    """Return the folder a session was started in."""
+    try:
+        heads = (entry.head for entry in peek(path) if entry.head is not None)
+        return next((head.context.cwd for head in heads if head.context.cwd is not None), None)
+    except OSError:
+        return None
+
+
 def first_session_id(path: Path) -> str | None:
     """Return the session that a transcript's first line names: after some transitions it is the one before."""
     try:

@@ -19,12 +19,12 @@ from cc_trace.traces import from_turn
 from cc_trace.transcript import BEGINNING, Position, agent_paths, is_uuid, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from cc_trace.agents import Runs
     from cc_trace.entries import Context, Entry
-    from cc_trace.spans import Span
+    from cc_trace.spans import Anchor, Span
     from cc_trace.turns import Turn
 
 _BATCH: Final = 64
@@ -65,12 +65,17 @@ class Session:
         *,
         ending: Ending = "growing",
         rest_ns: int | None = None,
+        anchors: Mapping[int, Anchor] | None = None,
     ) -> None:
-        """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session."""
+        """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
+
+        `anchors`: by the number of the turn from which on it holds, what traces are tied to.
+        """
         self.path = path
         self.resume = resume or Resume()
         self._ending = ending
         self._rest_ns = rest_ns
+        self._anchors = anchors or {}
         session_id, self._is_agent = identify(path)
         self.facts = Facts(session_id)
         self._seen = Seen()
@@ -118,7 +123,8 @@ class Session:
         if turn.start.trigger in _ASKED:
             facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
-        spans = from_turn(turn, runs, facts.session_id, resume.launches)
+        anchor = self._anchors.get(max((first for first in self._anchors if first <= turn.number), default=0))
+        spans = from_turn(turn, runs, facts.session_id, resume.launches, anchor)
         for span in spans:
             facts.count(span, main=span.parent_id == spans[0].span_id)
         resume.ended.update(turn.ended)

@@ -61,6 +61,20 @@ class Span(NamedTuple):
     about: dict[str, JsonValue] | None = None  # facts of the whole trace, known when it began
 
 
+class Anchor(NamedTuple):
+    """What a user ties traces to: a seed that makes their ids predictable, an existing span they hang under."""
+
+    seed: str | None = None
+    trace_id: str | None = None
+    parent_id: str | None = None
+
+    def trace(self, key: str | None, number: int) -> str:
+        """Return the trace id of a turn."""
+        if self.trace_id is not None:
+            return self.trace_id
+        return trace_id(f"turn:{key}" if self.seed is None else f"{self.seed}:{number}")
+
+
 def trace_id(seed: str) -> str:
     """Return the trace id of a seed, by the rule of Langfuse's create_trace_id, so that users can compute it."""
     return hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:32]

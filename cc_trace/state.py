@@ -20,6 +20,7 @@ import orjson
 
 from cc_trace.errors import StateError
 from cc_trace.private_files import private_folder, write_private
+from cc_trace.spans import Anchor
 from cc_trace.transcript import Position, is_session_id
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Progress:
         """Return where reading goes on."""
         return Position(self.offset, self.line)
 
+    @property
+    def begun(self) -> int:
+        """Return how many turns something was sent of."""
+        return self.turns + bool(self.accepted or self.rejected or self.intent)
+
 
 @dataclass(slots=True)
 class SessionState:
@@ -71,11 +77,17 @@ class SessionState:
     fingerprint: str = ""
     fingerprint_bytes: int = 0
     claude_pid: int | None = None
+    cwd: str | None = None  # where it was started: its project
+    anchors: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
     destinations: dict[str, Progress] = field(default_factory=dict)
 
     def progress(self, destination: str) -> Progress:
         """Return the progress of one destination, from the beginning if it is new."""
         return self.destinations.setdefault(destination, Progress())
+
+    def untouched(self) -> int:
+        """Return the number of the first turn of which nothing has been sent anywhere."""
+        return 1 + max((progress.begun for progress in self.destinations.values()), default=0)
 
 
 def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
@@ -91,11 +103,12 @@ class States:
         self._sessions = folder / "sessions"
         self._locks = folder / "locks"
         self._pending = folder / "pending"
+        self._off = folder / "off"
         self.spool = folder / "spool"
 
     def prepare(self) -> None:
         """Make the folders, closed to others."""
-        for folder in (self.folder, self._sessions, self._locks, self._pending, self.spool):
+        for folder in (self.folder, self._sessions, self._locks, self._pending, self._off, self.spool):
             private_folder(folder)
         installed = self.folder / "installed"
         if not installed.exists():
@@ -105,6 +118,15 @@ class States:
     def installed_ns(self) -> int:
         """Return since when sessions are ours to deliver; what was before is history."""
         return (self.folder / "installed").stat().st_mtime_ns
+
+    def leave_out(self, session_id: str) -> None:
+        """Note that a session was written to while tracing was off: it stays out when tracing is on again."""
+        self.path(session_id)
+        write_private(self._off / session_id, b"")
+
+    def left_out(self, session_id: str) -> bool:
+        """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
+        return (self._off / session_id).exists()
 
     def want(self, session_id: str, payload: bytes) -> None:
         """Leave word that a session is to be synced; a later word replaces an earlier one."""
@@ -192,6 +214,8 @@ class States:
             yield False
             return
         try:
+            with contextlib.suppress(OSError):
+                os.utime(lock.lock_file)  # since when it is held, for `doctor`
             yield True
         finally:
             lock.release()
@@ -224,6 +248,9 @@ def _from_json(data: bytes) -> SessionState:
     if not all(type(number) is int and number >= 0 for number in numbers):
         message = "a number is out of range"
         raise ValueError(message)
+    for first, anchor in state.anchors.items():
+        int(first)
+        Anchor(*anchor)
     return state
 
 

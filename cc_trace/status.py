@@ -59,5 +59,8 @@ def tool_status(call: Call, turn: Turn) -> tuple[Status, str | None]:
 
 
 def clipped(text: str) -> str:
-    """Keep a message to what a reader of a list of errors needs."""
-    return text if len(text) <= MAX_ERROR_CHARS else text[:MAX_ERROR_CHARS] + "…"
+    """Keep a message to what a reader of a list of errors needs, in whole words: half a key is not known as one."""
+    if len(text) <= MAX_ERROR_CHARS:
+        return text
+    kept, _, torn = text[:MAX_ERROR_CHARS].rpartition(" ")
+    return f"{kept if kept and len(torn) < MAX_ERROR_CHARS // 2 else text[:MAX_ERROR_CHARS]}…"

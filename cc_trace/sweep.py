@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.transcript import is_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from cc_trace.state import SessionState, States
@@ -21,11 +21,15 @@ MAX_FILES: Final = 5000
 
 
 def left_behind(
-    states: States, config_dir: Path, destinations: Sequence[str], since_ns: int, limit: int | None = MAX_SESSIONS
+    states: States,
+    config_dir: Path,
+    destinations_of: Callable[[str | None], Sequence[str]],
+    since_ns: int,
+    limit: int | None = MAX_SESSIONS,
 ) -> list[Path]:
     """Return the transcripts that may hold undelivered turns, the last changed first."""
     newest: dict[str, tuple[int, Path]] = {}  # an id can stand in two folders; the newer file is the session
-    for path in _transcripts(config_dir):
+    for path in main_transcripts(config_dir):
         try:
             status = path.stat()
         except OSError:
@@ -34,8 +38,10 @@ def left_behind(
             newest[path.stem] = (status.st_mtime_ns, path)
     found = []
     for mtime_ns, path in sorted(newest.values(), reverse=True)[:MAX_FILES]:
+        if states.left_out(path.stem):
+            continue
         state = states.peek(path.stem)
-        if state is None or _is_behind(state, path.stat().st_size, destinations):
+        if state is None or _is_behind(state, path.stat().st_size, destinations_of(state.cwd)):
             found.append((mtime_ns, path))
     return [path for _, path in found][:limit]
 
@@ -50,9 +56,12 @@ def _is_behind(state: SessionState, size: int, destinations: Sequence[str]) -> b
     return False
 
 
-def _transcripts(config_dir: Path) -> Iterator[Path]:
+def main_transcripts(config_dir: Path) -> Iterator[Path]:
     """Yield the main transcripts below Claude Code's folder, in all layouts."""
     for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
-        for path in config_dir.glob(pattern):
-            if not path.name.startswith("agent-") and is_session_id(path.stem) and path.is_file():
-                yield path
+        yield from filter(is_main, config_dir.glob(pattern))
+
+
+def is_main(path: Path) -> bool:
+    """Tell a session's own transcript from those of its agents."""
+    return not path.name.startswith("agent-") and is_session_id(path.stem) and path.is_file()

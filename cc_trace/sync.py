@@ -8,34 +8,36 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import UNCLEAR_SECONDS, Delivery, Surroundings
-from cc_trace.errors import StateError
+from cc_trace.endings import seen_in, told_by
+from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
-from cc_trace.openings import first_session_id
+from cc_trace.openings import first_cwd, first_session_id
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.sessions import Resume, Session
 from cc_trace.settling import wait_until_settled
+from cc_trace.spans import Anchor
 from cc_trace.state import FINGERPRINT_BYTES, SessionState, fingerprint
-from cc_trace.transcript import BEGINNING, agent_paths, is_session_id
+from cc_trace.transcript import BEGINNING, is_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
+    from cc_trace.delivery import Advance
     from cc_trace.destinations.outcomes import Destination
     from cc_trace.log import Log
     from cc_trace.sessions import Ending
-    from cc_trace.state import Progress, States
+    from cc_trace.spans import Span
+    from cc_trace.state import States
 
 _PASSES: Final = 3
-_QUIET_SECONDS: Final = 2.0
 _LONGEST_WAIT_SECONDS: Final = 86_400.0  # beyond that the clock was set, not a backend's wish
 _LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
 
@@ -50,6 +52,28 @@ class World:
     unclear_seconds: float = UNCLEAR_SECONDS
     rest_seconds: float = 300.0  # a session that has not been written to for so long is over
     patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
+    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done with the sessions of one project."""
+
+    destinations: tuple[Destination, ...] = ()
+    outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
+    off: str | None = None  # why nothing is
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks for one certain session, and what is known from that."""
+
+    claude_pid: int | None = None
+    anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
+    named: bool = False  # a user asks for just this session
+
+
+NOBODY: Final = Caller()
 
 
 @dataclass(slots=True)
@@ -60,6 +84,9 @@ class Report:
     sent: dict[str, int] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)  # destination -> why
     busy: bool = False
+    off: str | None = None  # why it is left out
+    turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
+    refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
 
     @property
     def complete(self) -> bool:
@@ -68,14 +95,14 @@ class Report:
 
 
 class Sync:
-    """Delivers sessions to all destinations."""
+    """Delivers sessions to the destinations of their projects. Of a session nobody asks for, its project decides."""
 
     def __init__(
-        self, states: States, destinations: Sequence[Destination], log: Log, world: World, config_dir: Path
+        self, states: States, plan_of: Callable[[str | None], Plan], log: Log, world: World, config_dir: Path
     ) -> None:
         self._states = states
         self._config_dir = config_dir
-        self._destinations = destinations
+        self._plan_of = plan_of
         self._log = log
         self._world = world
         self._ledger = self._open_ledger()
@@ -96,12 +123,10 @@ class Sync:
         return Ledger(path, self._states.is_locked)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of the ledger."""
         self._ledger.close()
-        for destination in self._destinations:
-            destination.close()
 
-    def wanted(self, session_id: str, deadline: float | None = None, claude_pid: int | None = None) -> None:
+    def wanted(self, session_id: str, deadline: float | None = None, caller: Caller = NOBODY) -> None:
         """Serve the word that hooks left for a session, until none is left or another process serves it."""
         while self._states.wanted(session_id):
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
@@ -111,16 +136,16 @@ class Sync:
                 while (data := self._states.take_word(session_id)) is not None:
                     payload = parse_payload(data, self._config_dir)
                     if isinstance(payload, Payload):
-                        self._served(payload, deadline, claude_pid)
+                        self._served(payload, deadline, caller)
             self._world.reached("unlocked")
 
-    def _served(self, payload: Payload, deadline: float | None, claude_pid: int | None) -> None:
+    def _served(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
-        self._predecessor(payload.transcript, deadline, claude_pid)
+        self._predecessor(payload.transcript, deadline, caller.claude_pid)
         if payload.transcript.is_file():
-            ending = _ending(payload) if settled else "growing"
-            self._guarded(payload.transcript, ending, deadline, claude_pid)
+            ending = told_by(payload) if settled else "growing"
+            self._guarded(payload.transcript, ending, deadline, caller)
         else:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
 
@@ -138,40 +163,47 @@ class Sync:
             same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
             self.session(path, "over" if same else None, deadline=deadline)
 
-    def session(self, transcript: Path, ending: Ending | None = None, *, deadline: float | None = None) -> Report:
+    def session(
+        self,
+        transcript: Path,
+        ending: Ending | None = None,
+        *,
+        deadline: float | None = None,
+        caller: Caller = NOBODY,
+    ) -> Report:
         """Sync one session, unless another process is at it. Without an `ending`, its time at rest tells."""
         session_id = transcript.stem
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
                 return Report(session_id, busy=True)
-            report = self._guarded(transcript, ending, deadline, None)
+            report = self._guarded(transcript, ending, deadline, caller)
         self.wanted(session_id, deadline)  # a hook that found us at work has left word
         return report
 
-    def _guarded(
-        self, transcript: Path, ending: Ending | None, deadline: float | None, claude_pid: int | None
-    ) -> Report:
+    def _guarded(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         """Sync a session whose lock we hold; what goes wrong with it must not keep others from being served."""
         try:
-            return self._locked(transcript, ending, deadline=deadline, claude_pid=claude_pid)
-        except OSError as error:  # the transcript is gone, the disk is full: all of it is there next time
+            return self._locked(transcript, ending, deadline, caller)
+        except (OSError, CcTraceError) as error:  # the transcript is gone, the disk is full, a setting is wrong
             self._log.write(f"{transcript.stem}: {error}")
-            return Report(transcript.stem, behind={"*": error.strerror or str(error)})
+            return Report(transcript.stem, behind={"*": getattr(error, "strerror", None) or str(error)})
 
-    def _locked(
-        self, transcript: Path, ending: Ending | None, *, deadline: float | None, claude_pid: int | None = None
-    ) -> Report:
+    def _locked(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
-        state.claude_pid = claude_pid or state.claude_pid
+        plan = self._plan_of(state.cwd)
+        if (off := self._off(plan, transcript.stem, caller)) is not None:
+            return Report(transcript.stem, off=off)
+        state.claude_pid = caller.claude_pid or state.claude_pid
+        _tie(state, caller.anchor)
         for _ in range(_PASSES):
             before = transcript.stat()
-            known = {each.name: len(state.progress(each.name).ended) for each in self._destinations}
-            now = ending or self._ending_of(transcript, state)
-            for destination in self._destinations:
+            known = {each.name: len(state.progress(each.name).ended) for each in plan.destinations}
+            now = ending or seen_in(transcript, state, self._world.clock(), self._world.rest_seconds)
+            for destination in plan.destinations:
                 if destination.name in report.behind:
                     continue  # it failed just now; asking again at once is no use
-                session = self._session(transcript, state.progress(destination.name), now)
-                self._deliver(session, state, destination, report, deadline)
+                session = self._session(transcript, state, destination.name, now)
+                self._deliver(session, state, destination, plan, report, deadline)
             state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
@@ -181,25 +213,15 @@ class Sync:
             ending = None if grown else ending
         return report
 
-    def _ending_of(self, transcript: Path, state: SessionState) -> Ending:
-        """Tell how a session stands that nobody told us about: by its time at rest, and whether its process is gone.
-
-        While a foreground agent works only its own file is written to. A process id tells only of the time since its
-        hook ran: a session that has grown since may have been resumed by another process.
-        """
-        status = transcript.stat()
-        written = [status.st_mtime]
-        for path in agent_paths(transcript):
-            with contextlib.suppress(OSError):
-                written.append(path.stat().st_mtime)
-        rest = self._world.clock() - max(written)
-        alive = state.claude_pid is not None and _is_alive(state.claude_pid)
-        same = status.st_size == state.size
-        if same and state.claude_pid is not None and not alive:
-            return "over"
-        if rest >= self._world.rest_seconds and not (same and alive):
-            return "over"
-        return "quiet" if rest >= _QUIET_SECONDS else "growing"
+    def _off(self, plan: Plan, session_id: str, caller: Caller) -> str | None:
+        """Tell why a session is left out. One that was written to while tracing was off stays out, unless asked for."""
+        if plan.off is not None:
+            self._states.leave_out(session_id)
+            return plan.off
+        if self._states.left_out(session_id) and not caller.named:
+            self._log.write(f"{session_id}: left out, it was written to while tracing was off")
+            return "it was written to while tracing was off"
+        return None
 
     def _state(self, transcript: Path) -> SessionState:
         """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
@@ -214,19 +236,28 @@ class Sync:
             for progress in state.destinations.values():
                 progress.offset, progress.line, progress.turns = BEGINNING.offset, BEGINNING.number, 0
         state.transcript = str(transcript)
+        state.cwd = state.cwd or first_cwd(transcript)
         state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
 
-    def _session(self, transcript: Path, progress: Progress, ending: Ending) -> Session:
+    def _session(self, transcript: Path, state: SessionState, destination: str, ending: Ending) -> Session:
+        progress = state.progress(destination)
         rest_ns = int((self._world.clock() - self._world.rest_seconds) * 1e9)
+        anchors = {int(first): Anchor(*anchor) for first, anchor in state.anchors.items()}
         resume = Resume(
             progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
         )
-        return Session(transcript, resume, ending=ending, rest_ns=rest_ns)
+        return Session(transcript, resume, ending=ending, rest_ns=rest_ns, anchors=anchors)
 
     def _deliver(
-        self, session: Session, state: SessionState, destination: Destination, report: Report, deadline: float | None
+        self,
+        session: Session,
+        state: SessionState,
+        destination: Destination,
+        plan: Plan,
+        report: Report,
+        deadline: float | None,
     ) -> None:
         name, progress = destination.name, state.progress(destination.name)
         world = self._world
@@ -235,7 +266,9 @@ class Sync:
             report.behind[name] = progress.error or "asked to wait"
             return
         save = partial(self._states.save, state)
-        around = Surroundings(world.clock, save, world.reached, deadline, world.unclear_seconds)
+        around = Surroundings(
+            world.clock, save, world.reached, deadline, world.unclear_seconds, plan.outgoing, world.advanced
+        )
         delivery = Delivery(session, destination, progress, self._ledger, around)
         try:
             complete = delivery.run()
@@ -248,6 +281,8 @@ class Sync:
             complete, progress.error = False, f"{type(error).__name__}: {error}"
             progress.error_at = world.clock()
         report.sent[name] = report.sent.get(name, 0) + delivery.sent
+        report.turns[name] = report.turns.get(name, 0) + delivery.turns
+        report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
         if not complete:
             report.behind[name] = progress.error or "another session is sending the same spans"
         if delivery.sent or not complete:
@@ -255,18 +290,8 @@ class Sync:
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
 
 
-def _ending(payload: Payload) -> Ending:
-    """Tell what a hook says of a session whose file is at rest."""
-    if payload.event == "SessionEnd" or payload.busy is False:
-        return "over"
-    return "stopped" if payload.busy is None else "growing"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is there, and not ours
-        return True
-    return True
+def _tie(state: SessionState, anchor: Anchor | None) -> None:
+    """Note what the turns are tied to of which nothing has been sent yet: a later sync may not know it any more."""
+    last = state.anchors[max(state.anchors, key=int)] if state.anchors else [*Anchor()]
+    if anchor is not None and last != [*anchor]:
+        state.anchors[str(state.untouched())] = [*anchor]

@@ -14,7 +14,7 @@ from cc_trace.entries import new
 from cc_trace.messages import answered, asked, response_facts
 from cc_trace.open_turn import later
 from cc_trace.prices import cost_usd
-from cc_trace.spans import Response, Span, Tool, span_id, tool_span_id, trace_id
+from cc_trace.spans import Anchor, Response, Span, Tool, span_id, tool_span_id
 from cc_trace.status import agent_status, clipped, tool_status, turn_status
 from cc_trace.times import known_times, request_start, turn_start
 from cc_trace.turns import Generation
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 _LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
 
 
-def from_turn(turn: Turn, runs: Runs, session_id: str, launches: dict[str, str]) -> list[Span]:
+def from_turn(
+    turn: Turn, runs: Runs, session_id: str, launches: dict[str, str], anchor: Anchor | None = None
+) -> list[Span]:
     """Return a turn's spans in tree order.
 
     `launches` is the session's memory of calls that launched background tasks, with their trace ids: the turn that a
     task's end starts links to the call, and this turn's own launches are added.
     """
-    trace = trace_id(f"turn:{turn.key}")
+    anchor = anchor or Anchor()
+    trace = anchor.trace(turn.key, turn.number)
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
             launches[call.id] = trace
     made = _Trace(trace, session_id, turn.number, launches)
-    made.main(turn, runs)
+    made.main(turn, runs, anchor.parent_id)
     return made.spans
 
 
@@ -57,8 +60,8 @@ class _Trace:
         self._agent_name: str | None = None
         self._about: dict[str, JsonValue] = {}
 
-    def main(self, turn: Turn, runs: Runs) -> None:
-        """Add the spans of a turn of the main thread."""
+    def main(self, turn: Turn, runs: Runs, parent_id: str | None) -> None:
+        """Add the spans of a turn of the main thread, which may hang under a span of the user's."""
         start = turn.start
         # Every span carries these, so they must not change while the turn goes on.
         self._about = {"source": "claude-code", "turn_number": turn.number, "session_id": self._session_id}
@@ -74,8 +77,8 @@ class _Trace:
             "unanswered_prompts": [*start.earlier] or None,
             "launched_by": self._link(start.launched_by),
         }
-        root, final = span_id("turn", turn.key or ""), turn.closed
-        self.spans.append(self._root(turn, root, None, "turn", f"Turn {turn.number}", turn_status(turn), final, known))
+        root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
+        self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, known))
         self._steps(turn, root, runs, final=final)
 
     def _link(self, tool_use_id: str | None) -> JsonValue:

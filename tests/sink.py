@@ -37,6 +37,10 @@ class Sink:
         data = orjson.dumps(span_row(span))
         return Parcel(span.span_id, span.trace_id, len(data), data)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        data: bytes = parcel.data
+        return data
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         self.batches.append(len(parcels))
         if self.mood == "down":

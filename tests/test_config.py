@@ -7,32 +7,34 @@ from typing import Any
 
 import pytest
 
-from cc_trace.config import read_config
+from cc_trace.config import Config, read_config
 from cc_trace.destinations import DestinationSettings
 from cc_trace.errors import ConfigError
+from cc_trace.privacy import PrivacySettings
 from cc_trace.profiles.labels import Labels
+from cc_trace.settings import SETTINGS, Layer, Settings
+from cc_trace.spans import Anchor
 
 HOME = Path("/home/dev")
 STATE = HOME / ".claude" / "state" / "cc-trace"
 
 
+def config(file: dict[str, Any] | None = None, **environment: str) -> Config:
+    layers = [Layer("environment", environment), Layer("/c/config.toml", file or {}, variables=False)]
+    return read_config(Settings(layers), STATE, HOME)
+
+
 def destinations(file: dict[str, Any] | None = None, **environment: str) -> tuple[DestinationSettings, ...]:
-    return read_config(environment, file or {}, HOME).destinations
+    return config(file, **environment).destinations
 
 
 def test_with_nothing_configured_traces_stay_here() -> None:
     """The default is the local store: nothing leaves the machine unasked."""
-    config = read_config({}, {}, HOME)
-    assert config.enabled
-    assert config.config_dir == HOME / ".claude"
-    assert config.state_dir == STATE
-    assert config.destinations == (DestinationSettings("local", "local", path=STATE / "traces.db"),)
-
-
-def test_folders_follow_the_environment() -> None:
-    """CLAUDE_CONFIG_DIR moves Claude Code's folder and with it the state; CC_TRACE_HOME the state alone."""
-    assert read_config({"CLAUDE_CONFIG_DIR": "/c"}, {}, HOME).state_dir == Path("/c/state/cc-trace")
-    assert read_config({"CC_TRACE_HOME": "/s"}, {}, HOME).state_dir == Path("/s")
+    found = config()
+    assert found.off("/anywhere") is None
+    assert found.destinations == (DestinationSettings("local", "local", path=STATE / "traces.db"),)
+    assert found.privacy == PrivacySettings("full", 100_000, ())
+    assert found.anchor == Anchor()
 
 
 def test_what_has_what_it_needs_is_used() -> None:
@@ -41,7 +43,7 @@ def test_what_has_what_it_needs_is_used() -> None:
         CC_TRACE_OTLP_ENDPOINT="http://localhost:4318",
         CC_TRACE_OTLP_HEADERS="authorization=Bearer x, x-team=a",
         CC_TRACE_OTLP_PROTOCOL="grpc",
-        LANGFUSE_PUBLIC_KEY="pk",
+        CC_LANGFUSE_PUBLIC_KEY="pk",
         LANGFUSE_SECRET_KEY="sk",  # noqa: S106
         CC_TRACE_TAGS="a, b",
     )
@@ -89,7 +91,7 @@ def test_several_at_once_and_each_once() -> None:
 
 def test_no_key_is_shown() -> None:
     """A settings object that lands in a message or a log shows no secret."""
-    shown = repr(destinations(LANGFUSE_PUBLIC_KEY="pk-1", LANGFUSE_SECRET_KEY="sk-1"))  # noqa: S106
+    shown = repr(destinations(CC_LANGFUSE_PUBLIC_KEY="pk-1", LANGFUSE_SECRET_KEY="sk-1"))  # noqa: S106
     assert "sk-1" not in shown
     assert "pk-1" not in shown
 
@@ -110,16 +112,99 @@ def test_no_key_is_shown() -> None:
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_PROTOCOL": "smoke"},
             "CC_TRACE_OTLP_PROTOCOL is 'smoke'; allowed are http/protobuf, http/json, grpc",
         ),
-        ({"LANGFUSE_PUBLIC_KEY": "pk"}, "destination langfuse needs LANGFUSE_SECRET_KEY"),
+        (
+            {"CC_LANGFUSE_PUBLIC_KEY": "pk"},
+            "destination langfuse needs LANGFUSE_SECRET_KEY; `cc-trace config set langfuse_secret_key` keeps it",
+        ),
+        ({"CC_TRACE_CONTENT": "some"}, "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
+        (
+            {"CC_TRACE_TRACEPARENT": "00-1-2-01"},
+            "CC_TRACE_TRACEPARENT is '00-1-2-01'; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted",
+        ),
+        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; a number is wanted"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
             "CC_TRACE_OTLP_HEADERS has a part that is not key=value",
         ),
-        ({"CC_TRACE_TIMEOUT_SECONDS": "soon"}, "CC_TRACE_TIMEOUT_SECONDS is 'soon'; a number of seconds is wanted"),
+        ({"CC_TRACE_TIMEOUT_SECONDS": "soon"}, "CC_TRACE_TIMEOUT_SECONDS is 'soon'; a number is wanted"),
     ],
 )
 def test_a_wrong_value_is_named(environment: dict[str, str], message: str) -> None:
     """With what is allowed, and never with a secret."""
     with pytest.raises(ConfigError) as caught:
-        read_config(environment, {}, HOME)
+        config(None, **environment)
     assert str(caught.value) == message
+
+
+def test_a_wrong_value_in_the_file_is_named_with_the_file() -> None:
+    """So that one knows where to mend it."""
+    with pytest.raises(ConfigError, match=r"content in /c/config.toml is 'some'; allowed are full, no-tool-content"):
+        config({"content": "some"})
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ({}, ["local"]),  # LANGFUSE_* alone may be those of the user's own program
+        ({"TRACE_TO_LANGFUSE": "true"}, ["langfuse"]),
+        ({"TRACE_TO_LANGFUSE": "TRUE"}, ["langfuse"]),
+        ({"TRACE_TO_LANGFUSE": "1"}, ["local"]),  # cc-langfuse takes `true` alone
+        ({"TRACE_TO_LANGFUSE": "false", "CC_TRACE_DESTINATIONS": "langfuse,local"}, ["local"]),
+        ({"TRACE_TO_LANGFUSE": "true", "CC_TRACE_DESTINATIONS": "local"}, ["local", "langfuse"]),
+        ({"CC_TRACE_DESTINATIONS": "langfuse"}, ["langfuse"]),
+        ({"CC_LANGFUSE_PUBLIC_KEY": "pk"}, ["langfuse"]),
+        ({"CLAUDE_PLUGIN_OPTION_LANGFUSE_PUBLIC_KEY": "pk"}, ["langfuse"]),
+    ],
+)
+def test_langfuse_is_chosen_by_those_who_mean_us(said: dict[str, str], names: list[str]) -> None:
+    """The variables of cc-langfuse mean what they mean there; keys that are lying about choose nothing."""
+    keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+    if "CLAUDE_PLUGIN_OPTION_LANGFUSE_PUBLIC_KEY" in said:
+        keys = {"CLAUDE_PLUGIN_OPTION_LANGFUSE_SECRET_KEY": "sk"}
+    assert [each.name for each in destinations(None, **keys, **said)] == names
+
+
+def test_keys_in_the_file_choose_langfuse() -> None:
+    found = destinations({"langfuse_public_key": "pk", "langfuse_secret_key": "sk", "langfuse_base_url": "http://l"})
+    assert [(each.kind, each.endpoint) for each in found] == [("langfuse", "http://l")]
+
+
+def test_options_of_the_plugin_come_after_our_own_variables() -> None:
+    """And an empty one sets nothing: Claude Code may give all of them."""
+    options = {"CLAUDE_PLUGIN_OPTION_CONTENT": "metadata", "CLAUDE_PLUGIN_OPTION_TAGS": "a,b"}
+    assert config(None, **options).privacy.content == "metadata"
+    assert config(None, **options, CC_TRACE_CONTENT="full").privacy.content == "full"
+    assert config(None, **{**options, "CLAUDE_PLUGIN_OPTION_CONTENT": ""}).privacy.content == "full"
+
+
+@pytest.mark.parametrize(
+    ("project", "off"),
+    [
+        ("/home/dev/private", "CC_TRACE_EXCLUDE has /home/dev/private"),
+        ("/home/dev/private/deep/er", "CC_TRACE_EXCLUDE has /home/dev/private"),
+        ("/home/dev/private2", None),
+        ("/srv/client-a/x", "CC_TRACE_EXCLUDE has /srv/client-*"),
+        ("/srv/other", None),
+        (None, None),
+    ],
+)
+def test_folders_are_left_out_with_what_is_below_them(project: str | None, off: str | None) -> None:
+    assert config(CC_TRACE_EXCLUDE="~/private, /srv/client-*").off(project) == off
+
+
+def test_off_is_off_everywhere() -> None:
+    assert config({"enabled": False}).off("/x") == "CC_TRACE_ENABLED is false"
+
+
+def test_a_traceparent_is_taken_only_by_our_own_name() -> None:
+    """One that merely happens to be in the environment is not ours to follow."""
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    assert config(TRACEPARENT=parent).anchor == Anchor()
+    assert config(CC_TRACE_TRACEPARENT=parent, CC_TRACE_SEED="s").anchor == Anchor("s", "a" * 32, "b" * 16)
+
+
+def test_no_two_settings_share_a_name_or_a_variable() -> None:
+    names = [setting.name for setting in SETTINGS]
+    variables = [variable for setting in SETTINGS for variable in setting.variables]
+    assert len(names) == len(set(names))
+    assert len(variables) == len(set(variables))

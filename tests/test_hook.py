@@ -326,6 +326,21 @@ def test_nothing_happens_without_a_place_or_when_switched_off(hook: list[str], p
     assert list(place.home.iterdir()) == []
 
 
+@both
+def test_a_session_is_noted_when_switched_off(hook: list[str], place: Place) -> None:
+    """By its id in the environment, without a worker; where there is none, the worker notes it."""
+    off = place.home / ".claude" / "state" / "cc-trace" / "off"
+    off.mkdir(parents=True)
+    place.run(hook, changes={"CC_TRACE_ENABLED": "false", "CLAUDE_CODE_SESSION_ID": "a-1"})
+    place.run(hook, changes={"CC_TRACE_ENABLED": "off", "CLAUDE_CODE_SESSION_ID": "a-1"})
+    assert place.nothing_happened()
+    assert [path.name for path in off.iterdir()] == ["a-1"]
+    for strange in ("../x", "", "é"):
+        place.run(hook, changes={"CC_TRACE_ENABLED": "false", "CLAUDE_CODE_SESSION_ID": strange})
+    assert [path.name for path in off.iterdir()] == ["a-1"]
+    assert len(place.kept()) == 3
+
+
 @each({name: SHELLS[name] for name in ("dash", "busybox")})
 def test_a_shell_that_cannot_fork_ends_with_0_too(hook: list[str], place: Place) -> None:
     """By itself it would end with 2, which makes the model go on. Not for bash, which tries again for half a minute."""
@@ -543,15 +558,13 @@ def test_the_scripts_python_is_the_chosen_one_or_the_checkouts_or_the_installed_
         return Path(os.path.normpath(worker["python"]))
 
     place.run(copied, changes={"CC_TRACE_PYTHON": None})
-    [file] = place.kept()
-    assert file.read_bytes() == PAYLOAD
-    assert list(place.records.iterdir()) == []
+    assert place.nothing_happened()  # nobody would ever take away what is kept without a Python
     installed = fake_python(place.home / ".local/share/cc-trace/venv/bin/python")
     assert used(copied, changes={"CC_TRACE_PYTHON": None}) == installed
     elsewhere = fake_python(tmp_path / "data/cc-trace/venv/bin/python")
     assert used(copied, changes={"CC_TRACE_PYTHON": None, "XDG_DATA_HOME": str(tmp_path / "data")}) == elsewhere
     own = fake_python(checkout.parent / ".venv/bin/python")
-    assert used(copied, changes={"CC_TRACE_PYTHON": str(file)}) == own
+    assert used(copied, changes={"CC_TRACE_PYTHON": str(tmp_path / "worker.py")}) == own
     assert used(copied, changes={"CC_TRACE_PYTHON": str(tmp_path)}) == own
     assert used(linked, changes={"CC_TRACE_PYTHON": None}) == own
     assert used(copied) == tmp_path / "python of choice"

@@ -24,6 +24,14 @@ GOLDEN = b"""{
   "fingerprint": "ab",
   "fingerprint_bytes": 2,
   "claude_pid": 7,
+  "cwd": "/p",
+  "anchors": {
+    "1": [
+      "seed",
+      null,
+      null
+    ]
+  },
   "destinations": {
     "otlp": {
       "offset": 40,
@@ -85,11 +93,13 @@ def state() -> SessionState:
         launches={"toolu_1": "00000000000000000000000000000001"},
         ended=["task"],
     )
-    return SessionState("s-1", "/p/s-1.jsonl", 100, 5, "ab", 2, 7, {"otlp": progress})
+    return SessionState(
+        "s-1", "/p/s-1.jsonl", 100, 5, "ab", 2, 7, "/p", {"1": ["seed", None, None]}, {"otlp": progress}
+    )
 
 
 def test_form_of_the_file() -> None:
-    """Whoever changes this form raises the version, and says what becomes of older files."""
+    """Whoever adds to this form gives it a default, for older files; whoever changes it raises the version."""
     assert to_json(state()) == GOLDEN
 
 

@@ -15,7 +15,7 @@ from sink import Sink
 from cc_trace.log import Log
 from cc_trace.sessions import Session
 from cc_trace.state import States
-from cc_trace.sync import Sync, World
+from cc_trace.sync import Plan, Sync, World
 
 AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
 TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
@@ -57,7 +57,8 @@ class Machine:
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
         world = World(time.time, lambda _: None, self.reached, unclear_seconds=0, patient=self.patient)
-        sync = Sync(self.states, self.sinks, self.log, world, self.projects.parent.parent)
+        plan = Plan(self.sinks)
+        sync = Sync(self.states, lambda _: plan, self.log, world, self.projects.parent.parent)
         try:
             return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:

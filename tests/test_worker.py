@@ -58,7 +58,11 @@ class Home:
             "CC_TRACE_TIMEOUT_SECONDS": "5",
         }
         if langfuse:
-            keys = {"LANGFUSE_PUBLIC_KEY": "pk-lf-1", "LANGFUSE_SECRET_KEY": SECRET, "LANGFUSE_BASE_URL": backend.url}
+            keys = {
+                "CC_LANGFUSE_PUBLIC_KEY": "pk-lf-1",
+                "LANGFUSE_SECRET_KEY": SECRET,
+                "LANGFUSE_BASE_URL": backend.url,
+            }
             self.environment |= keys
         else:
             self.environment["CC_TRACE_OTLP_ENDPOINT"] = backend.url

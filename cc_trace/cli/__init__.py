@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-import cc_trace
+from cc_trace.cli.arguments import parser
 from cc_trace.errors import CcTraceError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 
@@ -23,10 +23,11 @@ GC_THRESHOLD: Final = 100_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 well, 1 not all was well, 2 the call was wrong."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     gc.set_threshold(GC_THRESHOLD)
     try:
-        return _run(options)
+        code = _run(options)
+        sys.stdout.flush()  # here, where a reader that has gone is dealt with
     except CcTraceError as error:
         print(f"cc-trace: {error}", file=sys.stderr)
         return 2
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    return code
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -43,25 +45,3 @@ def _run(options: argparse.Namespace) -> int:
     module = importlib.import_module(f"cc_trace.cli.{options.command}")
     code: int = module.run(options, os.environ)
     return code
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="cc-trace", description=cc_trace.__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"cc-trace {cc_trace.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    show = commands.add_parser("show", help="show a session as a tree, or as spans in JSON")
-    show.add_argument("session", metavar="PATH|SESSION_ID", help="a transcript, or the id of a session")
-    show.add_argument("--turn", type=int, metavar="N", help="only turn N")
-    show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
-    show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
-    show.add_argument("--json", action="store_true", help="one JSON object per span and line, the session's last")
-    sync = commands.add_parser("sync", help="deliver undelivered turns now")
-    which = sync.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", help="this session only")
-    which.add_argument("--transcript", metavar="PATH", help="this transcript only")
-    which.add_argument("--all", action="store_true", help="also sessions from before the installation")
-    which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # what the hook passes on
-    sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
-    status = commands.add_parser("status", help="what is delivered, what is behind and why")
-    status.add_argument("--json", action="store_true", help="as JSON")
-    return parser

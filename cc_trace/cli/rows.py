@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from cc_trace.privacy import QUOTING
+
 if TYPE_CHECKING:
     from cc_trace.facts import Facts
     from cc_trace.spans import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Metadata that quotes the conversation.
-_CONTENT: Final = frozenset({"unanswered_prompts", "description", "summary", "command"})
 
 
 def rfc3339(time_ns: int | None) -> str | None:
@@ -56,7 +56,7 @@ def span_row(span: Span, *, content: bool = True) -> dict[str, Any]:
         "tool": {"id": span.tool.id, "name": span.tool.name} if span.tool is not None else None,
         "input": span.input if content else None,
         "output": span.output if content else None,
-        "metadata": metadata if content else {key: metadata[key] for key in metadata if key not in _CONTENT},
+        "metadata": metadata if content else {key: metadata[key] for key in metadata if key not in QUOTING},
     }
 
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print the status of all sessions there is a state of, the last changed first."""
-    place = Workplace.open(environment, patient=True)
+    place = Workplace.open(environment)
     states = [state for id_ in place.states.sessions() if (state := place.states.peek(id_)) is not None]
     states.sort(key=lambda state: state.mtime_ns, reverse=True)
     rows = [_row(state) for state in states]
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     elif not rows:
-        print(f"no session has been delivered yet (state folder {place.config.state_dir})")
+        print(f"no session has been delivered yet (state folder {place.states.folder})")
     else:
         for row in rows:
             _print(row)

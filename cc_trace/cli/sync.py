@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_trace.cli.workplace import Workplace
+from cc_trace.errors import CcTraceError
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.sweep import left_behind
+from cc_trace.sync import NOBODY, Caller
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -23,42 +25,59 @@ if TYPE_CHECKING:
 _SWEEP_EVERY_SECONDS = 60.0
 _MAX_SPOOLED_BYTES = 16 << 20
 _LEFT_SECONDS = 60.0
+_WORKER_SECONDS = 5.0  # a worker takes what its hook spooled within a tenth of a second
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver what the options name; print a line per session. Exit 1 if anything stayed behind."""
-    place = Workplace.open(environment, patient=options.spooled is not None)
-    if not place.config.enabled:
-        return 0
     if options.spooled is not None:
-        pid = environment.get("CLAUDE_PID", "")
-        return _work(place, Path(options.spooled), options.deadline, int(pid) if pid.isdecimal() else None)
+        return _hooked(options, environment)
+    place = Workplace.open(environment)
+    config = place.config()
+    place.world.rest_seconds = config.rest_seconds
+    named = options.session or options.transcript
     with place.sync() as sync:
-        reports = [sync.session(path) for path in _targets(place, options)]
+        for session_id in () if named is not None else [*_take_spool(place, None), *place.states.pending()]:
+            sync.wanted(session_id)
+        if named is not None:
+            path = find(named, place.config_dir, Path.cwd())
+            reports = [sync.session(path, caller=Caller(anchor=config.anchor, named=True))]
+        else:
+            since_ns = place.states.installed_ns
+            found = left_behind(place.states, place.config_dir, place.destination_names, since_ns, None)
+            reports = [sync.session(path) for path in found]
     for report in reports:
         _print(report)
     return 0 if all(report.complete for report in reports) else 1
 
 
-def _targets(place: Workplace, options: argparse.Namespace) -> list[Path]:
-    config_dir = place.config.config_dir
-    if options.session is not None or options.transcript is not None:
-        return [find(options.session or options.transcript, config_dir, Path.cwd())]
-    since_ns = 0 if options.all else place.states.installed_ns
-    return left_behind(place.states, config_dir, place.destination_names, since_ns, None)
+def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Work for a hook. Nobody reads what is printed: a wrong setting stands in the log, its word in the spool."""
+    place = Workplace.open(environment, hooked=True)
+    try:
+        config = place.config(environment.get("CLAUDE_PROJECT_DIR"))
+    except CcTraceError as error:
+        place.log.write(f"nothing is delivered: {error}")
+        return 2
+    place.world.rest_seconds = config.rest_seconds
+    pid = environment.get("CLAUDE_PID", "")
+    caller = Caller(int(pid) if pid.isdecimal() else None, config.anchor)
+    return _work(place, Path(options.spooled), options.deadline, caller)
 
 
 def _print(report: Report) -> None:
     if report.busy:
         print(f"{report.session_id}: another process is delivering it")
         return
+    if report.off is not None:
+        print(f"{report.session_id}: left out: {report.off}")
     for name in report.sent | report.behind:
         sent = report.sent.get(name, 0)
         why = f"; behind: {report.behind[name]}" if name in report.behind else ""
         print(f"{report.session_id}: {sent} span{'' if sent == 1 else 's'} to {name}{why}")
 
 
-def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, claude_pid: int | None) -> int:
+def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, caller: Caller) -> int:
     """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
     with contextlib.suppress(OSError, AttributeError):
         os.setsid()  # so that what is done to Claude Code's process group is not done to us
@@ -70,19 +89,19 @@ def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, claud
     sessions = _take_spool(place, spooled)
     with place.sync() as sync:
         for session_id in dict.fromkeys([*sessions, *place.states.pending()]):
-            sync.wanted(session_id, deadline, claude_pid if sessions.get(session_id) else None)
+            sync.wanted(session_id, deadline, caller if sessions.get(session_id) else NOBODY)
         if deadline is None and _sweep_is_due(place.states.folder / "swept"):
             _sweep(place, sync)
     return 0
 
 
-def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
+def _take_spool(place: Workplace, spooled: Path | None) -> dict[str, bool]:
     """Turn what hooks left in the spool into word for their sessions; also what earlier workers never took.
 
     Return the sessions, and whether it was our own hook that named it.
     """
     sessions: dict[str, bool] = {}
-    for path in _spooled(place.states.spool):
+    for path in _spooled(place.states.spool, spooled):
         own = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
         try:
             path.rename(own)  # whoever renames it has it; a hook may use its name again at once
@@ -90,7 +109,7 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
                 data = file.read(_MAX_SPOOLED_BYTES)
         except OSError:
             continue  # another worker took it
-        payload = parse_payload(data, place.config.config_dir)
+        payload = parse_payload(data, place.config_dir)
         if isinstance(payload, Payload):
             place.states.want(payload.session_id, data)
             sessions[payload.session_id] = sessions.get(payload.session_id, False) or path == spooled
@@ -102,10 +121,14 @@ def _take_spool(place: Workplace, spooled: Path) -> dict[str, bool]:
     return sessions
 
 
-def _spooled(spool: Path) -> list[Path]:
-    """Return what waits in the spool: also what a killed hook or worker left under another name a while ago."""
+def _spooled(spool: Path, own: Path | None) -> list[Path]:
+    """Return what waits in the spool for us: our own, and what has waited so long that its own worker must be dead.
+
+    What another hook spooled just now is for its own worker, which has that session's environment.
+    """
     left = [*spool.glob("*.tmp"), *spool.glob(".*")]
-    return [*sorted(spool.glob("*.json")), *(path for path in left if _age_seconds(path) > _LEFT_SECONDS)]
+    waiting = sorted(path for path in spool.glob("*.json") if path == own or _age_seconds(path) > _WORKER_SECONDS)
+    return [*waiting, *(path for path in left if _age_seconds(path) > _LEFT_SECONDS)]
 
 
 def _age_seconds(path: Path) -> float:
@@ -124,7 +147,7 @@ def _sweep_is_due(stamp: Path) -> bool:
 
 
 def _sweep(place: Workplace, sync: Sync) -> None:
-    states, names = place.states, place.destination_names
-    for path in left_behind(states, place.config.config_dir, names, states.installed_ns):
+    states = place.states
+    for path in left_behind(states, place.config_dir, place.destination_names, states.installed_ns):
         sync.session(path)
     place.reached("swept")

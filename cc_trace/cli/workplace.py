@@ -6,53 +6,90 @@ import contextlib
 import os
 import signal
 import time
-import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cc_trace.config import read_config
 from cc_trace.destinations import open_destination
-from cc_trace.errors import ConfigError, StateError
+from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.log import Log
-from cc_trace.state import States
-from cc_trace.sync import Sync, World
+from cc_trace.privacy import Privacy
+from cc_trace.settings import Layer, Settings
+from cc_trace.sources import Sources
+from cc_trace.state import States, state_folder
+from cc_trace.sync import Plan, Sync, World
+from cc_trace.transcript import claude_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from cc_trace.config import Config
+    from cc_trace.destinations import DestinationSettings
+    from cc_trace.destinations.outcomes import Destination
 
 
 @dataclass(slots=True)
 class Workplace:
-    """Opened once per command."""
+    """Opened once per command. Destinations and settings are opened and read when a session needs them."""
 
-    config: Config
+    sources: Sources
+    config_dir: Path  # Claude Code's
     states: States
     log: Log
     world: World
+    to: str | None = None  # only this destination
+    _configs: dict[str | None, Config] = field(default_factory=dict)
+    _plans: dict[str | None, Plan] = field(default_factory=dict)
+    _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
 
     @classmethod
-    def open(cls, environment: Mapping[str, str], *, patient: bool) -> Workplace:
-        """Read the settings and make the state folder."""
-        config = read_config(environment, _config_file(environment), _home(environment))
-        states = States(config.state_dir)
+    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> Workplace:
+        """Make the state folder, and find the settings. `hooked`: a hook started us, and nobody looks on."""
+        sources = Sources(environment, home(environment), hooked)
+        config_dir = claude_folder(environment, sources.home)
+        states = States(state_folder(environment, config_dir))
         try:
             states.prepare()
         except OSError as error:
-            message = f"cannot use the state folder {config.state_dir}: {error.strerror}"
+            message = f"cannot use the state folder {states.folder}: {error.strerror}"
             raise StateError(message) from error
-        world = World(time.time, time.sleep, _deadly(environment.get("CC_TRACE_DIE_AT")), patient=patient)
-        world.rest_seconds = config.rest_seconds
+        world = World(time.time, time.sleep, patient=hooked)
+        place = cls(sources, config_dir, states, Log(states.folder), world, to)
+        world.reached = place.steps(environment.get("CC_TRACE_DIE_AT"))
         if (seconds := environment.get("CC_TRACE_UNCLEAR_SECONDS")) is not None:
             world.unclear_seconds = float(seconds)
-        return cls(config, states, Log(config.state_dir), world)
+        return place
 
-    @property
-    def destination_names(self) -> list[str]:
-        """Return the names of the destinations in use."""
-        return [settings.name for settings in self.config.destinations]
+    def settings(self, project: str | None) -> Settings:
+        """Return the settings that hold for sessions started in a folder."""
+        layers = self.sources.layers(None if project is None else Path(project))
+        if self.to is not None:
+            only = {"destinations": self.to, "trace_to_langfuse": self.to == "langfuse"}
+            layers = [Layer("--to", only, variables=False), *layers]
+        return Settings(layers)
+
+    def config(self, project: str | None = None) -> Config:
+        """Return what they come to."""
+        if project not in self._configs:
+            self._configs[project] = read_config(self.settings(project), self.states.folder, self.sources.home)
+        return self._configs[project]
+
+    def plan(self, project: str | None) -> Plan:
+        """Return what is to be done with the sessions of a project."""
+        if project not in self._plans:
+            config = self.config(project)
+            off = config.off(project)
+            opened = () if off is not None else tuple(map(self._opened, config.destinations))
+            self._plans[project] = Plan(opened, Privacy(config.privacy), off)
+        return self._plans[project]
+
+    def destination_names(self, project: str | None) -> list[str]:
+        """Return the names of a project's destinations; none where its settings are wrong."""
+        try:
+            return [settings.name for settings in self.config(project).destinations]
+        except CcTraceError:
+            return []
 
     def reached(self, step: str) -> None:
         """Pass a named step."""
@@ -60,41 +97,49 @@ class Workplace:
 
     @contextlib.contextmanager
     def sync(self) -> Iterator[Sync]:
-        """Open the destinations and deliver to them."""
-        destinations = [open_destination(settings) for settings in self.config.destinations]
-        sync = Sync(self.states, destinations, self.log, self.world, self.config.config_dir)
+        """Deliver; at the end all destinations are closed."""
+        sync = Sync(self.states, self.plan, self.log, self.world, self.config_dir)
         try:
             yield sync
         finally:
             sync.close()
+            for _, destination in self._destinations:
+                destination.close()
+            self._destinations.clear()
+            self._plans.clear()
+
+    def steps(self, deadly: str | None) -> Callable[[str], None]:
+        """Return what is to happen at named steps: nothing, a line in the log, or a sudden death for the tests."""
+
+        def reached(name: str) -> None:
+            if name == deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self._debug():
+                self.log.write(f"reached: {name}")
+
+        return reached
+
+    def _debug(self) -> bool:
+        try:
+            return self.config(None).debug
+        except ConfigError:
+            return False
+
+    def _opened(self, settings: DestinationSettings) -> Destination:
+        """Return a destination, opened once for all projects that have the same."""
+        for known, destination in self._destinations:
+            if known == settings:
+                return destination
+        destination = open_destination(settings)
+        self._destinations.append((settings, destination))
+        return destination
 
 
-def _home(environment: Mapping[str, str]) -> Path:
-    home = environment.get("HOME")
-    return Path(home) if home else Path.home()
-
-
-def _config_file(environment: Mapping[str, str]) -> dict[str, Any]:
-    folder = environment.get("XDG_CONFIG_HOME") or _home(environment) / ".config"
-    path = Path(folder) / "cc-trace" / "config.toml"
+def home(environment: Mapping[str, str]) -> Path:
+    """Return the user's home folder."""
+    named = environment.get("HOME")
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        return {}
-    except tomllib.TOMLDecodeError as error:
-        message = f"{path}: {error}"
+        return Path(named) if named else Path.home()
+    except RuntimeError as error:
+        message = "HOME is not set, and this user has no home folder"
         raise ConfigError(message) from error
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror}"
-        raise ConfigError(message) from error
-
-
-def _deadly(step: str | None) -> Any:  # noqa: ANN401
-    """Die at a named step, as if killed: tests walk all of them."""
-
-    def reached(name: str) -> None:
-        if name == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return reached

@@ -48,6 +48,10 @@ class JsonLines:
         """Return a span as it will be written."""
         return self._packing.pack(span)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be written, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Append one line."""
         line = self._packing.body(parcels) + b"\n"

@@ -68,6 +68,10 @@ class Langfuse:
         """Return a span as it will be sent."""
         return self._otlp.pack(span)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._otlp.readable(parcel)
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Post one batch."""
         return self._otlp.send(parcels)

@@ -88,6 +88,11 @@ class LocalStore:
             data = fitted(span, to_json, FIT_BYTES)
         return Parcel(span.span_id, span.trace_id, len(data), (*_facts(span), data.decode()))
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be written."""
+        data: str = parcel.data[-1]
+        return data.encode()
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Write one batch, all or nothing."""
         try:

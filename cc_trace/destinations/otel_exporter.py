@@ -57,6 +57,10 @@ class OtelExporter:
         """Return a span as it will be sent."""
         return self._packing.pack(span)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Export one batch."""
         spans = [readable_span(Message.FromString(parcel.data), self._resource) for parcel in parcels]

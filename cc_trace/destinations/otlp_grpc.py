@@ -80,6 +80,10 @@ class OtlpGrpc:
         """Return a span as it will be sent."""
         return self._packing.pack(span)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Call Export with one batch."""
         body = self._packing.body(parcels)

@@ -44,6 +44,10 @@ class OtlpHttp:
         """Return a span as it will be sent."""
         return self._packing.pack(span)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Post one batch."""
         body = gzip.compress(self._packing.body(parcels), mtime=0)  # the same spans are the same bytes

@@ -73,6 +73,9 @@ class Destination(Protocol):
     def pack(self, span: Span) -> Parcel:
         """Return a span as it will be sent. Pure; a span larger than a batch is cut, with a marker."""
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what a parcel holds as JSON, for people."""
+
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Send one batch and say how it ended. Never raises for anything the network or the backend does."""
 

@@ -44,6 +44,10 @@ class Packing:
         spans = [parcel.data for parcel in parcels]
         return request(spans, self.resource) if self._form == "protobuf" else request_json(spans, self.resource)
 
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
+        return request_json([parcel.data], self.resource)
+
     def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
         data = fitted(span, self._encoded, max_bytes)
         return data, len(data) if self._form == "protobuf" else len(request_json([data], {}))

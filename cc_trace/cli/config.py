@@ -1,0 +1,155 @@
+"""`cc-trace config`: the effective settings and where each comes from; `set` and `unset` change config.toml."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cc_trace.cli.workplace import Workplace, home
+from cc_trace.errors import ConfigError
+from cc_trace.private_files import write_private
+from cc_trace.redact import Redactor
+from cc_trace.settings import SETTINGS, check
+from cc_trace.sources import Sources, read_toml, unknown_keys
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cc_trace.settings import Found, Setting, Settings
+
+_TAIL = 4  # of a key, shown so that one can tell which it is
+_LONG = 16
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Show or change the settings, as they are for a session started here."""
+    match options.action:
+        case "set":
+            return _set(_named(options.name), options.value, Sources(environment, home(environment), hooked=False))
+        case "unset":
+            return _unset(_named(options.name), Sources(environment, home(environment), hooked=False))
+        case _:
+            return _show(environment, as_json=options.json)
+
+
+def _show(environment: Mapping[str, str], *, as_json: bool) -> int:
+    place = Workplace.open(environment)
+    project = str(Path.cwd())
+    settings = place.settings(project)
+    rows = [_row(setting, settings, environment) for setting in SETTINGS]
+    file = place.sources.config_file
+    if as_json:
+        sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    else:
+        for row in rows:
+            value = "-" if row["value"] is None else row["value"]
+            print(f"{row['name']:<20}  {value:<32}  {row['origin']}")
+        print(f"\nconfig.toml: {file}{'' if file.exists() else ' (not there)'}")
+        print(f"state folder: {place.states.folder}")
+    _unknown(file)
+    config = place.config(project)  # what is wrong with them is said after they are shown
+    if not as_json:
+        going = config.off(project) or ", ".join(settings.name for settings in config.destinations)
+        print(f"traces of {project} go to: {going if config.off(project) is None else f'nowhere, {going}'}")
+    return 0
+
+
+def _row(setting: Setting, settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
+    found = settings.found(setting.name)
+    if setting.early:  # read by the hook from its environment alone
+        given = environment.get(setting.variable)
+        value, origin = (given, f"environment: {setting.variable}") if given else (setting.default, "default")
+    elif found is None:
+        value, origin = setting.default, "default"
+    else:
+        value, origin = shown(setting, found), _origin(found)
+    return {"name": setting.name, "value": value, "origin": origin if value is not None else "not set"}
+
+
+def _origin(found: Found) -> str:
+    return found.origin if not found.key.isupper() else f"{found.origin}: {found.key}"
+
+
+def shown(setting: Setting, found: Found) -> str:
+    """Return a value as it may be shown: of a secret the end at most."""
+    if not setting.secret:
+        return " ".join(Redactor().text(found.text).split("\n"))
+    if setting.kind == "pairs":
+        return ", ".join(f"{part.partition('=')[0].strip()}=****" for part in found.text.split(","))
+    return f"****{found.text[-_TAIL:]}" if len(found.text) >= _LONG else "****"
+
+
+def _unknown(file: Path) -> None:
+    """Complain about keys of config.toml that mean nothing: most are mistyped."""
+    for key in unknown_keys(file):
+        message = f"{file} has {key!r}, which is no setting; `cc-trace config` lists them"
+        raise ConfigError(message)
+
+
+def _named(name: str) -> Setting:
+    """Return a setting by its name or one of its variables."""
+    for setting in SETTINGS:
+        if name.lower() == setting.name or name in setting.variables:
+            if setting.early:
+                message = f"{setting.variable} is read by the hook before config.toml: set it as a variable, or in env"
+                raise ConfigError(message)
+            return setting
+    message = f"there is no setting {name!r}; `cc-trace config` lists them"
+    raise ConfigError(message)
+
+
+def _set(setting: Setting, value: str | None, sources: Sources) -> int:
+    text = _given(setting) if value is None else value
+    check(setting, text)
+    import tomlkit  # noqa: PLC0415  (50 ms, and only `set` and `unset` write)
+
+    file = sources.config_file.resolve()
+    read_toml(file)  # a file that is wrong is refused, with its position, and stays as it is
+    document = tomlkit.parse(file.read_text("utf-8") if file.exists() else "")
+    document[setting.name] = _typed(setting, text)
+    write_private(file, tomlkit.dumps(document).encode())
+    print(f"{setting.name} is set in {sources.config_file}")
+    for variable in setting.variables:
+        if sources.environment.get(variable):
+            print(f"but {variable} is set in this environment, and goes before it")
+    return 0
+
+
+def _unset(setting: Setting, sources: Sources) -> int:
+    import tomlkit  # noqa: PLC0415  (as above)
+
+    file = sources.config_file.resolve()
+    if setting.name not in read_toml(file):
+        print(f"{setting.name} is not set in {sources.config_file}")
+        return 0
+    document = tomlkit.parse(file.read_text("utf-8"))
+    del document[setting.name]
+    write_private(file, tomlkit.dumps(document).encode())
+    print(f"{setting.name} is no longer set in {sources.config_file}")
+    return 0
+
+
+def _given(setting: Setting) -> str:
+    """Return a value from stdin, where it stands in no shell history and no list of processes."""
+    if sys.stdin.isatty():
+        import getpass  # noqa: PLC0415  (only here)
+
+        return getpass.getpass(f"{setting.name}: ") if setting.secret else input(f"{setting.name}: ")
+    return sys.stdin.read().strip()
+
+
+def _typed(setting: Setting, text: str) -> Any:  # noqa: ANN401  (what TOML has)
+    match setting.kind:
+        case "flag":
+            return text.lower() in ("1", "true", "yes", "on")
+        case "number":
+            return int(float(text)) if float(text).is_integer() else float(text)
+        case "names" | "lines":
+            separator = "\n" if setting.kind == "lines" else ","
+            return [part.strip() for part in text.split(separator) if part.strip()]
+        case _:
+            return text

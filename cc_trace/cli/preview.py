@@ -1,0 +1,57 @@
+"""`cc-trace preview`: exactly what would be sent of a session to a destination, as JSON, and nothing is sent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cc_trace.cli.workplace import Workplace
+from cc_trace.errors import ConfigError, NotFoundError
+from cc_trace.openings import first_cwd
+from cc_trace.privacy import Privacy
+from cc_trace.sessions import Session
+from cc_trace.transcript import find
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cc_trace.destinations.outcomes import Destination
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
+    place = Workplace.open(environment, to=options.to)
+    transcript = find(options.session, place.config_dir, Path.cwd())
+    config = place.config(first_cwd(transcript))
+    plan = place.plan(first_cwd(transcript))
+    if plan.off is not None:
+        print(f"cc-trace: nothing of this session is sent: {plan.off}", file=sys.stderr)
+        return 1
+    if len(plan.destinations) > 1:
+        names = ", ".join(destination.name for destination in plan.destinations)
+        message = f"there are several destinations; say --to with one of {names}"
+        raise ConfigError(message)
+    privacy = Privacy(config.privacy)
+    session = Session(transcript, ending="over", anchors={1: config.anchor})
+    spans = _print(session, plan.destinations[0], privacy, options.turn)
+    masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
+    said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"
+    print(f"cc-trace: {said}, masked: {masked or 'nothing'}", file=sys.stderr)
+    return 0
+
+
+def _print(session: Session, destination: Destination, privacy: Privacy, turn: int | None) -> int:
+    out, count = sys.stdout.buffer, 0
+    for trace in session.traces():
+        if turn is not None and trace.turn.number != turn:
+            continue
+        for span in reversed(trace.spans):
+            out.write(destination.readable(destination.pack(privacy(span))) + b"\n")
+            count += 1
+    out.flush()
+    if turn is not None and not count:
+        message = f"session {session.facts.session_id} has no turn {turn}; it has {session.facts.turns}"
+        raise NotFoundError(message)
+    return count

@@ -1,0 +1,262 @@
+"""All settings: their names, what each may be, and how one is looked up in the places it can come from. Pure.
+
+Rule: a wrong value is named, with where it stands and what is allowed; it is never silently replaced by a default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from cc_trace.errors import ConfigError
+from cc_trace.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs"]
+
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+OPTION: Final = "CLAUDE_PLUGIN_OPTION_"  # how the options of a plugin reach its hooks
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `name` is its key in config.toml; the first of `variables` that is set in a layer counts there."""
+
+    name: str
+    about: str
+    kind: Kind = "text"
+    default: str | None = None
+    allowed: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # variables of other tools that mean the same; after our own
+    before: tuple[str, ...] = ()  # such variables that are taken before the others
+    own: str | None = None  # our variable, where it is not CC_TRACE_NAME
+    secret: bool = False
+    early: bool = False  # the hook itself reads it, before anything is configured: only a variable can set it
+
+    @property
+    def variable(self) -> str:
+        """Return the variable that is named in messages."""
+        return self.own or f"CC_TRACE_{self.name.upper()}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return all variables that set it, the strongest first."""
+        return (*self.before, self.variable, *self.others, f"{OPTION}{self.name.upper()}")
+
+
+SETTINGS: Final[tuple[Setting, ...]] = (
+    Setting("enabled", "false: nothing is traced, and what is written meanwhile stays out for good", "flag", "true"),
+    Setting("exclude", "folders whose sessions are left out, with what is below them; `*` and `~` are known", "names"),
+    Setting("destinations", "local, otlp, langfuse, file, otel:NAME; default: those that are configured", "names"),
+    Setting("otlp_endpoint", "an OTLP endpoint, such as http://localhost:4318"),
+    Setting(
+        "otlp_protocol",
+        "http/protobuf, http/json, or grpc, which needs the extra `grpc`",
+        default="http/protobuf",
+        allowed=("http/protobuf", "http/json", "grpc"),
+    ),
+    Setting("otlp_headers", "headers of every request", "pairs", secret=True),
+    Setting(
+        "otlp_profile",
+        "which attributes: otel, openinference for Phoenix and Arize, langfuse",
+        default="otel",
+        allowed=("otel", "openinference", "langfuse"),
+    ),
+    Setting("otlp_ca_file", "certificates to trust"),
+    Setting("otlp_cert_file", "our own certificate"),
+    Setting("otlp_key_file", "its key"),
+    Setting(
+        "langfuse_public_key",
+        "Langfuse's public key",
+        before=("CC_LANGFUSE_PUBLIC_KEY",),
+        own="LANGFUSE_PUBLIC_KEY",
+        secret=True,
+    ),
+    Setting(
+        "langfuse_secret_key",
+        "Langfuse's secret key",
+        before=("CC_LANGFUSE_SECRET_KEY",),
+        own="LANGFUSE_SECRET_KEY",
+        secret=True,
+    ),
+    Setting(
+        "langfuse_base_url",
+        "where Langfuse is",
+        default="https://cloud.langfuse.com",
+        before=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
+        own="LANGFUSE_BASE_URL",
+        others=("LANGFUSE_HOST",),
+    ),
+    Setting(
+        "trace_to_langfuse",
+        "true: Langfuse is a destination; false: it is not. LANGFUSE_* alone choose nothing: they may be another's",
+        "flag",
+        own="TRACE_TO_LANGFUSE",
+    ),
+    Setting("file", "a file of OTLP JSON Lines, one request per line"),
+    Setting("timeout_seconds", "of one request", "number", "10"),
+    Setting(
+        "content",
+        "what leaves: full; no-tool-content: nothing that went into or came out of tools and agents; metadata: no text",
+        default="full",
+        allowed=("full", "no-tool-content", "metadata"),
+    ),
+    Setting(
+        "mask", "your own secrets: regular expressions, one a line; a group named `secret` is masked alone", "lines"
+    ),
+    Setting(
+        "max_chars",
+        "longer texts are cut, with a marker; 0: never",
+        "number",
+        "100000",
+        others=("CC_LANGFUSE_MAX_CHARS",),
+    ),
+    Setting("user_id", "who", others=("LANGFUSE_USER_ID",)),
+    Setting("tags", "tags of every trace", "names"),
+    Setting("environment", "deployment environment", others=("LANGFUSE_TRACING_ENVIRONMENT",)),
+    Setting("release", "release", others=("LANGFUSE_RELEASE",)),
+    Setting("resource_attributes", "further resource attributes", "pairs"),
+    Setting(
+        "seed",
+        "the trace id of turn N is the beginning of SHA-256 of `SEED:N`; use one seed per session",
+        others=("CC_LANGFUSE_TRACE_SEED",),
+    ),
+    Setting("traceparent", "an existing span to hang the turns under", others=("CC_LANGFUSE_TRACEPARENT",)),
+    Setting("rest_seconds", "after how long without a change a session nobody spoke of is over", "number", "300"),
+    Setting("debug", "log every step", "flag", "false", others=("CC_LANGFUSE_DEBUG",)),
+    Setting("home", "the state folder", default="state/cc-trace below Claude Code's folder", early=True),
+    Setting("wait", "1: the hook waits for the worker; 0: never, also in CI", "flag", early=True),
+    Setting("wait_seconds", "how long it waits", "number", "10", early=True),
+    Setting("python", "the Python that the sh hook starts", early=True),
+)
+BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One place that settings come from. Variables go by their names, the entries of config.toml by the settings'."""
+
+    origin: str
+    values: Mapping[str, object]
+    variables: bool = True
+    shared: bool = False  # a project's own file: others may have written it
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value and where it stands."""
+
+    text: str
+    origin: str  # a layer's
+    key: str  # a variable, or a key of the file
+    shared: bool = False  # it stands in a project's own file
+
+    @property
+    def place(self) -> str:
+        """Return how a message names it."""
+        if self.origin.startswith("--"):
+            return self.origin
+        return self.key if self.key.isupper() else f"{self.key} in {self.origin}"
+
+
+class Settings:
+    """Looks settings up, the strongest layer first."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._layers = layers
+
+    def found(self, name: str) -> Found | None:
+        """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
+        setting = BY_NAME[name]
+        for layer in self._layers:
+            for key in setting.variables if layer.variables else (name,):
+                value = layer.values.get(key)
+                if value is not None and (text := _as_text(value, setting.kind)) != "":
+                    return Found(text, layer.origin, key, layer.shared)
+        return None
+
+    def text(self, name: str) -> str | None:
+        """Return a setting's value, or its default."""
+        setting, found = BY_NAME[name], self.found(name)
+        if found is None:
+            return setting.default
+        if setting.allowed and found.text not in setting.allowed:
+            message = f"{found.place} is {found.text!r}; allowed are {', '.join(setting.allowed)}"
+            raise ConfigError(message)
+        return found.text
+
+    def flag(self, name: str) -> bool | None:
+        """Return whether something is wanted; None where nobody says."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if value.lower() in _TRUE:
+            return True
+        if value.lower() in _FALSE:
+            return False
+        message = f"{self._place(name)} is {value!r}; allowed are true and false"
+        raise ConfigError(message)
+
+    def number(self, name: str) -> float:
+        """Return a number that is not negative."""
+        value = self.text(name) or "0"
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < float("inf"):
+            message = f"{self._place(name)} is {value!r}; a number is wanted"
+            raise ConfigError(message)
+        return number
+
+    def names(self, name: str) -> list[str]:
+        """Return a list: comma separated, or a line each."""
+        separator = "\n" if BY_NAME[name].kind == "lines" else ","
+        return [part.strip() for part in (self.text(name) or "").split(separator) if part.strip()]
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return `key=value, key=value` as a dict. What is wrong is not quoted: it may be a secret."""
+        pairs = {}
+        for part in self.names(name):
+            key, equals, value = part.partition("=")
+            if not equals or not key.strip():
+                message = f"{self._place(name)} has a part that is not key=value"
+                raise ConfigError(message)
+            pairs[key.strip()] = value.strip()
+        return pairs
+
+    def _place(self, name: str) -> str:
+        found = self.found(name)
+        return found.place if found is not None else BY_NAME[name].variable
+
+
+def check(setting: Setting, text: str) -> None:
+    """Raise ConfigError if a setting cannot have this value."""
+    given = Settings([Layer("the command line", {setting.variable: text})])
+    match setting.kind:
+        case "flag":
+            given.flag(setting.name)
+        case "number":
+            given.number(setting.name)
+        case "pairs":
+            given.pairs(setting.name)
+        case "lines":
+            Redactor(given.names(setting.name))
+        case _:
+            given.text(setting.name)
+
+
+def _as_text(value: object, kind: Kind) -> str:
+    """Return a value of TOML or JSON as a variable would say it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ("\n" if kind == "lines" else ",").join(str(item) for item in value)
+        case dict():
+            return ",".join(f"{key}={item}" for key, item in value.items())
+        case _:
+            return str(value)

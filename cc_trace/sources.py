@@ -1,0 +1,129 @@
+"""Where settings come from: the environment, the `env` of Claude Code's settings files, and config.toml.
+
+Claude Code puts the `env` of its settings files into the environment of a hook. So a worker that a hook started finds
+there what holds for its own project. For a session of another project, which it may find left behind, that must not
+hold: what stems from the files is taken out again, and that project's files are asked instead.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_trace.errors import ConfigError
+from cc_trace.settings import BY_NAME, OPTION, SETTINGS, Layer
+from cc_trace.transcript import claude_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# By Claude Code's documentation; what an administrator writes there goes before all else.
+MANAGED: Final = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+PLUGIN: Final = "cc-trace"
+_VARIABLES: Final = frozenset(variable for setting in SETTINGS for variable in setting.variables)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The environment of this process, and the files."""
+
+    environment: Mapping[str, str]
+    home: Path
+    hooked: bool  # a hook started us: Claude Code has put the settings of its project into the environment
+    managed: tuple[Path, ...] = MANAGED
+
+    @property
+    def config_file(self) -> Path:
+        """Return where our own configuration is."""
+        folder = self.environment.get("XDG_CONFIG_HOME") or self.home / ".config"
+        return Path(folder) / "cc-trace" / "config.toml"
+
+    def layers(self, project: Path | None) -> list[Layer]:
+        """Return the layers for a session of a project, the strongest first."""
+        own = self.environment.get("CLAUDE_PROJECT_DIR") if self.hooked else None
+        file = Layer(str(self.config_file), read_toml(self.config_file), variables=False)
+        if own is not None and (project is None or project == Path(own)):
+            return [Layer("environment", self.environment), file]
+        user = claude_folder(self.environment, self.home)
+        managed = [env_layer(path) for path in self.managed]
+        users = env_layer(user / "settings.json")
+        here = [] if project is None else _project_layers(project, user)
+        said = [*managed, users] if own is None else [*managed, *_lenient(Path(own), user), users]
+        environment = {
+            name: value
+            for name, value in self.environment.items()
+            if not (self.hooked and any(layer.values.get(name) == value for layer in said))
+        }
+        return [*managed, Layer("environment", environment), *here, users, file]
+
+
+def _project_layers(project: Path, user: Path) -> list[Layer]:
+    folder = project / ".claude"
+    shared = folder.resolve() != user.resolve()  # home can be a project, too
+    return [env_layer(folder / name, shared=shared) for name in ("settings.local.json", "settings.json")]
+
+
+def _lenient(project: Path, user: Path) -> list[Layer]:
+    """Return what Claude Code took from its own project's files; a broken one it has ignored, and so do we."""
+    try:
+        return _project_layers(project, user)
+    except ConfigError:
+        return []
+
+
+def env_layer(path: Path, *, shared: bool = False) -> Layer:
+    """Return the variables of ours in a settings file; a file that is there and cannot be read is a ConfigError.
+
+    In a user's own file there are also the options of our plugin, which Claude Code gives to its hooks as variables. In
+    a project's file it ignores them.
+    """
+    try:
+        raw = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raw = {}
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror}"
+        raise ConfigError(message) from error
+    except (ValueError, RecursionError) as error:
+        message = f"{path} is not valid JSON: {error}"
+        raise ConfigError(message) from error
+    raw = raw if isinstance(raw, dict) else {}
+    given = {} if shared else _plugin_options(raw.get("pluginConfigs"))
+    if isinstance(env := raw.get("env"), dict):
+        given |= env
+    return Layer(str(path), {name: value for name, value in given.items() if name in _VARIABLES}, shared=shared)
+
+
+def _plugin_options(plugins: Any) -> dict[str, Any]:  # noqa: ANN401  (raw JSON has no type)
+    found: dict[str, Any] = {}
+    for name, plugin in plugins.items() if isinstance(plugins, dict) else ():
+        match plugin:
+            case {"options": dict(options)} if name.partition("@")[0] == PLUGIN:
+                found |= {f"{OPTION}{key.upper()}": value for key, value in options.items()}
+    return found
+
+
+def unknown_keys(path: Path) -> list[str]:
+    """Return the keys of config.toml that mean nothing; most are mistyped."""
+    return [key for key in read_toml(path) if key not in BY_NAME or BY_NAME[key].early]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return config.toml; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"{path}: {error}"
+        raise ConfigError(message) from error
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror}"
+        raise ConfigError(message) from error

@@ -1,0 +1,166 @@
+"""`cc-trace config`: what is in effect and from where, secrets masked; `set` and `unset`."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cc_trace.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "sk-lf-" + "0123456789" * 3
+
+
+class Shell:
+    """A user's shell in an empty home."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.file = home / ".config" / "cc-trace" / "config.toml"
+        self.environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+
+    def run(self, *arguments: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cc_trace", "config", *arguments],
+            env=self.environment | environment,
+            cwd=self.home,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def shown(self, **environment: str) -> dict[str, dict[str, Any]]:
+        done = self.run("--json", **environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        return {row["name"]: row for row in json.loads(done.stdout)}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_every_setting_is_shown_with_its_origin(shell: Shell) -> None:
+    """All of them, whether set or not."""
+    rows = shell.shown()
+    assert list(rows) == [setting.name for setting in SETTINGS]
+    assert rows["content"] == {"name": "content", "value": "full", "origin": "default"}
+    assert rows["user_id"] == {"name": "user_id", "value": None, "origin": "not set"}
+
+
+def test_origins_are_the_variable_the_settings_file_or_the_file(shell: Shell) -> None:
+    (shell.home / ".claude").mkdir()
+    settings = shell.home / ".claude" / "settings.json"
+    settings.write_text(json.dumps({"env": {"CC_TRACE_TAGS": "a"}}))
+    shell.run("set", "release", "r1")
+    rows = shell.shown(CC_TRACE_USER_ID="me", CC_TRACE_WAIT="1")
+    assert [(rows[name]["value"], rows[name]["origin"]) for name in ("tags", "release", "user_id", "wait")] == [
+        ("a", f"{settings}: CC_TRACE_TAGS"),
+        ("r1", str(shell.file)),
+        ("me", "environment: CC_TRACE_USER_ID"),
+        ("1", "environment: CC_TRACE_WAIT"),
+    ]
+
+
+def test_no_secret_is_shown(shell: Shell) -> None:
+    """Neither keys nor headers, nor a password in a URL; the end of a long key tells which it is."""
+    environment = {
+        "CC_LANGFUSE_SECRET_KEY": SECRET,
+        "CC_LANGFUSE_PUBLIC_KEY": "pk-short",
+        "CC_TRACE_OTLP_HEADERS": f"authorization=Bearer {SECRET}, x-team=blue",
+        "CC_TRACE_OTLP_ENDPOINT": "https://me:hunter2hunter2@collector:4318",
+    }
+    rows = shell.shown(**environment)
+    assert rows["langfuse_secret_key"]["value"] == "****6789"
+    assert rows["langfuse_public_key"]["value"] == "****"
+    assert rows["otlp_headers"]["value"] == "authorization=****, x-team=****"
+    text = shell.run(**environment)
+    for word in (SECRET, "pk-short", "hunter2", "blue"):
+        assert word not in json.dumps(rows) + text.stdout + text.stderr
+
+
+def test_a_key_is_kept_closed_to_others(shell: Shell) -> None:
+    """Given on stdin it stands in no history and no list of processes; the file is 0600 whatever the umask."""
+    before = os.umask(0)
+    try:
+        done = shell.run("set", "langfuse_secret_key", given=f"{SECRET}\n")
+    finally:
+        os.umask(before)
+    assert (done.returncode, done.stdout) == (0, f"langfuse_secret_key is set in {shell.file}\n")
+    assert shell.file.read_text() == f'langfuse_secret_key = "{SECRET}"\n'
+    assert stat.S_IMODE(shell.file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(shell.file.parent.stat().st_mode) == 0o700
+
+
+def test_comments_and_order_are_kept(shell: Shell) -> None:
+    shell.file.parent.mkdir(parents=True)
+    shell.file.write_text('# mine\ntags = ["a"]  # two\n\nuser_id = "me"\n')
+    assert shell.run("set", "tags", "b, c").returncode == 0
+    assert shell.run("set", "CC_TRACE_MAX_CHARS", "5").returncode == 0
+    assert shell.run("set", "enabled", "off").returncode == 0
+    assert shell.run("unset", "user_id").returncode == 0
+    assert shell.file.read_text() == '# mine\ntags = ["b", "c"]  # two\n\nmax_chars = 5\nenabled = false\n'
+    assert shell.run("unset", "user_id").stdout == f"user_id is not set in {shell.file}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["set", "contents", "full"], "there is no setting 'contents'; `cc-trace config` lists them"),
+        (["set", "content", "some"], "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
+        (["set", "enabled", "maybe"], "CC_TRACE_ENABLED is 'maybe'; allowed are true and false"),
+        (["set", "otlp_headers", SECRET], "CC_TRACE_OTLP_HEADERS has a part that is not key=value"),
+        (["set", "mask", "(a"], "'(a' is no regular expression: missing ), unterminated subpattern at position 0"),
+        (
+            ["set", "wait", "1"],
+            "CC_TRACE_WAIT is read by the hook before config.toml: set it as a variable, or in env",
+        ),
+        (["unset", "nothing"], "there is no setting 'nothing'; `cc-trace config` lists them"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_nothing_written(shell: Shell, arguments: list[str], message: str) -> None:
+    done = shell.run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"cc-trace: {message}")
+    assert done.stderr.count("\n") == 1
+    assert not shell.file.exists()
+
+
+def test_a_broken_file_is_named_and_not_touched(shell: Shell) -> None:
+    shell.file.parent.mkdir(parents=True)
+    shell.file.write_text("tags = [\n")
+    for arguments in (["set", "user_id", "me"], ["unset", "tags"], []):
+        done = shell.run(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"cc-trace: {shell.file}: ")
+    assert shell.file.read_text() == "tags = [\n"
+
+
+def test_a_key_nobody_knows_is_named(shell: Shell) -> None:
+    """It is mistyped, and would silently do nothing."""
+    shell.file.parent.mkdir(parents=True)
+    shell.file.write_text('contnet = "metadata"\n')
+    done = shell.run()
+    assert done.returncode == 2
+    assert done.stderr == f"cc-trace: {shell.file} has 'contnet', which is no setting; `cc-trace config` lists them\n"
+
+
+def test_a_stronger_variable_is_mentioned(shell: Shell) -> None:
+    done = shell.run("set", "content", "metadata", CC_TRACE_CONTENT="full")
+    assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment, and goes before it"
+
+
+def test_where_traces_go_is_said(shell: Shell) -> None:
+    assert shell.run().stdout.splitlines()[-1] == f"traces of {shell.home} go to: local"
+    off = shell.run(CC_TRACE_ENABLED="false").stdout.splitlines()[-1]
+    assert off == f"traces of {shell.home} go to: nowhere, CC_TRACE_ENABLED is false"

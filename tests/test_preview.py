@@ -1,0 +1,116 @@
+"""`cc-trace preview` prints exactly what would be sent, and sends nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from backend import HttpBackend
+from google.protobuf.json_format import MessageToDict
+from lines import prompt, reply, write
+from shared import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CASE = "2.1.325--c6_sync_subagent"
+SESSION = "cccccccc-0000-4000-8000-000000000006"
+KEY = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture
+def backend() -> Iterator[HttpBackend]:
+    with HttpBackend() as running:
+        yield running
+
+
+class Shell:
+    """A user's shell, with one recorded session."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / ".claude" / "projects" / "-p"
+        self.folder.mkdir(parents=True)
+        shutil.copytree(CASES / CASE, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.spans"))
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cc_trace", *arguments],
+            env={"HOME": str(self.home), "PATH": os.environ["PATH"], "CC_TRACE_REST_SECONDS": "0"} | environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def spans(printed: str) -> list[dict[str, Any]]:
+    """The spans of OTLP/JSON lines, with ids and kinds as protobuf's own JSON has them."""
+    rows = [json.loads(line) for line in printed.splitlines()]
+    return [span for row in rows for span in row["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+
+
+def plain(span: dict[str, Any]) -> object:
+    keys = ("name", "startTimeUnixNano", "endTimeUnixNano", "attributes")
+    return [span["spanId"], *(span.get(key) for key in keys)]
+
+
+@pytest.mark.parametrize("content", ["full", "no-tool-content", "metadata"])
+def test_what_is_shown_is_what_arrives(shell: Shell, backend: HttpBackend, content: str) -> None:
+    """Span by span, in the order in which it is sent, in each way of privacy."""
+    environment = {"CC_TRACE_OTLP_ENDPOINT": backend.url, "CC_TRACE_CONTENT": content}
+    shown = shell.run("preview", SESSION, "--to", "otlp", **environment)
+    assert shown.returncode == 0
+    assert backend.spans == []
+    assert shell.run("sync", "--session", SESSION, **environment).returncode == 0
+    arrived = [
+        [message.span_id.hex(), *plain(MessageToDict(message) | {"spanId": ""})[1:]]  # type: ignore[index]
+        for message in backend.spans
+    ]
+    assert [plain(span) for span in spans(shown.stdout)] == arrived
+
+
+def test_what_was_masked_is_counted(shell: Shell) -> None:
+    """On stderr, so that the lines can be read by a program."""
+    path = shell.folder / "11111111-0000-4000-8000-000000000001.jsonl"
+    write(path, [prompt(f"try {KEY}", 0), reply("m1", f"{KEY} works", at=1)])
+    shown = shell.run("preview", str(path))
+    assert KEY not in shown.stdout
+    assert shown.stderr == "cc-trace: 2 spans to local, content full, masked: 4 github token\n"
+
+
+def test_one_turn_of_a_session(shell: Shell) -> None:
+    assert len(shell.run("preview", SESSION, "--turn", "1").stdout.splitlines()) == 10
+    none = shell.run("preview", SESSION, "--turn", "9")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr == f"cc-trace: session {SESSION} has no turn 9; it has 1\n"
+
+
+def test_a_choice_is_asked_for_and_an_unknown_one_refused(shell: Shell) -> None:
+    several = shell.run("preview", SESSION, CC_TRACE_DESTINATIONS="local,file")
+    assert several.stderr == "cc-trace: there are several destinations; say --to with one of local, file\n"
+    unknown = shell.run("preview", SESSION, "--to", "nowhere")
+    assert unknown.returncode == 2
+    assert "names 'nowhere'; allowed are local, otlp, langfuse, file and otel:NAME" in unknown.stderr
+    missing = shell.run("preview", SESSION, "--to", "otlp")
+    assert missing.stderr == (
+        "cc-trace: destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318\n"
+    )
+
+
+def test_nothing_is_shown_of_what_is_left_out(shell: Shell) -> None:
+    shown = shell.run("preview", SESSION, CC_TRACE_EXCLUDE="/home/dev")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert shown.stderr == "cc-trace: nothing of this session is sent: CC_TRACE_EXCLUDE has /home/dev\n"

@@ -1,0 +1,201 @@
+"""Settings per project at work: who is left out, for how long, and what traces are tied to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from backend import OK, REFUSE, HttpBackend
+from lines import Line, prompt, reply, write
+from test_worker import Home
+
+from cc_trace.state import States
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ONE = "11111111-0000-4000-8000-000000000001"
+TWO = "22222222-0000-4000-8000-000000000002"
+
+
+@pytest.fixture
+def backend() -> Iterator[HttpBackend]:
+    with HttpBackend() as running:
+        yield running
+
+
+class Machine(Home):
+    """A home whose sessions were started in chosen folders."""
+
+    def turn(self, session_id: str, project: Path, *words: str) -> Path:
+        """Add turns to a session."""
+        path = self.projects / f"{session_id}.jsonl"
+        before = path.read_bytes() if path.exists() else b""
+        lines: list[Line] = []
+        for word in words:
+            at = len(before.splitlines()) + len(lines)
+            fields = {"sessionId": session_id, "cwd": str(project)}
+            lines += [prompt(word, at, **fields), reply(f"msg_{session_id[:4]}_{word}", word, at=at + 1, **fields)]
+        write(path, lines)
+        path.write_bytes(before + path.read_bytes())
+        return path
+
+    def hook(self, path: Path, project: Path, **environment: str) -> int:
+        """Be the worker of a hook in a project."""
+        (self.state / "swept").unlink(missing_ok=True)
+        return self.work(self.payload(path), CLAUDE_PROJECT_DIR=str(project), **environment)
+
+    def settings(self, project: Path, **env: str) -> None:
+        (project / ".claude").mkdir(parents=True, exist_ok=True)
+        (project / ".claude" / "settings.json").write_text(json.dumps({"env": env}))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, backend: HttpBackend) -> Machine:
+    made = Machine(tmp_path, backend)
+    made.environment["CC_TRACE_REST_SECONDS"] = "0"  # all that nobody writes to is over
+    States(made.state).prepare()  # what comes now is not history
+    return made
+
+
+def sessions(backend: HttpBackend) -> set[str]:
+    """The sessions that something arrived of."""
+    found = set()
+    for span in backend.spans:
+        found |= {pair.value.string_value for pair in span.attributes if pair.key == "session.id"}
+    return found
+
+
+def test_a_sweep_goes_by_the_settings_of_the_project_it_finds(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """A project that is off stays off, whichever project's hook comes by."""
+    on, off = tmp_path / "on", tmp_path / "off"
+    machine.settings(off, CC_TRACE_ENABLED="false")
+    first = machine.turn(ONE, on, "a")
+    assert machine.hook(first, on) == 0
+    machine.turn(TWO, off, "b")
+    machine.turn(ONE, on, "c")
+    assert machine.hook(first, on) == 0
+    assert sessions(backend) == {ONE}
+
+
+def test_what_was_written_while_off_stays_out_when_on_again(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """Until the user asks for that session by name."""
+    project = tmp_path / "p"
+    path = machine.turn(ONE, project, "secret")
+    assert machine.hook(path, project, CC_TRACE_ENABLED="false") == 0
+    other = machine.turn(TWO, project, "open")
+    assert machine.hook(other, project) == 0
+    assert machine.command("sync").returncode == 0
+    assert machine.command("backfill").returncode == 0
+    assert sessions(backend) == {TWO}
+    done = machine.command("sync", "--session", ONE)
+    assert (done.returncode, done.stdout) == (0, f"{ONE}: 2 spans to otlp\n")
+    assert sessions(backend) == {ONE, TWO}
+
+
+def test_folders_are_left_out(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """By pattern, and also when the user asks for the session: what is excluded is excluded."""
+    private = tmp_path / "private" / "deep"
+    path = machine.turn(ONE, private, "a")
+    machine.environment["CC_TRACE_EXCLUDE"] = str(tmp_path / "private")
+    assert machine.hook(path, private) == 0
+    done = machine.command("sync", "--session", ONE)
+    assert done.stdout == f"{ONE}: left out: CC_TRACE_EXCLUDE has {tmp_path / 'private'}\n"
+    assert done.returncode == 0
+    assert sessions(backend) == set()
+
+
+def test_a_wrong_setting_is_in_the_log_and_loses_nothing(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """Nobody sees what a worker prints; when the setting is mended all is delivered."""
+    path = machine.turn(ONE, tmp_path, "a")
+    assert machine.hook(path, tmp_path, CC_TRACE_CONTENT="some") == 2
+    log = (machine.state / "cc-trace.log").read_text()
+    assert "nothing is delivered: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata" in log
+    assert machine.command("sync").returncode == 0
+    assert sessions(backend) == {ONE}
+
+
+def test_a_wrong_setting_of_one_project_holds_up_no_other(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    machine.turn(ONE, bad, "a")
+    machine.turn(TWO, good, "b")
+    machine.settings(bad, CC_TRACE_CONTENT="some")
+    done = machine.command("sync")
+    assert done.returncode == 1
+    assert f"{ONE}: 0 spans to *; behind: CC_TRACE_CONTENT is 'some'" in done.stdout
+    assert sessions(backend) == {TWO}
+
+
+def trace_ids(backend: HttpBackend) -> dict[str, str]:
+    """Trace ids by the prompt of their root."""
+    found = {}
+    for span in backend.spans:
+        given = {pair.key: pair.value.string_value for pair in span.attributes}
+        if given["gen_ai.operation.name"] == "invoke_agent":
+            said = json.loads(given["gen_ai.input.messages"])[0]["parts"][0]["content"]
+            found[said] = span.trace_id.hex()
+    return found
+
+
+def test_a_seed_makes_trace_ids_predictable(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """The trace id of turn N is the beginning of SHA-256 of `seed:N`."""
+    path = machine.turn(ONE, tmp_path, "a", "b")
+    assert machine.hook(path, tmp_path, CC_TRACE_SEED="build-7") == 0
+    assert trace_ids(backend) == {
+        "a": hashlib.sha256(b"build-7:1").hexdigest()[:32],
+        "b": hashlib.sha256(b"build-7:2").hexdigest()[:32],
+    }
+
+
+def test_turns_hang_under_a_given_span(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """All turns are in its trace; a TRACEPARENT that happens to be there is not followed."""
+    ours, stray = f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-01"
+    path = machine.turn(ONE, tmp_path, "x", "y")
+    assert machine.hook(path, tmp_path, CC_TRACE_TRACEPARENT=ours, TRACEPARENT=stray) == 0
+    assert {span.trace_id.hex() for span in backend.spans} == {"a" * 32}
+    roots = [span for span in backend.spans if span.name.startswith("invoke_agent")]
+    assert {span.parent_span_id.hex() for span in roots} == {"b" * 16}
+
+
+def test_what_traces_are_tied_to_is_remembered(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """The backend was down; whoever delivers it later knows nothing of the seed, and must not make it their own."""
+    path = machine.turn(ONE, tmp_path, "a")
+    backend.behaviour = REFUSE
+    machine.hook(path, tmp_path, CC_TRACE_SEED="first")
+    backend.behaviour = OK
+    other = machine.turn(TWO, tmp_path, "b")
+    assert machine.hook(other, tmp_path, CC_TRACE_SEED="second") == 0
+    assert trace_ids(backend) == {
+        "a": hashlib.sha256(b"first:1").hexdigest()[:32],
+        "b": hashlib.sha256(b"second:1").hexdigest()[:32],
+    }
+
+
+def test_a_resumed_session_is_tied_to_what_its_new_run_says(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """Turns that were sent keep what they had; turns since hang where the resumed run belongs."""
+    path = machine.turn(ONE, tmp_path, "a")
+    machine.hook(path, tmp_path, CC_TRACE_SEED="first")
+    machine.turn(ONE, tmp_path, "b")
+    machine.hook(path, tmp_path, CC_TRACE_SEED="second")
+    machine.turn(ONE, tmp_path, "c")
+    machine.hook(path, tmp_path)
+    plain = hashlib.sha256(f"turn:msg_{ONE[:4]}_c".encode()).hexdigest()[:32]
+    assert trace_ids(backend) == {
+        "a": hashlib.sha256(b"first:1").hexdigest()[:32],
+        "b": hashlib.sha256(b"second:2").hexdigest()[:32],
+        "c": plain,
+    }
+    assert max(backend.counts.values()) == 1

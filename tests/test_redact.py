@@ -1,0 +1,500 @@
+"""What is masked and what is not, pattern by pattern; then what holds for any text."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from shared import corpus, label
+
+from cc_trace.errors import ConfigError
+from cc_trace.redact import PATTERNS, Redactor
+
+# Letters and digits without a meaning, so that no scanner takes what is made from them for a real key.
+FAKE = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA" * 8
+HEX = "0123456789abcdef" * 4
+PRIVATE = "PRIVATE " + "KEY-----"
+LINE = FAKE[:64] + "\n"
+
+# Name, what stands before the secret, the secret, what stands behind it.
+MASKED = [
+    ("anthropic key", "export KEY=", "sk-ant-" + "api03-" + FAKE[:95], "\n"),
+    ("anthropic key", "\\n", "sk-ant-" + "oat01-" + FAKE[:60] + "-_" + FAKE[:20], "\\nnext"),
+    ("langfuse secret key", "(", "sk-lf-" + "01234567-89ab-cdef-0123-456789abcdef", ")"),
+    ("langfuse secret key", "LANGFUSE_SECRET_KEY=", "sk-lf-" + FAKE[:36], ""),
+    ("openai key", "key: ", "sk-" + FAKE[:48], " (old)"),
+    ("openai key", '"', "sk-" + "proj-" + FAKE[:80] + "-" + FAKE[:40], '"'),
+    ("openai key", "", "sk-" + "or-v1-" + HEX, ""),
+    ("groq key", "\x1b[32m", "gsk_" + FAKE[:52], "\x1b[0m"),
+    ("groq key", "use ", "gsk_" + FAKE[:48], ", please"),
+    *(("github token", "token ", prefix + FAKE[:36], ".") for prefix in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    ("github token", "https://", "github_" + "pat_" + FAKE[:22] + "_" + FAKE[:59], "@github.com/a/b"),
+    ("gitlab token", "PRIVATE-TOKEN: ", "glpat-" + FAKE[:20], "\n"),
+    ("gitlab token", "", "glpat-" + FAKE[:27] + ".01." + FAKE[:9], ""),
+    ("slack token", "", "xox" + "b-123456789012-1234567890123-" + FAKE[:24], ""),
+    ("slack token", "say ", "xapp-" + "1-A0123456789-1234567890123-" + HEX, " now"),
+    ("slack webhook", "https://hooks.slack.com/", "services/" + "T0000000/B0000000/" + FAKE[:24], ' -d "{}"'),
+    ("slack webhook", "hooks.slack.com/", "workflows/" + "T0000000/A0000000/" + FAKE[:24], ""),
+    ("aws access key id", "aws_access_key_id = ", "AKIA" + "IOSFODNN7EXAMPLE", "\n"),
+    ("aws access key id", "%3D", "ASIA" + "ABCDEFGHIJ234567", "&x"),
+    ("aws secret key", "aws_secret_access_key = ", FAKE[:38] + "/+", "\n"),
+    ("aws secret key", '\\"SecretAccessKey\\": \\"', FAKE[:40], '\\"'),
+    ("google api key", "?key=", "AIza" + FAKE[:35], "&x=1"),
+    ("google api key", "'", "AIza" + "-_" + FAKE[:33], "'"),
+    ("google oauth secret", '"client_secret":"', "GOCSPX-" + FAKE[:28], '"'),
+    ("google oauth secret", "", "ya29." + "a0" + FAKE[:80], ""),
+    ("google oauth secret", "refresh ", "1//0" + "g" + FAKE[:60], ""),
+    ("azure key", "AccountName=a;AccountKey=", FAKE[:86] + "==", ";EndpointSuffix=x"),
+    ("azure key", "SharedAccessKeyName=Root;SharedAccessKey=", FAKE[:43] + "=", ""),
+    ("stripe key", "STRIPE=", "sk_" + "live_" + FAKE[:24], ""),
+    ("stripe key", "", "rk_" + "test_" + FAKE[:40], "\n"),
+    ("stripe key", "'", "whsec_" + FAKE[:32], "'"),
+    ("npm token", "_authToken=", "npm_" + FAKE[:36], "\n"),
+    ("npm token", "[", "npm_" + FAKE[:36], "]"),
+    ("pypi token", "password = ", "pypi-AgE" + "IcHlwaS5vcmc" + FAKE[:120], "\n"),
+    ("pypi token", "", "pypi-AgE" + "NdGVzdC5weXBp" + FAKE[:90], ""),
+    ("hugging face token", "login --token ", "hf_" + FAKE[:34], ""),
+    ("hugging face token", "`", "hf_" + FAKE[:37], "`"),
+    ("twilio key", "", "SK" + HEX[:32], ":"),
+    ("twilio key", "sid ", "SK" + HEX[3:35], ""),
+    ("sendgrid key", "", "SG." + FAKE[:22] + "." + FAKE[:43], ""),
+    ("sendgrid key", "key=", "SG." + FAKE[:20] + "_-." + FAKE[:43], " "),
+    ("digitalocean token", "", "dop_" + "v1_" + HEX, ""),
+    ("digitalocean token", "refresh: ", "dor_" + "v1_" + HEX, "\n"),
+    ("databricks token", "", "dapi" + HEX[:32], ""),
+    ("databricks token", "--token ", "dapi" + HEX[:32] + "-2", " x"),
+    ("vault token", "", "hvs." + FAKE[:24], ""),
+    ("vault token", "VAULT=", "hvb." + FAKE[:90], "\n"),
+    ("telegram token", "https://api.telegram.org/bot123456789:", "AA" + FAKE[:33], "/getMe"),
+    ("telegram token", "1234567890:", "AA" + "-_" + FAKE[:31], ""),
+    ("jwt", "token ", "eyJ" + "hbGciOiJIUzI1NiJ9.eyJ" + "zdWIiOiIxMjM0In0." + FAKE[:43], " ok"),
+    ("jwt", "?data=", "eyJ" + FAKE[:20] + "." + FAKE[:30] + "." + FAKE[:16] + "." + FAKE[:60] + "." + FAKE[:22], "&"),
+    ("private key", "a\n", f"-----BEGIN RSA {PRIVATE}\n{LINE}{LINE}-----END RSA {PRIVATE}", "\nb"),
+    ("private key", '"private_key": "', f"-----BEGIN {PRIVATE}\\n{LINE[:64]}\\n-----END {PRIVATE}", '\\n", "x": 1'),
+    ("private key", "", f"-----BEGIN OPENSSH {PRIVATE}\n{LINE}{LINE}{FAKE[:9]}", ""),
+    ("private key", "   1\t", f"-----BEGIN EC {PRIVATE}\n     2\t{LINE}     3\t{LINE[:64]}", "\n(cut)"),
+    (
+        "private key",
+        "",
+        f"-----BEGIN {PRIVATE}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0F\n\n{LINE}{LINE[:64]}",
+        "",
+    ),
+    ("url password", "postgres://app:", "hunter2", "@db:5432/x"),
+    ("url password", "redis://:", "p4$$/".rstrip("/"), "@localhost"),
+    ("url password", "mongodb+srv://u:", "p@ss%40", "@c.example.net/?w=1"),
+    ("authorization header", 'curl -H "Authorization: Bearer ', FAKE[:30], '" x'),
+    ("authorization header", "authorization: Basic ", "dXNlcjpwYXNzd29yZA==", "\r\n"),
+    ("authorization header", '{\\"Authorization\\": \\"token ', FAKE[:20], '\\"}'),
+    ("bearer token", "as a bearer ", FAKE[:24], " in it"),
+    ("bearer token", "`Bearer ", "abc." + FAKE[:24] + "~+/=", "`"),
+    ("api key header", "-H 'x-api-key: ", FAKE[:20], "'"),
+    ("api key header", '"X-API-Key": "', "abcdefgh", '"'),
+    ("cookie", "Cookie: ", "session=abcdef0123; theme=dark", "\nHost: x"),
+    ("cookie", '"set-cookie": "', "sid=s%3Aabc.def; Path=/; HttpOnly", '"'),
+    ("password", "PASSWORD=", "hunter2", "\n"),
+    ("password", 'export DB_PASSWORD="', "correct horse", '"'),
+    ("password", "db:\n  password: ", "hunter2", "\n  port: 1"),
+    ("password", '{"user": "me", "password": "', 'pa\\"ss', '"}'),
+    ("password", '{\\"password\\": \\"', "letmein", '\\"}'),
+    ("password", "Server=db;Password=", "hunter2", ";Port=1"),
+    ("password", "docker run -e MYSQL_ROOT_PASSWORD=", "root", " mysql"),
+    ("password", "mysql --password ", "hunter2", " -h db"),
+    ("password", "POST a=1&password=", "hunter", "&b=2"),
+    ("password", "<password>", "hunter2", "</password>"),
+    ("password", 'const password: string = "', "hunter2", '";'),
+    ("password", "- name: DB_PASSWORD\n  value: ", "hunter2", "\n"),
+    ("password", 'env["DB_PASSWORD"] = "', "12345678", '"'),
+    ("secret", "JWT_SECRET=", "abcdefg", ""),
+    ("secret", "clientSecret: '", "shhhhh", "',"),
+    ("secret", "SECRET_KEY_BASE=", FAKE[:200] + FAKE[:200], " "),
+    ("token", "GITHUB_TOKEN=", "abcdef", " gh"),
+    ("token", '"access_token":"', FAKE[:24], '"'),
+    ("token", "https://x.example/a?token=", "abcdef", "&b=1"),
+    ("token", "X-Auth-Token: ", "abcdef", "\n"),
+    ("key", "OPENAI_API_KEY=", "abcdef", "\n"),
+    ("key", "my API key: ", "abcd1234efgh5678", " works"),
+    ("key", "encryptionKey = '", "abcd1234", "'"),
+    ("credentials", "GOOGLE_CREDENTIALS=", "abc123", "\n"),
+    ("credentials", '"credentials": "', FAKE[:20], '"'),
+    ("auth", '"auth": "', "dXNlcjpwYXNzd29yZDE=", '"'),
+    ("auth", "//npm.example/:_auth=", "dXNlcjpwYXNz1", "\n"),
+]
+
+KEPT = {
+    "anthropic key": ["sk-ant-", "sk-ant-xxx", "the prefix sk-ant-api03 is Anthropic's"],
+    "langfuse secret key": ["sk-lf-...", "pk-lf-01234567-89ab-cdef-0123-456789abcdef"],
+    "openai key": ["sk-estimator-doc-link-container-fitted", "disk-" + FAKE[:40], "task-0123456789ABCDEF0123456789"],
+    "groq key": ["gsk_live", "task_" + FAKE[:50]],
+    "github token": ["ghp_short", "github_pat_ begins it", "highp_" + FAKE[:36]],
+    "gitlab token": ["glpat-x", "glpat- and more words than that follow"],
+    "slack token": ["xoxb-your-token-here", "foxb-123456789012"],
+    "slack webhook": ["https://hooks.slack.com/", "https://slack.com/services/T0000000/B0000000/" + FAKE[:24]],
+    "aws access key id": ["ASIA PACIFIC", "AKIA0123", "xAKIA" + "IOSFODNN7EXAMPLE"],
+    "aws secret key": ["secret_access_key = None", "SecretAccessKey: !Ref Key", "secret_access_key: str"],
+    "google api key": ["AIza", "xAIza" + FAKE[:35]],
+    "google oauth secret": ["GOCSPX-", "ya29.REDACTED", "a 1//0 b"],
+    "azure key": ["AccountKey=<key>", "SharedAccessKey=${KEY}"],
+    "stripe key": ["sk_live_...", "risk_test_something_long_enough", "whsec_"],
+    "npm token": ["npm_config_cache", "npm_lifecycle_event_of_a_script_with_a_name"],
+    "pypi token": ["pypi-AgE", "pypi-server-with-a-name-that-is-long-enough-for-one"],
+    "hugging face token": ["hf_hub_download(repo)", "hf_" + "x" * 9],
+    "twilio key": ["SKU0123456789abcdef0123456789abcdef", "SK" + HEX[:31], "SK" + HEX[:40]],
+    "sendgrid key": ["SG.", "MSG.value.other", "SG.short.short"],
+    "digitalocean token": ["dop_v1_", "dop_v1_0123"],
+    "databricks token": ["dapi", "dapi_client", "dapi" + HEX[:31]],
+    "vault token": ["hvs.", "hvs.short", "canvas.getContext_of_something()"],
+    "telegram token": ["12:AA" + FAKE[:33], "12345678:AAB", "12345678:BB" + FAKE[:33]],
+    "jwt": ["eyJ", "base64,eyJ" + FAKE[:80] + "=", "eyJhbGciOiJIUzI1NiJ9.x.y"],
+    "private key": [
+        f"-----BEGIN {PRIVATE}",
+        f"('-----BEGIN {PRIVATE}', '-----END {PRIVATE}')",
+        f"-----BEGIN CERTIFICATE-----\n{LINE}-----END CERTIFICATE-----",
+        f"-----BEGIN PUBLIC KEY-----\n{LINE}-----END PUBLIC KEY-----",
+    ],
+    "url password": [
+        *("http://localhost:3000/@scope/pkg", "ssh://git@github.com:22/a", "docker://alpine:3.18@sha256:0123"),
+        *("postgres://user:${PASS}@host/db", "postgres://user:password@host/db", "https://<user>:<pass>@host"),
+    ],
+    "authorization header": [
+        "Authorization: Bearer <token>",
+        "`Authorization: Bearer ${token}`",
+        "authorization: basic auth",
+    ],
+    "bearer token": ["bearer token authentication", "Bearer $TOKEN", "the bearer of-this-long-message is king"],
+    "api key header": ["x-api-key: ${API_KEY}", '"x-api-key": settings.api_key,', "x-api-key: YOUR_API_KEY"],
+    "cookie": ["cookie = document.cookie", "Set-Cookie: header", "Cookie: ${cookie}", "cookie: a=<value>"],
+    "password": [
+        *(
+            "password = get_password()",
+            "password: string;",
+            "password=None",
+            "PASSWORD=",
+            'PASSWORD=""',
+            "PASSWORD=$PASS",
+        ),
+        *('PASSWORD="${PASS}"', "password: ********", '"password": "Enter your password"', "password=password,"),
+        *(
+            'type="password" name="x"',
+            "password=user.password",
+            '"password": {"type": "string"}',
+            "PASSWORD_MIN_LENGTH=12",
+        ),
+        *(
+            "PWD=/home/me/project",
+            "/etc/passwd: root1234",
+            "password: !Ref DbPassword",
+            "password = getpass('Password: ')",
+        ),
+        *("password=%s", "if password == 'abcdef':", 'password: "{{ password }}"', "password: os.environ['PASS1234']"),
+    ],
+    "secret": [
+        *("secret: str", "secret = secrets.token_hex(16)", "JWT_SECRET=${{ secrets.JWT }}", "secretName: my-secret1"),
+        *("Secret: use the v2 API", "secret=settings.SECRET_KEY", "secret: !vault |", 'SECRET = "your-secret-1"'),
+    ],
+    "token": [
+        *("token: Token", "max_tokens=4096", "token_count: 12", "tokens: 120", "TOKENIZERS_PARALLELISM=false"),
+        *("getToken()", "token: str | None = None", "tokens.map(token => token.text1)", "id-token: write"),
+        *('token="[CLS]"', 'tokenType: "Bearer"', '"next_page_token": "abc12345"', "const token = await getToken();"),
+        *(
+            "token: process.env.X1",
+            'ACCESS_TOKEN = "access_token"',
+            "TOKEN=$(cat a1)",
+            "broken: abc123def",
+            "TOKEN=true",
+        ),
+    ],
+    "key": [
+        *(
+            "api_key = os.getenv('API_KEY')",
+            "apiKey: process.env.API_KEY,",
+            "API_KEY=<your key>",
+            "API_KEY=your_api_key_1",
+        ),
+        *(
+            '"key": "abcd1234efgh"',
+            "primary_key=True",
+            "publicKey: 'abcd1234'",
+            "cache_key = f'user:{id}'",
+            "API_KEY=xxxxxxxx",
+        ),
+        *("SSH_PRIVATE_KEY=/home/me/.ssh/id_rsa", 'api_key: "sk-...abc123"'),
+    ],
+    "credentials": ["credentials: 'include'", "GOOGLE_APPLICATION_CREDENTIALS=/run/gcp.json", "_credentials = load()"],
+    "auth": ["author: John Doe 2nd", '"auth": true', "MLFLOW_AUTH=kubernetes", "'auth0': 'abc12345'"],
+}
+NAMES = [pattern.name for pattern in PATTERNS]
+
+
+@pytest.mark.parametrize(("name", "before", "secret", "behind"), MASKED)
+def test_a_secret_becomes_its_marker_and_nothing_else_changes(name: str, before: str, secret: str, behind: str) -> None:
+    redactor = Redactor()
+    assert redactor.text(before + secret + behind) == f"{before}[masked: {name}]{behind}"
+    assert redactor.counts == Counter({name: 1})
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in KEPT.items() for text in texts])
+@pytest.mark.parametrize("around", ["{}", "say: {}\nso", '"{}"', "  {},"])
+def test_what_only_looks_like_a_secret_stays(name: str, text: str, around: str) -> None:
+    """The same object comes back, which also says that nothing was masked: {name}."""
+    whole = around.replace("{}", text)
+    assert Redactor().text(whole) is whole, name
+
+
+def test_every_pattern_has_two_examples_of_either_kind() -> None:
+    masked = Counter(name for name, *_ in MASKED)
+    assert {name: (masked[name] >= 2, len(KEPT[name]) >= 2) for name in NAMES} == dict.fromkeys(NAMES, (True, True))
+    assert set(masked) | set(KEPT) == set(NAMES)
+
+
+def test_every_hint_can_be_found_by_the_scan() -> None:
+    assert [hint for pattern in PATTERNS for hint in pattern.hints if len(hint) < 3 or not hint.isascii()] == []
+
+
+def test_several_secrets_are_counted_by_name() -> None:
+    redactor = Redactor()
+    token = "ghp_" + FAKE[:36]
+    text = f"TOKEN={token} and {token}\nPASSWORD=hunter2"
+    assert redactor.text(text) == (
+        "TOKEN=[masked: github token] and [masked: github token]\nPASSWORD=[masked: password]"
+    )
+    assert redactor.counts == Counter({"github token": 2, "password": 1})
+
+
+def test_a_secret_in_a_secret_is_masked_with_it() -> None:
+    """The outer one's place, the name of the pattern that comes first."""
+    assert Redactor().text(f"DB_PASSWORD='a ghp_{FAKE[:36]} b'") == "DB_PASSWORD='[masked: github token]'"
+
+
+BODY = st.text("abcXYZ0189", min_size=95, max_size=120)
+TOKENS = st.one_of(
+    *(
+        BODY.map(prefix.__add__)
+        for prefix in ("sk-ant-", "sk-lf-", "sk-proj-", "ghp_", "github_pat_", "glpat-", "AIza")
+    ),
+    *(
+        BODY.map(prefix.__add__)
+        for prefix in ("ya29.", "GOCSPX-", "sk_live_", "npm_", "pypi-AgE", "hf_", "hvs.", "gsk_")
+    ),
+    st.tuples(BODY, BODY).map(lambda bodies: f"eyJ{bodies[0]}.eyJ{bodies[1]}.x"),
+    st.text("ABCXYZ0189", min_size=16, max_size=16).map("AKIA".__add__),
+    BODY.map(lambda body: f"-----BEGIN {PRIVATE}\n{body}\n-----END {PRIVATE}"),
+)
+BORDERS = st.sampled_from(
+    ["", " ", "\n", "\\n", "\\t", '"', "'", "=", ":", "(", "%3D", "\x1b[1m", "\x1b[0;32m", "\u2192", "é"]
+)
+ANY_TEXT = st.text(st.characters(), max_size=60)
+
+
+@given(ANY_TEXT, BORDERS.filter(bool), TOKENS, BORDERS, ANY_TEXT)
+def test_no_token_survives_wherever_it_stands(before: str, left: str, token: str, right: str, behind: str) -> None:
+    assert token not in Redactor().text(before + left + token + right + behind)
+
+
+@given(
+    before=ANY_TEXT.map(lambda text: text + "\n"),
+    name=st.sampled_from(["DB_PASSWORD", "SECRET", "NPM_TOKEN", "API_KEY", "STRIPE_ACCESS_KEY", "JWT_PRIVATE_KEY"]),
+    form=st.sampled_from(["{}={}", "export {}='{}'", '{}: "{}"', '"{}": "{}"', '\\"{}\\": \\"{}\\"', "{}: {}"]),
+    value=st.from_regex(r"[bcYZ][189][bcdfgYZ0-9/+]{8,40}", fullmatch=True),
+    behind=ANY_TEXT.map(lambda text: "\n" + text),
+)
+def test_no_value_of_an_env_file_survives(before: str, name: str, form: str, value: str, behind: str) -> None:
+    assert value not in Redactor().text(before + form.format(name, value) + behind)
+
+
+PIECES = st.one_of(
+    st.text(st.characters(), max_size=5),
+    st.sampled_from(
+        ["\\", '"', "'", "=", ":", " ", "\n", "://", "@", "-----", "a1", "x" * 30, FAKE[:40], "[masked: token]"]
+    ),
+    st.sampled_from(
+        ["password", "TOKEN", "apiKey", "Cookie", "Authorization", "Bearer ", "-api-key", "_auth", '"auth', "value"]
+    ),
+    st.sampled_from(
+        ["sk-ant-", "ghp_", "eyJ", "AKIA", "SG.", "xoxb-1", f"-----BEGIN {PRIVATE}", "0:AA", "AccountKey=", "[masked: "]
+    ),
+)
+MIXED = st.lists(PIECES, max_size=14).map("".join)
+
+
+@given(MIXED)
+@example("\ud800 password=\udfff1234567")
+def test_masking_masked_text_changes_nothing(text: str) -> None:
+    masked = Redactor().text(text)
+    assert Redactor().text(masked) is masked
+
+
+@given(MIXED, st.sampled_from(["[a-z]+", ".+", r"\]", "masked", r"a(?P<secret>.)", r"\] ?\w+"]))
+def test_own_patterns_mask_nothing_twice(text: str, own: str) -> None:
+    masked = Redactor([own]).text(text)
+    assert Redactor([own]).text(masked) is masked
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | MIXED,
+    lambda items: st.lists(items, max_size=3) | st.dictionaries(MIXED, items, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_a_masked_value_has_nothing_left_to_mask(value: Any) -> None:
+    masked = Redactor().value(value)
+    assert Redactor().value(masked) == masked
+
+
+def test_keys_that_say_secret_mask_their_texts() -> None:
+    """With the same exceptions as in text; numbers, booleans and None stay."""
+    redactor = Redactor()
+    value: Any = {
+        "user": "hunter2",
+        "password": "hunter2",
+        "clientSecret": "shhh",
+        "headers": {"X-Api-Key": ["abcd1234"], "Authorization": "Basic dXNlcjpwYXNz", "Cookie": "sid=abcdef"},
+        "env": [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "DB_HOST", "value": "hunter2"}],
+        "kept": {
+            "password": "$PASS",
+            "token": "string",
+            "secret": None,
+            "max_tokens": 4096,
+            "api_key": True,
+            "pass": "",
+        },
+        "passwordHint": "hunter2",
+        "ghp_" + FAKE[:36]: 1,
+        "gho_" + FAKE[:36]: 2,
+        "token": "see ghp_" + FAKE[:36],
+    }
+    assert redactor.value(value) == {
+        "user": "hunter2",
+        "password": "[masked: password]",
+        "clientSecret": "[masked: secret]",
+        "headers": {
+            "X-Api-Key": ["[masked: key]"],
+            "Authorization": "Basic [masked: authorization header]",
+            "Cookie": "[masked: cookie]",
+        },
+        "env": [{"name": "DB_PASSWORD", "value": "[masked: password]"}, {"name": "DB_HOST", "value": "hunter2"}],
+        "kept": {
+            "password": "$PASS",
+            "token": "string",
+            "secret": None,
+            "max_tokens": 4096,
+            "api_key": True,
+            "pass": "",
+        },
+        "passwordHint": "hunter2",
+        "[masked: github token]": 1,
+        "[masked: github token]*": 2,
+        "token": "see [masked: github token]",
+    }
+    assert redactor.counts == Counter(
+        {"password": 2, "secret": 1, "key": 1, "authorization header": 1, "cookie": 1, "github token": 3}
+    )
+
+
+def test_what_has_no_secret_is_the_same_object() -> None:
+    """Also the parts of a value that has one elsewhere."""
+    clean: Any = {"role": "user", "content": [{"type": "text", "text": "hello"}, 1, None]}
+    assert Redactor().value(clean) is clean
+    value: Any = [clean, {"password": "hunter2"}]
+    masked: Any = Redactor().value(value)
+    assert masked == [clean, {"password": "[masked: password]"}]
+    assert masked[0] is clean
+    assert value[1] == {"password": "hunter2"}
+
+
+def test_depth_is_no_limit() -> None:
+    deep: Any = "PASSWORD=hunter2"
+    for _ in range(5000):
+        deep = {"a": [deep]}
+    masked: Any = Redactor().value(deep)
+    for _ in range(5000):
+        masked = masked["a"][0]
+    assert masked == "PASSWORD=[masked: password]"
+
+
+def test_own_patterns_are_masked_as_a_whole_or_by_their_group() -> None:
+    redactor = Redactor([r"EMP-\d{4}", r"badge (?P<secret>\d+)", r"(?P<secret>x)?y"])
+    assert redactor.text("EMP-1234 has badge 99, y") == "[masked: own pattern] has badge [masked: own pattern], y"
+    assert redactor.value({"EMP-1234": ["a", "EMP-5678"]}) == {"[masked: own pattern]": ["a", "[masked: own pattern]"]}
+    assert redactor.counts == Counter({"own pattern": 4})
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("a(", r"'a\(' is no regular expression: missing \), unterminated subpattern at position 1"),
+        ("x*", r"'x\*' matches empty text"),
+        ("(?=a)|", r"'\(\?=a\)\|' matches empty text"),
+    ],
+)
+def test_a_wrong_own_pattern_is_named_with_what_is_wrong(expression: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Redactor(["fine", expression])
+
+
+RUNS = ["a", "=", '"', ":", "\\", "-", "_", " ", "ab+/", FAKE, "é", "\ud800", "[masked: "]
+HALVES = [
+    *("token=", 'token="', "token='\"`", "token: ", "TOKEN=$", 'password="a ', "password:\\\\\\", "api_key:", "s_key="),
+    *("sk-", "sk-ant-", "-sk-ant-x", "-eyJ", "eyJaaaaaaaaaa.", "\\neyJaaaaaaaaaaaaaaa", "ghp_aaaa", "SG." + "a" * 20),
+    *(
+        "-----BEGIN ",
+        f"-----BEGIN {PRIVATE}",
+        f"-----BEGIN {PRIVATE}\n{LINE}",
+        "a://b:",
+        "a://b:c",
+        "cookie: a=",
+        "0:AA",
+    ),
+    *(
+        "x-api-key:$a",
+        "authorization:bearer aaaaaaa ",
+        '"auth": "a ',
+        "--token a1aaaa ",
+        "<token>aaaa",
+        "name: token\n value: ",
+    ),
+]
+
+
+def seconds(piece: str, size: int) -> float:
+    """What masking a text of that size takes, made from the piece again and again."""
+    text = (piece * (size // len(piece) + 1))[:size]
+    began = time.process_time()
+    Redactor().text(text)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("piece", RUNS)
+def test_a_megabyte_of_the_same_is_no_trap(piece: str) -> None:
+    """Prose takes some 10 ms."""
+    clean = min(seconds("The quick brown fox jumps over the lazy dog. ", 1_000_000) for _ in range(3))
+    assert seconds(piece, 1_000_000) < 50 * clean
+
+
+@pytest.mark.parametrize("piece", HALVES)
+def test_time_grows_with_halves_of_secrets_no_faster_than_the_text(piece: str) -> None:
+    """Four times the text may take eight times as long; what goes with the square takes sixteen times."""
+    seconds(piece, 10_000)
+    assert min(seconds(piece, 120_000) for _ in range(2)) < 8 * max(seconds(piece, 30_000), 0.01)
+
+
+@pytest.mark.skipif(not corpus(), reason="the public transcripts are not at hand")
+@pytest.mark.parametrize("path", corpus(), ids=label)
+def test_public_transcripts_are_masked_once_and_for_all(path: Any) -> None:
+    redactor = Redactor()
+    for line in path.read_bytes().splitlines():
+        text = line.decode("utf-8", "surrogateescape")
+        masked = redactor.text(text)
+        assert Redactor().text(masked) is masked
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        once = redactor.value(value)
+        assert Redactor().value(once) is once
