@@ -1,0 +1,77 @@
+"""The progress bar of a backfill, on stderr where that is a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cc_trace.cli.backfill_summary import Summary
+    from cc_trace.delivery import Advance
+    from cc_trace.history import Past
+
+
+@contextlib.contextmanager
+def bar(summary: Summary) -> Iterator[Bar]:
+    """Show a bar until the end."""
+    progress = Progress(
+        TextColumn("{task.fields[sessions]}/{task.fields[of]} sessions"),
+        BarColumn(),
+        TextColumn("{task.fields[megabytes]:.0f}/{task.fields[of_megabytes]:.0f} MB"),
+        TextColumn("{task.fields[turns]:,} turns {task.fields[spans]:,} spans"),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
+    with progress:
+        yield Bar(progress, summary)
+
+
+class Bar:
+    """How far it is. Of a session the bytes count once, whatever the number of destinations."""
+
+    def __init__(self, progress: Progress, summary: Summary) -> None:
+        self._progress = progress
+        self._offsets: dict[str, int] = {}
+        self._sessions = self._turns = self._spans = 0
+        self._task = progress.add_task(
+            "",
+            total=summary.bytes,
+            sessions=0,
+            of=summary.sessions,
+            megabytes=0.0,
+            of_megabytes=summary.bytes / 1e6,
+            turns=0,
+            spans=0,
+        )
+
+    def advanced(self, session_id: str, advance: Advance) -> None:
+        """Take what a delivery tells after a batch."""
+        self._spans += advance.spans
+        self._turns += advance.turns
+        self._offsets[session_id] = max(self._offsets.get(session_id, 0), advance.offset)
+        self._show()
+
+    def done(self, past: Past) -> None:
+        """Take a session that is done with."""
+        self._offsets[past.path.stem] = past.size
+        self._sessions += 1
+        self._show()
+
+    def _show(self) -> None:
+        done = sum(self._offsets.values())
+        self._progress.update(
+            self._task,
+            completed=done,
+            sessions=self._sessions,
+            megabytes=done / 1e6,
+            turns=self._turns,
+            spans=self._spans,
+        )

@@ -1,0 +1,80 @@
+"""What a backfill came to, in a few lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cc_trace.sync import Report
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts over all sessions."""
+
+    sessions: int
+    bytes: int
+    seconds: float = 0.0
+    done: int = 0
+    spans: Counter[str] = field(default_factory=Counter)  # by destination
+    turns: Counter[str] = field(default_factory=Counter)
+    off: Counter[str] = field(default_factory=Counter)  # why -> sessions
+    behind: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)  # why -> spans
+    gave_up: bool = False
+
+    def add(self, report: Report) -> None:
+        """Add what came of one session."""
+        self.done += 1
+        self.refused.update(report.refused)
+        if report.off is not None:
+            self.off[report.off] += 1
+        if report.busy:
+            self.behind["another process is delivering it"] += 1
+        for name, why in report.behind.items():
+            self.behind[why if name == "*" else f"{name}: {why}"] += 1
+        for name, spans in report.sent.items():
+            self.count(name, report.turns.get(name, 0), spans)
+
+    def count(self, destination: str, turns: int, spans: int) -> None:
+        """Add what was sent, or would be."""
+        self.turns[destination] += turns
+        self.spans[destination] += spans
+
+    def print_counted(self) -> None:
+        """Say what would be sent."""
+        print(f"{_many(self.sessions, 'session')}, {_size(self.bytes)}; nothing was sent")
+        for name, spans in self.spans.items():
+            print(f"  {_many(self.turns[name], 'turn')}, {_many(spans, 'span')} would go to {name}")
+        self._print_off()
+
+    def print_delivered(self) -> None:
+        """Say what was sent, and what was not and why."""
+        rate = f" ({self.bytes / 1e6 / self.seconds:.1f} MB/s)" if self.seconds and self.done == self.sessions else ""
+        done = f"{self.done} of " if self.done != self.sessions else ""
+        print(f"{done}{_many(self.sessions, 'session')}, {_size(self.bytes)} in {self.seconds:.1f} s{rate}")
+        for name, spans in self.spans.items():
+            print(f"  {_many(self.turns[name], 'turn')}, {_many(spans, 'span')} sent to {name}")
+        self._print_off()
+        for why, count in self.refused.most_common():
+            print(f"  {_many(count, 'span')} refused for good: {why}")
+        for why, count in self.behind.most_common():
+            print(f"  {_many(count, 'session')} behind: {why}")
+        if self.gave_up and self.done != self.sessions:
+            print("  gave up: of several sessions in a row nothing could be sent")
+        if self.behind or self.done != self.sessions:
+            print("  run it again to go on from here; nothing is sent twice")
+
+    def _print_off(self) -> None:
+        for why, count in self.off.most_common():
+            print(f"  {_many(count, 'session')} left out: {why}")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
