@@ -1,0 +1,66 @@
+"""`cc-trace install`: register the hook with Claude Code, then send a sample session through it and show the trace."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cc_trace.installation import find_places, install, own_python
+from cc_trace.installation.claude_settings import meaning, plugins
+from cc_trace.installation.self_check import check_hook
+from cc_trace.state import States
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cc_trace.installation import Installed, Places
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
+    places = find_places(environment, Path.cwd() if options.project else None)
+    python = own_python()
+    done = install(places, python, States(places.state).prepare)
+    _report(places, done)
+    return _try_out(done.command, environment, python)
+
+
+def try_out(hook: str, environment: Mapping[str, str]) -> int:
+    """Send the sample through a hook script without registering it: the plugin does that. `install.sh` calls this."""
+    return _try_out(f"exec {shlex.quote(hook)}", environment, own_python())
+
+
+def _report(places: Places, done: Installed) -> None:
+    change = done.change
+    if not done.changed:
+        print(f"cc-trace is installed already; nothing was changed in {change.path}")
+    else:
+        print(f"hook      {places.hook}")
+        verb = "registered for Stop and SessionEnd" if change.needed else "was registered already"
+        kept = f"; as it was before: {change.backup.name}" if change.backup is not None and change.needed else ""
+        print(f"settings  {change.path}: {verb}{kept}")
+    for name in plugins(change.after):
+        print(f"note      the plugin {name} is enabled, too. A turn is still delivered once; one of the two is enough")
+    if meaning(change.after).get("disableAllHooks") is True:
+        print("note      disableAllHooks is true there: Claude Code runs no hook until that is gone")
+
+
+def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
+    checked = check_hook(command, environment, python)
+    if checked.problem is not None:
+        print(f"cc-trace: self-check: {checked.problem}", file=sys.stderr)
+        for line in checked.details:
+            print(f"cc-trace: self-check: {line}", file=sys.stderr)
+        return 1
+    from cc_trace.cli.tree import Printer  # noqa: PLC0415  (rich takes 60 ms)
+
+    print("\nA sample session, sent through the hook into a store of its own:\n")
+    printer = Printer(full=False, content=True)
+    for _, spans in groupby(checked.spans, key=lambda span: span.turn):
+        printer.turn(list(spans))
+    print("\nIt works: sessions that start from now on are traced. `cc-trace status` says what was delivered.")
+    return 0

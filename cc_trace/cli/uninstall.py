@@ -1,0 +1,72 @@
+"""`cc-trace uninstall`: take out what `install` and install.sh put in. Runs without any package but our own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.errors import CcTraceError, InstallError
+from cc_trace.installation import find_places, noted
+from cc_trace.installation.claude_settings import plugins
+from cc_trace.installation.removal import purge, remove_files
+from cc_trace.installation.settings_file import read_settings, unregister
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cc_trace.installation import Places
+
+_SAID: Final = {
+    "taken out": "our hooks are taken out",
+    "restored": "as it was before, byte for byte",
+    "removed": "removed; there was none before",
+}
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Uninstall; each settings file is dealt with whatever becomes of the others. Exit 2 if one could not be."""
+    places = find_places(environment, Path.cwd() if options.project else None)
+    if options.project and options.purge:
+        message = "--purge takes away what all projects share; leave out --project"
+        raise InstallError(message)
+    done, failed = _unregister(places, only=options.project)
+    if failed:
+        for error in failed:
+            print(f"cc-trace: {error}", file=sys.stderr)
+        if not options.project:
+            print("cc-trace: all else was left in place, so that you can run this again", file=sys.stderr)
+        return 2
+    if not options.project:
+        done += _remove(places, everything=options.purge)
+    for line in done or ["cc-trace is not installed"]:
+        print(line)
+    return 0
+
+
+def _unregister(places: Places, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
+    done, failed = [], []
+    for path in dict.fromkeys([places.settings, *([] if only else noted(places, "settings"))]):
+        try:
+            outcome = unregister(path)
+            if outcome in _SAID:
+                done.append(f"settings {path}: {_SAID[outcome]}")
+            done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
+        except CcTraceError as error:
+            failed.append(error)
+    return done, failed
+
+
+def _remove(places: Places, *, everything: bool) -> list[str]:
+    done: list[str] = []
+    if everything:
+        removed, left = purge(places)
+        done += [f"{what}: removed" for what in removed] + [f"left: {what}" for what in left]
+    elif (places.state / "sessions").is_dir() and any((places.state / "sessions").iterdir()):
+        done.append(f"left: state, store and log in {places.state} (`--purge` removes them, too)")
+    others = Path(sys.prefix).resolve() != places.environment.resolve() and places.hook.exists()
+    done += [f"{what}: removed" for what in remove_files(places)]
+    if others:
+        done.append(f"left: the package itself in {sys.prefix}")
+    return done

@@ -1,0 +1,286 @@
+"""settings.json is edited as a text: our hooks go in and out, and no other byte changes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from cc_trace.errors import JsonTextError
+from cc_trace.installation.claude_settings import (
+    EVENTS,
+    Registration,
+    meaning,
+    plugins,
+    registered,
+    with_hooks,
+    without_hooks,
+)
+
+COMMAND = "if [ -x '/home/ü \"x\"/cc-trace-hook' ]; then exec '/home/ü \"x\"/cc-trace-hook'; fi"
+OTHER = "exec /elsewhere/hooks/cc-trace-hook"
+OURS = [Registration(event, COMMAND) for event in EVENTS]
+
+SPACES = """{
+  "model": "opus",
+  "hooks": {
+    "PreToolUse": [
+      {
+        "matcher": "Bash",
+        "hooks": [{"type": "command", "command": "check.sh"}]
+      }
+    ],
+    "Stop": [
+      {
+        "hooks": [
+          {
+            "type": "command",
+            "command": "say done"
+          }
+        ]
+      }
+    ]
+  },
+  "number": 1.0e5
+}
+"""
+SPACES_WITH = """{
+  "model": "opus",
+  "hooks": {
+    "PreToolUse": [
+      {
+        "matcher": "Bash",
+        "hooks": [{"type": "command", "command": "check.sh"}]
+      }
+    ],
+    "Stop": [
+      {
+        "hooks": [
+          {
+            "type": "command",
+            "command": "say done"
+          }
+        ]
+      },
+      {
+        "hooks": [
+          {
+            "type": "command",
+            "command": "c/cc-trace-hook"
+          }
+        ]
+      }
+    ],
+    "SessionEnd": [
+      {
+        "hooks": [
+          {
+            "type": "command",
+            "command": "c/cc-trace-hook"
+          }
+        ]
+      }
+    ]
+  },
+  "number": 1.0e5
+}
+"""
+
+
+def test_hooks_go_where_the_others_are_in_the_layout_of_the_file() -> None:
+    assert with_hooks(SPACES, "c/cc-trace-hook") == SPACES_WITH
+    assert without_hooks(SPACES_WITH) == SPACES
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", '{\n  "hooks": {\n    "Stop": [\n      {\n'),
+        ("{}", '{\n  "hooks": {\n    "Stop": [\n      {\n'),
+        ("{ \n }\n", '{\n  "hooks": {\n    "Stop": [\n      {\n'),
+        ('{\r\n\t"a": 1\r\n}', '{\r\n\t"a": 1,\r\n\t"hooks": {\r\n\t\t"Stop": [\r\n\t\t\t{\r\n\t\t\t\t"hooks": ['),
+        ('{\n"a": 1\n}', '{\n"a": 1,\n"hooks": {\n"Stop": [\n{\n"hooks": ['),
+        (
+            '{"a":1}',
+            '{"a":1,"hooks":{"Stop":[{"hooks":[{"type":"command","command":"c/cc-trace-hook"}]}],"SessionEnd":',
+        ),
+        ('{"a": 1}\n', '{"a": 1, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "c/cc-trace-hook"}]}], '),
+        ('{"hooks": {}}', '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "c/cc-trace-hook"}]}], '),
+        ('{\n    "hooks": {}\n}', '{\n    "hooks": {\n        "Stop": [\n            {\n                "hooks": ['),
+        ('\ufeff{"a":1}', '\ufeff{"a":1,"hooks":{"Stop":[{"hooks":'),
+    ],
+    ids=repr,
+)
+def test_the_layout_is_the_files_own(text: str, expected: str) -> None:
+    """Spaces, tabs, none at all; CRLF; one line; minified; with a byte order mark; nothing yet."""
+    changed = with_hooks(text, "c/cc-trace-hook")
+    assert changed.startswith(expected)
+    assert [found.event for found in registered(changed)] == ["Stop", "SessionEnd"]
+    assert meaning(without_hooks(changed)) == meaning(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n  // mine\n  "a": 1\n}', "line 2, column 3: a comment, which JSON does not have"),
+        ('{"a": 1 /* b */}', "line 1, column 9: a comment, which JSON does not have"),
+        ('{"a": 1}\n# b', "line 2, column 1: extra data"),
+        ('{"a": "b" "c"}', "line 1, column 11: expecting ',' delimiter"),
+        ("{'a': 1}", "line 1, column 2: expecting property name enclosed in double quotes"),
+        ("[]", "line 1, column 1: an object is wanted"),
+        ("\n null", "line 2, column 2: an object is wanted"),
+        ('{"a": NaN}', "line 1, column 7: NaN is no JSON"),
+        ('{"a": -Infinity}', "line 1, column 7: -Infinity is no JSON"),
+        ('{"a": ' + "[" * 100_000, "line 1, column 1: it is nested too deeply"),
+        ('{"hooks": []}', "line 1, column 11: hooks is not an object"),
+        ('{"hooks": null}', "line 1, column 11: hooks is not an object"),
+        ('{"hooks": {"SessionEnd": {}}}', "line 1, column 26: hooks.SessionEnd is not a list"),
+        ('{"hooks": {}, "hooks": {}}', 'line 1, column 15: "hooks" is there twice'),
+        ('{"hooks": {"Stop": [], "\\u0053top": []}}', 'line 1, column 24: "Stop" is there twice'),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_not_plain_settings_is_refused_with_the_place(text: str, message: str) -> None:
+    with pytest.raises(JsonTextError) as refused:
+        with_hooks(text, COMMAND)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("text", ['{\n  "a": 1,\n}', '{\n  "a": [1,\n]}'])
+def test_a_trailing_comma_is_refused_with_the_line(text: str) -> None:
+    """Python 3.13 places it at the comma, older ones behind it."""
+    with pytest.raises(JsonTextError, match=r"line [23], column \d+: a comma before the end, which JSON does not have"):
+        with_hooks(text, COMMAND)
+
+
+def hooks_of(event: str, *groups: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"hooks": {event: [{"hooks": group} for group in groups]}}
+
+
+def test_another_path_replaces_the_command_and_nothing_else() -> None:
+    text = with_hooks(SPACES, OTHER).replace('"SessionEnd": [', '"SessionEnd": [ ')
+    assert with_hooks(text, COMMAND) == text.replace(OTHER, json.dumps(COMMAND, ensure_ascii=False)[1:-1])
+
+
+def test_a_hook_of_ours_keeps_its_place_and_its_other_keys() -> None:
+    ours, other = {"type": "command", "command": OTHER, "timeout": 5}, {"type": "command", "command": "say"}
+    text = json.dumps(hooks_of("Stop", [other, ours], [other]))
+    assert json.loads(with_hooks(text, COMMAND, ["Stop"])) == hooks_of(
+        "Stop", [other, {**ours, "command": COMMAND}], [other]
+    )
+
+
+def test_several_of_ours_become_one_and_those_of_other_events_go() -> None:
+    ours, other = {"type": "command", "command": OTHER}, {"type": "command", "command": "say"}
+    new = {**ours, "command": COMMAND}
+    both = hooks_of("Stop", [ours, other, ours], [ours], [ours, ours, other], [other])
+    both["hooks"]["SubagentStop"] = [{"hooks": [ours]}]
+    both["hooks"]["PreToolUse"] = [{"matcher": "x", "hooks": [{"command": "python -I -m cc_trace.hook"}, other]}]
+    cleaned = hooks_of("Stop", [new, other], [other], [other])
+    cleaned["hooks"]["PreToolUse"] = [{"matcher": "x", "hooks": [other]}]
+    for indent in (None, 2):
+        assert json.loads(with_hooks(json.dumps(both, indent=indent), COMMAND, ["Stop"])) == cleaned
+
+
+def test_only_whole_names_are_ours() -> None:
+    """Neither another tool's hook nor what is no command."""
+    commands = [
+        "not-cc-trace-hook",
+        "cc-trace-hook2",
+        "my_cc_trace.hook",
+        "cc-trace-hook-x",
+        None,
+        3,
+        ["cc-trace-hook"],
+    ]
+    text = json.dumps(
+        {"hooks": {"Stop": [{"hooks": [{"command": command} for command in commands]}, 1, {"hooks": {}}]}}
+    )
+    assert (registered(text), without_hooks(text)) == ([], text)
+    ours = [
+        "cc-trace-hook",
+        "'/a b/cc-trace-hook'",
+        "X=1 cc-trace-hook.sh",
+        "python3 -m cc_trace.hook",
+        "cc-trace-hook;",
+    ]
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [{"command": command} for command in ours]}]}})
+    assert registered(text) == [Registration("Stop", command) for command in ours]
+
+
+def test_our_plugin_is_seen_when_it_is_enabled() -> None:
+    enabled = {"cc-trace@market": True, "cc-trace@other": False, "cc-tracer@market": True}
+    assert plugins(json.dumps({"enabledPlugins": enabled})) == ["cc-trace@market"]
+    assert plugins("") == plugins('{"enabledPlugins": []}') == []
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+foreign_hooks = st.lists(
+    st.dictionaries(st.sampled_from(["type", "command", "timeout"]), values, max_size=3) | values, max_size=2
+)
+groups = st.lists(
+    st.fixed_dictionaries({}, optional={"matcher": st.text(), "hooks": foreign_hooks, "extra": values}) | values,
+    max_size=3,
+)
+events = st.dictionaries(
+    st.sampled_from(["Stop", "SessionEnd", "PreToolUse"]) | st.text(max_size=3), groups, max_size=3
+)
+documents = st.builds(
+    lambda others, hooks, last: {**others, **({} if hooks is None else {"hooks": hooks}), **last},
+    st.dictionaries(st.text().filter(lambda key: key != "hooks"), values, max_size=3),
+    st.none() | events,
+    st.dictionaries(st.text().filter(lambda key: key != "hooks"), values, max_size=1),
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """A settings file as people and programs write it."""
+    document = draw(documents)
+    indent = draw(st.sampled_from([None, "", " ", "  ", "    ", "\t"]))
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]))
+    text = json.dumps(document, indent=indent, separators=separators, ensure_ascii=draw(st.booleans()))
+    newline = draw(st.sampled_from(["\n", "\r\n"]))
+    frame = draw(st.sampled_from(["", " ", "\n", "\n\n"]))
+    return (
+        draw(st.sampled_from(["", "\ufeff"])) + frame + text.replace("\n", newline) + draw(st.sampled_from(["", "\n"]))
+    )
+
+
+def has_ours(text: str) -> bool:
+    return "cc-trace-hook" in text or "cc_trace.hook" in text
+
+
+@given(texts())
+@example("{}")
+@example('{"hooks":{}}')
+@example('{"hooks":{"Stop":[]}}')
+def test_in_and_out_again_says_the_same_and_changes_no_other_byte(text: str) -> None:
+    assume(not has_ours(text))
+    installed = with_hooks(text, COMMAND)
+    assert sorted(registered(installed), key=lambda found: EVENTS.index(found.event)) == OURS
+    assert with_hooks(installed, COMMAND) == installed
+    assert with_hooks(with_hooks(text, OTHER), COMMAND) == installed
+    assert meaning(without_hooks(installed)) == meaning(text)
+    hooks = json.loads(text.lstrip("\ufeff")).get("hooks")
+    if hooks != {} and [] not in (hooks or {}).values() and json.loads(text.lstrip("\ufeff")):
+        assert without_hooks(installed) == text
+
+
+@given(texts())
+def test_our_hooks_are_the_only_difference(text: str) -> None:
+    """What Claude Code reads is what it read before, and our two hooks behind the others."""
+    assume(not has_ours(text))
+    before, after = json.loads(text.lstrip("\ufeff")), json.loads(with_hooks(text, COMMAND).lstrip("\ufeff"))
+    group = {"hooks": [{"type": "command", "command": COMMAND}]}
+    hooks = before.setdefault("hooks", {})
+    for event in EVENTS:
+        hooks.setdefault(event, []).append(group)
+    assert after == before

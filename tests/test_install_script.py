@@ -1,0 +1,251 @@
+"""install.sh: once for real, with the package index's help; and what it decides, with a Python that is a script."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from installed import Home, copy_of_project, run, snapshot
+from shared import ROOT
+
+if TYPE_CHECKING:
+    import subprocess
+
+    Done = subprocess.CompletedProcess[str]
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="install.sh is for POSIX systems")
+
+SCRIPT = ROOT / "install.sh"
+SETTINGS = b'{"model":"opus","hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}'
+BACKUP = "settings.json.before-cc-trace"
+# How pip finds its packages here.
+NETWORK = ("PIP_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One installation from beginning to end, and what was found on the way."""
+
+    home: Home
+    first: Done
+    second: Done
+    changed_by_second: list[str]
+    open_to_others: list[str]
+    version: Done
+    spans: int
+    uninstalled: Done
+    left: dict[str, tuple[str, bytes | str]]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Install under umask 0, again, delete the project's folder, run the hook, uninstall from another copy."""
+    base = tmp_path_factory.mktemp("install")
+    network = {name: value for name, value in os.environ.items() if name.startswith(NETWORK)}
+    home = Home(base / "it's my höme", {**network, "PYTHON": sys.executable, "TMPDIR": str(base)})
+    home.path.mkdir()
+    home.write_settings(SETTINGS, 0o640)
+    project = copy_of_project(base / "che'ck [1] öut")
+    command = ["/bin/sh", "-c", 'umask 0; exec "$0"', str(project / "install.sh")]
+    first = run(command, home.variables(), home.path)
+    assert first.returncode == 0, first.stderr
+    before = snapshot(home.path)
+    second = run(command, home.variables(), home.path)
+    after = snapshot(home.path)
+    changed = [name for name in before.keys() | after if "/venv/" not in name and before.get(name) != after.get(name)]
+    shutil.rmtree(project)
+    version = run([str(home.path / ".local/bin/cc-trace"), "--version"], home.variables(), base)
+    home.claude_runs(home.commands()["Stop"][-1])
+    spans = len(home.stored()) - 1
+    uninstalled = run([str(SCRIPT), "--uninstall", "--purge"], home.variables(), home.path)
+    open_to_others = [name for name, (mode, _) in before.items() if mode[0] != "l" and "w" in mode[5:10]]
+    return Story(home, first, second, changed, open_to_others, version, spans, uninstalled, snapshot(home.path))
+
+
+def test_one_command_installs_and_shows_a_trace(story: Story) -> None:
+    """In a home with an awkward name, from a folder with one; nothing is asked."""
+    assert (story.first.returncode, "install.sh" in story.first.stderr) == (0, False)  # pip may have its say
+    lines = story.first.stdout.splitlines()
+    bin_ = story.home.path / ".local/bin"
+    assert lines[:3] == [
+        f"command   {bin_}/cc-trace (add {bin_} to your PATH to call it as cc-trace)",
+        f"hook      {story.home.hook}",
+        f"settings  {story.home.settings}: registered for Stop and SessionEnd; as it was before: {BACKUP}",
+    ]
+    assert [line.split(" ")[0] for line in lines[5:]].count("Turn") == 1
+    assert sum("claude-sonnet-4-5" in line for line in lines) == 5
+
+
+def test_twice_changes_nothing_outside_the_environment(story: Story) -> None:
+    assert (story.second.returncode, "install.sh" in story.second.stderr) == (0, False)
+    assert "cc-trace is installed already; nothing was changed in " in story.second.stdout
+    assert story.changed_by_second == []
+
+
+def test_the_project_may_be_deleted(story: Story) -> None:
+    """The command and the hook need nothing of it."""
+    assert story.version.stdout.startswith("cc-trace ")
+    assert story.spans == 10
+
+
+def test_nobody_else_can_write_where_code_and_settings_are(story: Story) -> None:
+    """Installed under umask 0."""
+    assert story.open_to_others == []
+
+
+def test_uninstalling_leaves_the_home_as_it_was(story: Story) -> None:
+    """settings.json byte for byte, and no folder that was made for it."""
+    assert (story.uninstalled.returncode, story.uninstalled.stderr) == (0, "")
+    assert story.home.settings.read_bytes() == SETTINGS
+    assert stat.S_IMODE(story.home.settings.stat().st_mode) == 0o640
+    assert sorted(story.left) == [".claude", ".claude/settings.json"]
+
+
+# A Python that makes an environment of scripts, and says what it was asked to do.
+FAKE = """#!/bin/sh
+case "$*" in
+"-I -m venv "*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo >"$4/bin/cc-trace"; chmod +x "$4/bin/cc-trace" ;;
+*"import sys"* | *ensurepip* | *"import pip"*) ;;
+"-I -m pip install "*) exit "${PIP_ENDS_WITH:-0}" ;;
+*) echo "python $*" ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Home:
+    """A home, and a PATH on which there is a Python that is a script, and little else."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "mkdir", "rm", "rmdir", "ln", "readlink", "cat", "cp", "chmod"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    (tools / "python3").write_text(FAKE)
+    (tools / "python3").chmod(0o755)
+    home = tmp_path / "home of mine"
+    home.mkdir()
+    return Home(home, {"PATH": str(tools)})
+
+
+def install(home: Home, *options: str, shell: tuple[str, ...] = ("/bin/sh",), **changes: str | None) -> Done:
+    return run([*shell, str(SCRIPT), *options], home.variables(**changes), home.path)
+
+
+@pytest.mark.parametrize("shell", [("dash",), ("bash", "--posix"), ("busybox", "sh")], ids=" ".join)
+def test_every_shell_passes_the_options_on(fake: Home, shell: tuple[str, ...]) -> None:
+    program = shutil.which(shell[0])
+    if program is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    whole = (program, *shell[1:])
+    assert install(fake, shell=whole).stdout.splitlines()[1:] == ["python -I -m cc_trace install"]
+    project = install(fake, "--project", shell=whole)
+    assert project.stdout.splitlines()[1:] == ["python -I -m cc_trace install --project"]
+    [tried] = install(fake, "--no-hooks", shell=whole).stdout.splitlines()[1:]
+    assert tried.endswith(f"try_out(sys.argv[1], os.environ)) {ROOT}/hooks/cc-trace-hook")
+    removed = install(fake, "--uninstall", "--purge", shell=whole)
+    assert removed.stdout.splitlines()[-1] == "python -I -m cc_trace uninstall --purge"
+
+
+def test_the_path_is_mentioned_only_when_it_lacks_the_command(fake: Home) -> None:
+    bin_ = fake.path / ".local" / "bin"
+    assert install(fake).stdout.splitlines()[0].endswith(f"(add {bin_} to your PATH to call it as cc-trace)")
+    on_path = install(fake, PATH=f"{fake.environment['PATH']}:{bin_}")
+    assert on_path.stdout.splitlines()[0] == "command   cc-trace"
+
+
+def test_somebody_elses_command_stays(fake: Home) -> None:
+    theirs = fake.path / ".local" / "bin" / "cc-trace"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+    done = install(fake)
+    target = fake.path / ".local/share/cc-trace/venv/bin/cc-trace"
+    assert done.stderr == f"install.sh: {theirs} is not ours and was left as it is; the command is {target}\n"
+    assert (done.returncode, theirs.read_text()) == (0, "theirs")
+
+
+def test_a_half_made_environment_is_made_anew(fake: Home) -> None:
+    environment = fake.path / ".local/share/cc-trace/venv"
+    environment.mkdir(parents=True)
+    (environment / "torn").touch()
+    assert install(fake).returncode == 0
+    assert not (environment / "torn").exists()
+    (environment / "kept").touch()
+    assert install(fake).returncode == 0
+    assert (environment / "kept").exists()
+    shutil.rmtree(environment / "bin")  # its Python is gone
+    assert install(fake).returncode == 0
+    assert not (environment / "kept").exists()
+
+
+def test_without_a_python_that_will_do_uv_is_asked_and_else_it_is_said(fake: Home) -> None:
+    """No Python; none that is new enough; one without venv; the one that was named."""
+    tools = Path(fake.environment["PATH"])
+    needed = "Python 3.11 or newer is needed, or uv; install one, or name one: PYTHON=/path/to/python3 ./install.sh"
+    named = install(fake, PYTHON="/bin/false")
+    assert (named.returncode, named.stderr) == (
+        1,
+        "install.sh: PYTHON is /bin/false, which is no Python 3.11 or newer; name another one\n",
+    )
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
+    done = install(fake)
+    assert (done.returncode, done.stderr) == (1, f"install.sh: {needed}\n")
+    (tools / "python3").write_text(
+        FAKE.replace('*"import sys"* | *ensurepip*', '*ensurepip*) exit 1 ;;\n*"import sys"*')
+    )
+    done = install(fake)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "install.sh: python3 has no venv module; install it (on Debian and Ubuntu: apt install "
+    )
+    (tools / "uv").write_text('#!/bin/sh\necho "uv $*"\nshift 4; mkdir -p "$1/bin"\n')
+    (tools / "uv").chmod(0o755)
+    environment = fake.path / ".local/share/cc-trace/venv"
+    assert install(fake).stdout.splitlines()[0] == f"uv venv --quiet --python python3 {environment}"
+    (tools / "python3").unlink()
+    assert install(fake).stdout.splitlines()[0] == f"uv venv --quiet --python >=3.11 {environment}"
+
+
+def test_wrong_calls_are_one_clear_line(fake: Home) -> None:
+    unset = install(fake, HOME=None)
+    assert (unset.returncode, unset.stderr) == (
+        2,
+        "install.sh: HOME is not set, so there is no telling where to install; set it and try again\n",
+    )
+    wrong = install(fake, "--frobnicate")
+    assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, "install.sh: unknown option --frobnicate")
+    assert install(fake, "--purge").stderr == "install.sh: --purge goes with --uninstall only\n"
+    shown = install(fake, "--help")
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "usage: ./install.sh [--project | --no-hooks]")
+    assert snapshot(fake.path) == {}
+
+
+def test_a_package_that_cannot_be_installed_is_said(fake: Home) -> None:
+    """And what is there of it counts as half made."""
+    done = install(fake, PIP_ENDS_WITH="1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "install.sh: cannot install the package (see above); is the Python package index reachable?\n"
+    )
+    assert not (fake.path / ".local/share/cc-trace/venv/.complete").exists()
+
+
+def test_uninstalling_works_without_our_environment(fake: Home) -> None:
+    """By any Python; and without one, all goes but what stands in settings.json, which then does nothing."""
+    before = fake.write_settings(SETTINGS)
+    checkout = Home(fake.path)
+    assert checkout.cc_trace("install").returncode == 0
+    registered = fake.settings.read_bytes()
+    tools = Path(fake.environment["PATH"])
+    (tools / "python3").unlink()
+    done = install(fake, "--uninstall")
+    assert done.returncode == 1
+    assert done.stderr.startswith("install.sh: environment and hook are removed, but without Python 3.11 settings.json")
+    assert (fake.settings.read_bytes(), fake.hook.exists()) == (registered, False)
+    done = install(fake, "--uninstall", PYTHON=sys.executable)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert fake.settings.read_bytes() == before
