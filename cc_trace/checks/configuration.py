@@ -1,0 +1,119 @@
+"""Whether the settings are right, and keys where only their owner can read them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_trace.checks import failed, listed, ok, warning
+from cc_trace.checks.registration import enabled_plugins, settings_files
+from cc_trace.errors import ConfigError
+from cc_trace.privacy import Privacy
+from cc_trace.settings import SETTINGS
+from cc_trace.sources import read_toml, unknown_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cc_trace.checks import Check, Subject
+    from cc_trace.checks.registration import SettingsFile
+
+_SECRETS: Final = [setting for setting in SETTINGS if setting.secret]
+_SECRET_VARIABLES: Final = frozenset(variable for setting in _SECRETS for variable in setting.variables)
+_SHORTEST: Final = 6  # shorter values would be found in any text
+
+
+def configuration(subject: Subject) -> Iterator[Check]:
+    """Tell whether the settings are right, and whether this project is traced."""
+    try:
+        config = subject.config()
+        Privacy(config.privacy)  # whose own patterns may be wrong
+    except ConfigError as error:
+        yield failed("configuration", str(error), "correct that; `cc-trace config` shows all settings and their places")
+        return
+    if (off := config.off(str(subject.project))) is not None:
+        remedy = "nothing, if that is what you want; else `cc-trace config` shows where it is set"
+        yield warning("configuration", f"sessions of {subject.project} are left out: {off}", remedy)
+        return
+    names = ", ".join(destination.name for destination in config.destinations)
+    yield ok("configuration", f"traces of {subject.project} go to {names}")
+
+
+def config_file(subject: Subject) -> Iterator[Check]:
+    """Tell whether all keys of config.toml mean something: most that do not are mistyped."""
+    path = subject.sources.config_file
+    try:
+        unknown = unknown_keys(path)
+    except ConfigError:
+        unknown = []  # `configuration` has said what is wrong with it
+    if unknown:
+        remedy = f"correct them in {path}; `cc-trace config` lists what there is"
+        yield failed("config.toml", f"{path} has {listed(map(repr, unknown))}, which are no settings", remedy)
+    else:
+        yield ok("config.toml", str(path) if path.exists() else "there is none")
+
+
+def plugin_options(subject: Subject) -> Iterator[Check]:
+    """Tell whether hooks get settings from a plugin's options, which this process does not."""
+    files = settings_files(subject)
+    for name in enabled_plugins(files):
+        configured = [file.mapping("pluginConfigs").get(name) for file in files]
+        options = [each.get("options") for each in configured if isinstance(each, dict)]
+        given = sorted(
+            {key for each in options if isinstance(each, dict) for key, value in each.items() if value != ""}
+        )
+        if given:
+            found = f"plugin {name} has options: {listed(given)}. Hooks get them, and cc-trace in a shell does not"
+            yield warning("plugin options", found, "set the same with `cc-trace config set`, which holds for both")
+
+
+def keys(subject: Subject) -> Iterator[Check]:
+    """Tell whether files with keys in them are closed to others."""
+    toml = subject.sources.config_file
+    holding: list[Path] = [toml] if any(_toml(toml).get(setting.name) for setting in _SECRETS) else []
+    holding += [file.path for file in settings_files(subject) if _has_key(file)]
+    opened = [path for path in holding if _others_can_read(path)]
+    for path in opened:
+        mode = f"{stat.S_IMODE(path.stat().st_mode):04o}"
+        remedy = f"chmod 600 {shlex.quote(str(path))}"
+        if path != toml:
+            remedy += ", or keep the keys with `cc-trace config set`"
+        yield warning("keys", f"{path} holds a key, and others can read it (mode {mode})", remedy)
+    if not opened:
+        yield ok("keys", f"kept in {listed(holding)}, which others cannot read" if holding else "none in any file")
+
+
+def _has_key(file: SettingsFile) -> bool:
+    return any(name in _SECRET_VARIABLES and value for name, value in file.mapping("env").items())
+
+
+def _others_can_read(path: Path) -> bool:
+    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return read_toml(path)
+    except ConfigError:
+        return {}
+
+
+def unspoken(subject: Subject) -> frozenset[str]:
+    """Return every value of a secret setting, wherever it stands: none of them may be printed."""
+    toml = _toml(subject.sources.config_file)
+    given = [(setting, toml.get(setting.name)) for setting in _SECRETS]
+    for variables in (subject.environment, *(file.mapping("env") for file in settings_files(subject))):
+        given += [(setting, variables.get(name)) for setting in _SECRETS for name in setting.variables]
+    found: set[str] = set()
+    for setting, value in given:
+        texts = [str(text) for text in (value.values() if isinstance(value, dict) else [value]) if text]
+        if setting.kind == "pairs":
+            texts += [part.partition("=")[2].strip() for text in texts for part in text.split(",")]
+        found.update(word for text in texts for word in (text, *text.split()))
+    return frozenset(text for text in found if len(text) >= _SHORTEST)
+
+
+CHECKS: Final = (configuration, config_file, plugin_options, keys)

@@ -1,0 +1,70 @@
+"""Whether the store on this machine is whole; and taking a test span out of it again."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.checks import failed, ok
+from cc_trace.destinations.local import VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cc_trace.checks import Check
+
+_SECONDS: Final = 10.0  # that looking through a large store may take
+_BUSY_SECONDS: Final = 10.0
+_STEPS: Final = 10_000  # of SQLite's machine, between two looks at the clock
+
+
+def looked_through(path: Path) -> Check:
+    """Return whether a store that is there can be read and has our form."""
+    try:
+        with contextlib.closing(_opened(path, "ro")) as database:
+            version = int(database.execute("PRAGMA user_version").fetchone()[0])
+            if version not in (0, VERSION):
+                found = f"{path} has form {version}, and this cc-trace writes form {VERSION}"
+                return failed("local store", found, f"update cc-trace, or move it away: {_moved(path)}")
+            whole, said = _quick_check(database)
+    except sqlite3.Error as error:
+        whole, said = False, str(error)
+    if whole:
+        return ok("local store", f"{path}, {said}")
+    back = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
+    found = f"{path} is damaged: {said}"
+    return failed("local store", found, f"{_moved(path)}; `{back}` brings back what can be read of it")
+
+
+def _moved(path: Path) -> str:
+    return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+
+
+def _quick_check(database: sqlite3.Connection) -> tuple[bool, str]:
+    end = time.monotonic() + _SECONDS
+    database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    try:
+        said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if said != "ok":
+            return False, " ".join(said.split())
+        spans = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'spans'").fetchone()[0]
+        count = database.execute("SELECT count(*) FROM spans").fetchone()[0] if spans else 0
+    except sqlite3.OperationalError:
+        if time.monotonic() <= end:
+            raise
+        return True, f"whole as far as {_SECONDS:g} seconds of looking go"
+    return True, f"whole, with {count} spans"
+
+
+def forget(path: Path, span_id: str) -> None:
+    """Take one span out."""
+    with contextlib.closing(_opened(path, "rw")) as database:
+        database.execute("DELETE FROM spans WHERE span_id = ?", (span_id,))
+
+
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, isolation_level=None)

@@ -1,0 +1,94 @@
+"""`cc-trace doctor`: check everything, prove that traces arrive, and say what to do where they do not."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import re
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.checks import Subject, counted, failed, guarded
+from cc_trace.checks.configuration import unspoken
+from cc_trace.cli.workplace import home
+from cc_trace.destinations.endpoint import redacted
+from cc_trace.errors import ConfigError
+from cc_trace.sources import Sources
+from cc_trace.state import States, state_folder
+from cc_trace.transcript import claude_folder
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from cc_trace.checks import Check
+
+# In this order: the state folder is looked at before a test span is sent into it.
+_GROUPS: Final = (
+    "registration",
+    "hook_program",
+    "machine",
+    "configuration",
+    "state_folder",
+    "destinations",
+    "deliveries",
+    "locks",
+    "transcripts",
+)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Print every check as it is made, or all as a list in JSON; exit 1 if one failed. The state folder is not made."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path can have bytes that are no text
+    done: list[Check] = []
+    for check in _checks(environment):
+        done.append(check)
+        if not options.json:
+            _print(check)
+    if options.json:
+        print(json.dumps([asdict(check) for check in done], indent=2))
+    else:
+        count = {verdict: sum(check.verdict == verdict for check in done) for verdict in ("failed", "warning")}
+        print(f"\n{counted(len(done), 'check')}: {count['failed']} failed, {counted(count['warning'], 'warning')}")
+    return 1 if any(check.verdict == "failed" for check in done) else 0
+
+
+def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
+    try:
+        subject = _subject(environment)
+    except ConfigError as error:
+        yield failed("home", str(error), "set HOME to the folder of the user that runs Claude Code")
+        return
+    secrets = unspoken(subject)
+    for group in _GROUPS:
+        for check in importlib.import_module(f"cc_trace.checks.{group}").CHECKS:
+            for made in guarded(check, subject):
+                remedy = None if made.remedy is None else _clean(made.remedy, secrets)
+                yield replace(made, found=_clean(made.found, secrets), remedy=remedy)
+
+
+def _subject(environment: Mapping[str, str]) -> Subject:
+    sources = Sources(environment, home(environment), hooked=False)
+    config_dir = claude_folder(environment, sources.home)
+    try:
+        project = Path.cwd()
+    except OSError:  # somebody has removed the folder this runs in
+        project = sources.home
+    return Subject(sources, config_dir, States(state_folder(environment, config_dir)), project, time.time())
+
+
+def _clean(text: str, secrets: frozenset[str]) -> str:
+    """Return a text on one line, without what drives a terminal, and without any key."""
+    return _CONTROL.sub(" ", redacted(text, secrets))
+
+
+def _print(check: Check) -> None:
+    print(f"{check.verdict:<8} {check.name:<22} {check.found}", flush=True)
+    if check.remedy is not None:
+        print(f"{'':<8} remedy: {check.remedy}", flush=True)
