@@ -1,0 +1,137 @@
+"""The README and the program say the same: every command, option and variable in it exists, and every one is in it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from shared import ROOT
+
+from cc_trace.cli.arguments import parser
+from cc_trace.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+README = (ROOT / "README.md").read_text()
+DOCS = [README, (ROOT / "ARCHITECTURE.md").read_text(), *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
+# Claude Code's own, CI's, and examples.
+OTHERS = {"CLAUDE_CODE_ENABLE_TELEMETRY", "CLAUDE_CODE_REMOTE", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"}
+FOR_TESTS = {"CC_TRACE_DIE_AT", "CC_TRACE_UNCLEAR_SECONDS"}
+_OURS = re.compile(r"\b(?:CC_TRACE|CC_LANGFUSE|LANGFUSE|TRACE_TO)_[A-Z_]*[A-Z]\b")
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """All commands by what one types: `config set` too."""
+
+    def below(of: argparse.ArgumentParser, typed: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        for action in of._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, command in action.choices.items():
+                    yield f"{typed}{name}", command
+                    yield from below(command, f"{typed}{name} ")
+
+    return dict(below(parser(), ""))
+
+
+def options(command: argparse.ArgumentParser) -> set[str]:
+    """The long options that are not hidden."""
+    shown = [action for action in command._actions if action.help is not argparse.SUPPRESS]
+    return {option for action in shown for option in action.option_strings if option.startswith("--")} - {"--help"}
+
+
+def settings_table() -> str:
+    """The table of settings, as the README must have it."""
+    rows = ["| name | variable | default | |", "|---|---|---|---|"]
+    for setting in SETTINGS:
+        variables = ", ".join(f"`{variable}`" for variable in setting.variables[:-1])
+        name = "" if setting.early else f"`{setting.name}`"
+        default = f"`{setting.default}`" if setting.default is not None else ""
+        rows.append(f"| {name} | {variables} | {default} | {setting.about.replace('|', chr(92) + '|')} |")
+    return "\n".join(rows)
+
+
+def test_every_setting_stands_in_the_table() -> None:
+    """With all its variables, its default and what it does."""
+    assert settings_table() in README, f"the table is to be:\n{settings_table()}"
+
+
+@pytest.mark.parametrize("text", DOCS)
+def test_every_variable_that_is_named_exists(text: str) -> None:
+    """And none that does not."""
+    known = {variable for setting in SETTINGS for variable in setting.variables} | FOR_TESTS
+    assert set(_OURS.findall(text)) - known == set()
+
+
+def test_every_command_that_is_named_exists() -> None:
+    """`cc-trace WORD` in the README is a command, and the options behind it are its own."""
+    known = commands()
+    for typed in re.findall(r"cc-trace ([a-z]+(?: (?:set|unset)\b)?)([^`\n#]*)", README):
+        name, rest = typed
+        if name in ("is", "reads", "into", "gets"):
+            continue  # prose
+        assert name in known, name
+        used = set(re.findall(r"(?<!\S)--[a-z-]+", rest))
+        assert used <= options(known[name]) | {"--help"}, (name, used)
+
+
+def test_every_command_and_option_stands_in_the_readme() -> None:
+    table = README[README.index("## Commands") : README.index("## Settings")]
+    for name, command in commands().items():
+        rows = [row for row in table.splitlines() if re.search(rf"`cc-trace {name}\b", row)]
+        assert rows, name
+        assert options(command) <= set(re.findall(r"--[a-z-]+", "".join(rows))), name
+
+
+def test_every_option_of_the_installer_stands_in_the_readme() -> None:
+    """And each that stands there is one."""
+    text = (ROOT / "install.sh").read_text()
+    real = set(re.findall(r"^\s*(--[a-z-]+)\)", text, re.MULTILINE)) - {"--help"}
+    named = set(re.findall(r"install\.sh (--[a-z-]+)", README)) | ({"--purge"} if "`--purge`" in README else set())
+    assert real == named
+
+
+def test_every_target_of_make_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make ([a-z][a-z0-9-]*)", README)) - targets == set()
+
+
+def test_the_trace_it_shows_is_what_the_command_prints() -> None:
+    """Line by line, as wide as it was printed for the README; the last line is cut there."""
+    block = README[README.index("    $ cc-trace show") :].split("\n\n")[0]
+    command, *expected = [line.removeprefix("    ") for line in block.splitlines()]
+    done = subprocess.run(
+        [sys.executable, "-m", *command.removeprefix("$ ").replace("cc-trace", "cc_trace", 1).split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"HOME": "/nowhere", "COLUMNS": "124", "PYTHONUTF8": "1"},
+    )
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    assert expected[:-1] == printed[: len(expected) - 1]
+    assert printed[len(expected) - 1].startswith(expected[-1].removesuffix("…"))
+
+
+def test_links_lead_somewhere() -> None:
+    for text in DOCS:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("module", ["langfuse", "opentelemetry", "rich", "httpx", "grpc", "tomlkit", "multiprocessing"])
+def test_no_command_imports_what_it_does_not_need(module: str) -> None:
+    """Looking up the parser and every command's module imports none of the slow packages."""
+    names = [name for name in commands() if " " not in name]
+    code = (
+        "import importlib, sys\n"
+        "from cc_trace.cli.arguments import parser\n"
+        f"for name in {names!r}: importlib.import_module(f'cc_trace.cli.{{name}}')\n"
+        f"print({module!r} in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
