@@ -4,7 +4,8 @@ Rules:
 - Children before their root, so that a trace that can be seen is complete.
 - An intent is saved before anything is sent, and the progress after it was accepted. Who dies in between leaves an
   intent behind: those spans are unclear. A destination that can be asked is asked before they are sent again.
-- A refused batch is halved until the span to blame is found; that one is noted and stepped over.
+- A refused batch is halved until the span to blame is found; that one is noted and stepped over. Where all of a batch
+  is refused, the fault is not the spans': a header is missing, an experiment has another name. That is tried again.
 - The first answer that is neither acceptance nor refusal ends the delivery: the transcript keeps everything.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from cc_trace.destinations.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, Rejected, Retryable, Unclear
 from cc_trace.state import MAX_NOTES
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # Langfuse shows what it took only after a while; asked too early, it would seem not to have it.
 UNCLEAR_SECONDS: Final = 10.0
+REFUSING_SECONDS: Final = 7 * 86_400.0  # for so long a backend that refuses everything is taken to be set up wrong
 _MAX_TASKS: Final = 500  # background tasks remembered, the last launched
 
 
@@ -60,8 +62,7 @@ class Surroundings:
     advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """How far a delivery has got: spans and turns taken since the last time, and up to where all is delivered."""
 
     spans: int
@@ -89,6 +90,9 @@ class Delivery:
         self._batch: list[Parcel] = []
         self._batch_bytes = 0
         self._unclear = frozenset(progress.intent)
+        self._blamed: dict[str, Rejected] = {}  # spans of the batch that were refused alone
+        self._smallest: Parcel | None = None  # of the batch, until it was tried alone
+        self._sent_before = 0  # this batch
 
     def run(self) -> bool:
         """Deliver; return whether all that was final is there now."""
@@ -111,11 +115,11 @@ class Delivery:
         return not stopped and not progress.behind
 
     def _turn(self, trace: Trace, settled: set[str]) -> None:
-        turn = _Open(trace.turn.begin, trace.turn.number, {span.span_id for span in trace.spans} & settled)
-        turn.unfinished = trace.awaited
+        known = {span.span_id for span in trace.spans} & settled
+        turn = _Open(trace.turn.begin, trace.turn.number, known, unfinished=trace.awaited)
         self._turns.append(turn)
         self._roots.add(trace.spans[0].span_id)
-        for span in _root_last(trace.spans):
+        for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
             if span.span_id in turn.settled:
                 continue
             if not span.final:
@@ -138,11 +142,17 @@ class Delivery:
         if self._around.deadline is not None and self._around.clock() >= self._around.deadline:
             self._fail("the time allowed was over")
         ready = self._claimed(batch) if self._ledger is not None else batch
-        sent, turns = self.sent, self.turns
+        turns, self._sent_before = self.turns, self.sent
+        self._blamed, self._smallest = {}, min(ready, key=lambda parcel: parcel.size, default=None)
         if ready:
-            self._send(ready)
+            try:
+                self._send(ready)
+            except _Stop:
+                self._release([*self._blamed])
+                raise
+            self._blame()
         self._advance()
-        self._around.advanced(Advance(self.sent - sent, self.turns - turns, self._progress.offset))
+        self._around.advanced(Advance(self.sent - self._sent_before, self.turns - turns, self._progress.offset))
 
     def _claimed(self, batch: list[Parcel]) -> list[Parcel]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
@@ -173,6 +183,9 @@ class Delivery:
         return held
 
     def _send(self, parcels: Sequence[Parcel]) -> None:
+        parcels = [parcel for parcel in parcels if parcel.span_id in self._owner and parcel.span_id not in self._blamed]
+        if not parcels:
+            return  # tried alone in the meantime
         progress, ids = self._progress, [parcel.span_id for parcel in parcels]
         progress.intent, progress.intent_at = ids, self._around.clock()
         self._around.save()
@@ -194,10 +207,10 @@ class Delivery:
                     self._release(ids[middle:])
                     raise
                 self._send(parcels[middle:])
-            case Rejected(status, message):
-                self._note(span_id=ids[0], status=status, message=message)
-                progress.rejected += ids
-                self._done(ids, accepted=False)
+            case Rejected():
+                progress.intent = []
+                self._blamed[ids[0]] = outcome
+                self._try_smallest()
             case Retryable(message, after):
                 progress.intent = []
                 self._release(ids)
@@ -205,6 +218,34 @@ class Delivery:
                 self._fail(message)
             case Unclear(message):
                 self._fail(f"{message}; it is not known what was stored")
+
+    def _try_smallest(self) -> None:
+        """Find out, when a span was refused alone, whether the backend takes any: 512 more requests would tell, too."""
+        smallest, self._smallest = self._smallest, None
+        if smallest is not None and self.sent == self._sent_before and smallest.span_id not in self._blamed:
+            self._send([smallest])
+            if self.sent == self._sent_before:
+                self._blame()
+
+    def _blame(self) -> None:
+        """Step over the spans that were refused alone, unless the backend refuses everything; but not for ever."""
+        progress, now, blamed = self._progress, self._around.clock(), self._blamed
+        everything = self.sent == self._sent_before
+        if not everything:
+            progress.refusing_since = None
+        if not blamed:
+            return
+        self._blamed = {}
+        if everything and (len(blamed) > 1 or not progress.delivered):
+            since = progress.refusing_since = progress.refusing_since or now
+            if 0 <= now - since < REFUSING_SECONDS:
+                self._release([*blamed])
+                first = next(iter(blamed.values()))
+                self._fail(f"{first.status} {first.message}; it refuses everything")
+        for id_, outcome in blamed.items():
+            self._note(span_id=id_, status=outcome.status, message=outcome.message)
+        progress.rejected += blamed
+        self._done([*blamed], accepted=False)
 
     def _release(self, ids: list[str]) -> None:
         """Give up claims on what was not stored."""
@@ -257,8 +298,3 @@ class Delivery:
         progress.launches = dict(list(resume.launches.items())[-_MAX_TASKS:])
         known = {*progress.launched, *progress.launched.values(), *progress.launches}
         progress.ended = sorted(resume.ended & known)
-
-
-def _root_last(spans: list[Span]) -> Iterable[Span]:
-    """Order a turn's spans so that nothing stands before what it contains: deepest first, the root last."""
-    return reversed(spans)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cc_trace.profiles.labels import AttributeValue
     from cc_trace.spans import Span
 
+_FOR_MLFLOW: Final = "mlflow.spanType"  # it counts only OK as success, and marks in red only what has an exception
 _SHORTEST: Final = 64  # characters of a text that are worth keeping
 _MARKER_CHARS: Final = 100  # more than a marker has: what cutting a text must save at least
 _MAX_FACTS: Final = 32  # of a span that is still too large when all its texts are short
@@ -58,6 +59,12 @@ def encode_span(span: Span, name: str, attributes: Mapping[str, AttributeValue])
     if span.status != "ok":  # a status of OK is for users to set, says the specification: unset is what went well
         message.status.code = Status.STATUS_CODE_ERROR
         message.status.message = readable(span.error or span.status)
+        if _FOR_MLFLOW in attributes:
+            event = message.events.add(time_unix_nano=end_ns, name="exception")
+            kind = attributes.get("error.type", span.status)
+            _fill(event.attributes, {"exception.type": kind, "exception.message": span.error or span.status})
+    elif _FOR_MLFLOW in attributes:
+        message.status.code = Status.STATUS_CODE_OK
     match span.metadata.get("launched_by"):
         case {"trace_id": str(trace_id), "span_id": str(span_id)}:
             message.links.add(trace_id=bytes.fromhex(trace_id), span_id=bytes.fromhex(span_id))

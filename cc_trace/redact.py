@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from cc_trace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cc_trace.entries import JsonValue
 
@@ -211,7 +211,7 @@ _SELF_NAMED: Final = (
 _NO_SECRET: Final = f"(?is){_PLACEHOLDER}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_SELF_NAMED}"
 _NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}\Z"
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
-_WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.+-][A-Za-z]*[0-9]{0,2})+\Z"
+_WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.-][A-Za-z]*[0-9]{0,2})+\Z"
 _CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
 _VARIABLE: Final = rf"(?i)(?=.*{_WORD})[a-z_]+[0-9]{{0,2}}[a-z_]*\Z"
 _IDENTIFIER: Final = r"[A-Za-z_]+[0-9]{0,3}[A-Za-z_]*\Z|.*[$*]"
@@ -226,7 +226,7 @@ _BEHIND: Final = ",;&)}]>|."
 
 @cache
 def compiled(expression: str) -> re.Pattern[str]:
-    """Compile on first use: most expressions are never needed, and all of them cost longer than a start may take."""
+    """Compile on first use: most expressions are never needed, and all of them together would slow a start down."""
     return re.compile(expression, re.ASCII)
 
 
@@ -370,26 +370,27 @@ def _scan() -> tuple[re.Pattern[str], Mapping[str, Sequence[_Try]]]:
     """Give the expression that finds units of hints in `_pairs`, and what to try where one stands.
 
     A hint may begin at an even or at an odd place: it is looked for by its rarest pair, and by the pair one further.
-    A unit counts if one that may follow follows, as far as hints tell: by no, by one or by both of its characters.
+    A unit counts if one follows that follows in a hint, as far as the hint goes: by both characters, by one, by none.
     """
     places: dict[tuple[str, int], dict[str, set[int]]] = {}
-    units: tuple[set[str], set[str], set[str]] = (set(), set(), set())
-    follow: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+    units: dict[tuple[int, int], set[str]] = {}
+    follow: dict[tuple[int, int], set[str]] = {}
     for rank, pattern in enumerate(PATTERNS):
         for hint in pattern.hints:
-            for at in (_rarest(hint), _rarest(hint) + 1):
+            for odd in (0, 1):
+                at = _rarest(hint) + odd
                 unit, more = _unit(hint[at : at + 2]), hint[at + 2 : at + 4]
                 places.setdefault((unit, at), {}).setdefault(hint, set()).add(rank)
-                units[len(more)].add(unit)
-                if more:
-                    follow[len(more)].add(_unit(more))
+                kind = len(more), odd * len(more) // 2
+                units.setdefault(kind, set()).add(unit)
+                follow.setdefault(kind, set()).update([_unit(more)] if more else [])
     tries: dict[str, list[_Try]] = {}
     for (unit, at), hints in places.items():
         tries.setdefault(unit, []).append((at, tuple(hints), tuple(sorted(set().union(*hints.values())))))
-    none, one, both = map("".join, units)
-    _, then_one, then_both = map("".join, follow)
-    counts = f"(?<=[{none}])|(?<=[{both}])(?=[{then_both}])|(?<=[{one}])(?=[{then_one}])"
-    return re.compile(f"[{''.join(tries)}](?:{counts})"), tries
+    counts = (
+        f"(?<=[{''.join(units[kind])}])" + (f"(?=[{''.join(then)}])" if then else "") for kind, then in follow.items()
+    )
+    return re.compile(f"[{''.join(tries)}](?:{'|'.join(counts)})"), tries
 
 
 _OWN: Final = len(PATTERNS)
@@ -398,6 +399,7 @@ _MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
 # No token is shorter than that, and a name with its value has a character that no identifier has.
 _SHORT: Final = 20
 _SHORTEST_TEXT: Final = 7
+_MAX_KEYS: Final = 4096
 
 _Key: TypeAlias = str | int
 _Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
@@ -412,6 +414,7 @@ class Redactor:
     def __init__(self, own: Sequence[str] = ()) -> None:
         self.counts: Counter[str] = Counter()
         self._own = tuple(map(_own_expression, own))
+        self._clean_keys: set[str] = set()
 
     def text(self, text: str) -> str:
         """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
@@ -436,9 +439,11 @@ class Redactor:
         changes: list[dict[_Key, JsonValue]] = []
         for number, (box, called, _, _) in enumerate(boxes):
             changed: dict[_Key, JsonValue] = {}
-            for key, name, item in _items(box, called):
+            for key, item in box.items() if isinstance(box, dict) else enumerate(box):
+                # What a list holds is called as the list is.
+                name = key if isinstance(key, str) else called
                 if isinstance(item, str):
-                    if (masked := self._named(name, item)) is not item:
+                    if (masked := self._named(_beside(box) if name == "value" else name, item)) is not item:
                         changed[key] = masked
                 elif isinstance(item, (dict, list)):
                     boxes.append((item, name, number, key))
@@ -473,13 +478,25 @@ class Redactor:
         """Return the box with what changed in it and with its keys masked, or itself if that is nothing."""
         if isinstance(box, list):
             return [changed.get(at, item) for at, item in enumerate(box)] if changed else box
+        if not changed and all(map(self._is_clean, box)):
+            return box
         made: dict[str, JsonValue] = {}
         for key, item in box.items():
-            masked = self.text(key)
+            masked = key if self._is_clean(key) else self.text(key)
             while masked in made:  # two secrets, one marker: neither entry is lost
                 masked += "*"
             made[masked] = changed.get(key, item)
-        return made if changed or made.keys() != box.keys() else box
+        return made
+
+    def _is_clean(self, key: str) -> bool:
+        """Tell whether a key has no secret. The same few keys come again and again, so those are remembered."""
+        if key in self._clean_keys:
+            return True
+        if self._spans(key):
+            return False
+        if len(self._clean_keys) < _MAX_KEYS:
+            self._clean_keys.add(key)
+        return True
 
 
 def _own_expression(expression: str) -> re.Pattern[str]:
@@ -494,14 +511,10 @@ def _own_expression(expression: str) -> re.Pattern[str]:
     return made
 
 
-def _items(box: _Box, called: str) -> Iterator[tuple[_Key, str, JsonValue]]:
-    """Yield what a box holds, and its name: the key, that of the list, or what stands beside a `value` as `name`."""
-    if isinstance(box, list):
-        yield from ((at, called, item) for at, item in enumerate(box))
-        return
-    beside = box.get("name")
-    for key, item in box.items():
-        yield key, beside if key == "value" and isinstance(beside, str) else key, item
+def _beside(box: _Box) -> str:
+    """Give what stands beside a `value` as its `name`: so are variables and headers written as objects."""
+    name = box.get("name") if isinstance(box, dict) else None
+    return name if isinstance(name, str) else "value"
 
 
 def _marker(name: str) -> str:

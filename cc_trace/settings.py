@@ -61,9 +61,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("otlp_headers", "headers of every request", "pairs", secret=True),
     Setting(
         "otlp_profile",
-        "which attributes: otel, openinference for Phoenix and Arize, langfuse",
+        "which attributes: otel, openinference for Phoenix and Arize, mlflow, langfuse",
         default="otel",
-        allowed=("otel", "openinference", "langfuse"),
+        allowed=("otel", "openinference", "mlflow", "langfuse"),
     ),
     Setting("otlp_ca_file", "certificates to trust"),
     Setting("otlp_cert_file", "our own certificate"),

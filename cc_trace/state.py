@@ -50,6 +50,7 @@ class Progress:
     error: str | None = None
     error_at: float | None = None
     not_before: float | None = None  # the backend asked to be left alone until then
+    refusing_since: float | None = None  # it has refused everything since then
     time: float | None = None
     launched: dict[str, str] = field(default_factory=dict)
     launches: dict[str, str] = field(default_factory=dict)

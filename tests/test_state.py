@@ -59,6 +59,7 @@ GOLDEN = b"""{
       "error": "refused",
       "error_at": 2.0,
       "not_before": null,
+      "refusing_since": null,
       "time": 3.0,
       "launched": {
         "task": "toolu_1"

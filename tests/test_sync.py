@@ -12,9 +12,10 @@ import pytest
 from shared import CASES
 from sink import Sink
 
+from cc_trace.delivery import REFUSING_SECONDS
 from cc_trace.log import Log
 from cc_trace.sessions import Session
-from cc_trace.state import States
+from cc_trace.state import Progress, States
 from cc_trace.sync import Plan, Sync, World
 
 AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
@@ -63,6 +64,14 @@ class Machine:
             return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:
             sync.close()
+            for sink in self.sinks:
+                sink.close()
+
+    def progress(self, path: Path) -> Progress:
+        """What is known of the first destination."""
+        state, _ = self.states.load(path.stem)
+        assert state is not None
+        return state.destinations[self.sinks[0].name]
 
 
 def expected(path: Path) -> set[str]:
@@ -105,6 +114,49 @@ def test_an_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
     machine.sync(path)
     assert set(sink.taken) == expected(path)
     assert sink.twice == []
+
+
+def test_a_backend_that_refuses_everything_costs_nothing(tmp_path: Path) -> None:
+    """A header is missing, say: the spans are not to blame, and when that is mended all are delivered."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    sink.poison = expected(path)
+    assert not machine.sync(path)
+    progress = machine.progress(path)
+    assert progress.error == "400 a span is not to its taste; it refuses everything"
+    assert (progress.notes, progress.rejected, progress.intent) == ([], [], [])
+    assert len(sink.batches) < 10  # it does not take a request for each span to find out
+    sink.poison = set()
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert machine.progress(path).refusing_since is None
+
+
+def test_one_that_never_takes_anything_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """After a week its spans are noted and stepped over, so that later ones have a chance."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    sink.poison = expected(path)
+    machine.sync(path)
+    state, _ = machine.states.load(path.stem)
+    assert state is not None
+    state.destinations[sink.name].refusing_since = time.time() - REFUSING_SECONDS - 1
+    machine.states.save(state)
+    assert machine.sync(path)
+    assert {note["span_id"] for note in machine.progress(path).notes} == expected(path)
+
+
+def test_the_only_span_of_a_batch_is_to_blame_where_others_were_taken(tmp_path: Path) -> None:
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    root = next(span.span_id for span in Session(path).spans())
+    sink.poison = {root}
+    machine.sync(path, settled=False)  # all but the root
+    assert machine.sync(path)
+    assert [note["span_id"] for note in machine.progress(path).notes] == [root]
 
 
 def test_growing_line_by_line(tmp_path: Path) -> None:

@@ -213,7 +213,8 @@ def remedy(settings: DestinationSettings, message: str) -> str:
 def _rejected(settings: DestinationSettings) -> str:
     if settings.kind == "langfuse":
         return f"update the server, or correct the address: {_set('langfuse_base_url', 'URL')}"
-    return f"try another protocol: {_set('otlp_protocol', 'http/protobuf|http/json|grpc')}"
+    protocol = _set("otlp_protocol", "http/protobuf|http/json|grpc")
+    return f"give it the headers it asks for, {_set('otlp_headers')}, or try another protocol: {protocol}"
 
 
 def _set(name: str, value: str | None = None) -> str:

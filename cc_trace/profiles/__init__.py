@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cc_trace.profiles import langfuse, openinference, otel
+from cc_trace.profiles import langfuse, mlflow, openinference, otel
 from cc_trace.profiles.labels import AttributeValue, Labels
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "otel": otel.attributes,
     "langfuse": langfuse.attributes,
     "openinference": openinference.attributes,
+    "mlflow": mlflow.attributes,
 }
 # Langfuse takes the environment from any of these, and refuses one that it does not like.
 _ENVIRONMENT: Final = ("deployment.environment.name", "deployment.environment", "langfuse.environment")

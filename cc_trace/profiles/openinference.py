@@ -47,8 +47,8 @@ def _values(given: JsonValue, result: JsonValue) -> dict[str, AttributeValue]:
         if value is None or value == "":
             continue
         found[f"{side}.value"] = plain(value)
-        if not isinstance(value, str):
-            found[f"{side}.mime_type"] = "application/json"
+        # Always said: of a response Phoenix takes it for JSON otherwise.
+        found[f"{side}.mime_type"] = "text/plain" if isinstance(value, str) else "application/json"
     return found
 
 

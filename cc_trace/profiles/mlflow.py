@@ -1,0 +1,110 @@
+"""MLflow: the GenAI conventions, with content and usage in MLflow's own attributes.
+
+Rules:
+- Content is sent once, as a chat completion's request and response: the form that MLflow's lists shorten to a text
+  and its UI draws as a conversation. GenAI messages stand in its lists as JSON, and as YAML when they have reasoning.
+- The type stands in `mlflow.spanType`: MLflow derives one from the conventions too, but searches and counts by this.
+- Usage has the cache writes for an hour apart, for which the conventions have no name. There is no cost: MLflow has
+  prices of its own.
+
+Source: mlflow/tracing/otel/translation, mlflow/tracing/utils/truncation.py in github.com/mlflow/mlflow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.profiles.facts import facts
+from cc_trace.profiles.otel import named
+from cc_trace.profiles.text import attribute, json_text, plain
+
+if TYPE_CHECKING:
+    from cc_trace.entries import JsonValue, Usage
+    from cc_trace.profiles.labels import AttributeValue, Labels
+    from cc_trace.spans import Span
+
+_TYPES: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "CHAT_MODEL", "tool": "TOOL", "event": "TASK"}
+_NAMED: Final = frozenset({"session_id", "agent_id", "tool_name", "tool_id"})  # facts the conventions have a name for
+
+
+def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
+    """Return a span's name and attributes."""
+    _, found = named(span, labels)
+    found["mlflow.spanType"] = _TYPES[span.kind]
+    if (given := _input(span)) is not None:
+        found["mlflow.spanInputs"] = given
+    if (result := _output(span)) is not None:
+        found["mlflow.spanOutputs"] = result
+    if (response := span.response) is not None and response.usage is not None:
+        found["mlflow.chat.tokenUsage"] = json_text(_usage(response.usage))
+    if span.kind == "turn":
+        found["mlflow.traceTag.mlflow.traceName"] = span.name
+        if labels.tags:
+            found["mlflow.traceTag.tags"] = ", ".join(labels.tags)
+    for key, value in facts(span).items():
+        if value is not None and key not in _NAMED:
+            found[f"cc_trace.{key}"] = attribute(value)
+    return span.name, found
+
+
+def _usage(usage: Usage) -> JsonValue:
+    """Return token counts; the input includes what was read from and written to the cache."""
+    written = usage.cache_write_5m + usage.cache_write_1h
+    asked = usage.input + usage.cache_read + written
+    return {
+        "input_tokens": asked,
+        "output_tokens": usage.output,
+        "total_tokens": asked + usage.output,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": written,
+        "cache_creation_input_tokens_above_1hr": usage.cache_write_1h,
+    }
+
+
+def _input(span: Span) -> str | None:
+    match span.kind, span.input:
+        case _, None | "" | []:
+            return None
+        case (("tool" | "event"), given):
+            return plain(given)
+        case _, list() as messages:
+            return json_text({"messages": [_asked(message) for message in messages]})
+        case _, given:
+            return json_text({"messages": [{"role": "user", "content": plain(given)}]})
+
+
+def _output(span: Span) -> str | None:
+    match span.kind, span.output:
+        case _, None | "":
+            return None
+        case (("tool" | "event"), given):
+            return plain(given)
+        case _, dict() as message:
+            return json_text({"choices": [{"message": _answered(message)}]})
+        case _, given:
+            return json_text({"choices": [{"message": {"role": "assistant", "content": plain(given)}}]})
+
+
+def _asked(message: JsonValue) -> JsonValue:
+    if not isinstance(message, dict):
+        return {"role": "user", "content": plain(message)}
+    given = message.get("content")
+    return {**message, "content": "" if given is None else plain(given)}
+
+
+def _answered(message: dict[str, JsonValue]) -> JsonValue:
+    found: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
+    thinking, calls = message.get("thinking"), message.get("tool_calls")
+    if isinstance(thinking, list) and any(thinking):  # often only a signature was kept
+        found["reasoning"] = "\n\n".join(plain(thought) for thought in thinking if thought)
+    if isinstance(calls, list) and calls:
+        found["tool_calls"] = [_call(call) for call in calls]
+    return found
+
+
+def _call(call: JsonValue) -> JsonValue:
+    match call:
+        case {"id": id_, "name": name, "input": given}:
+            return {"id": id_, "type": "function", "function": {"name": name, "arguments": json_text(given)}}
+        case _:
+            return call
