@@ -85,7 +85,7 @@ MASKED = [
         "",
     ),
     ("url password", "postgres://app:", "hunter2", "@db:5432/x"),
-    ("url password", "redis://:", "p4$$/".rstrip("/"), "@localhost"),
+    ("url password", "redis://:", "p4$$", "@localhost"),
     ("url password", "mongodb+srv://u:", "p@ss%40", "@c.example.net/?w=1"),
     ("authorization header", 'curl -H "Authorization: Bearer ', FAKE[:30], '" x'),
     ("authorization header", "authorization: Basic ", "dXNlcjpwYXNzd29yZA==", "\r\n"),
@@ -232,15 +232,17 @@ NAMES = [pattern.name for pattern in PATTERNS]
 
 @pytest.mark.parametrize(("name", "before", "secret", "behind"), MASKED)
 def test_a_secret_becomes_its_marker_and_nothing_else_changes(name: str, before: str, secret: str, behind: str) -> None:
+    """At an even and at an odd place: the scan looks at two characters at a time."""
     redactor = Redactor()
-    assert redactor.text(before + secret + behind) == f"{before}[masked: {name}]{behind}"
-    assert redactor.counts == Counter({name: 1})
+    for shift in ("", "\n"):
+        assert redactor.text(shift + before + secret + behind) == f"{shift}{before}[masked: {name}]{behind}"
+    assert redactor.counts == Counter({name: 2})
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in KEPT.items() for text in texts])
 @pytest.mark.parametrize("around", ["{}", "say: {}\nso", '"{}"', "  {},"])
 def test_what_only_looks_like_a_secret_stays(name: str, text: str, around: str) -> None:
-    """The same object comes back, which also says that nothing was masked: {name}."""
+    """The same object comes back."""
     whole = around.replace("{}", text)
     assert Redactor().text(whole) is whole, name
 
@@ -249,10 +251,6 @@ def test_every_pattern_has_two_examples_of_either_kind() -> None:
     masked = Counter(name for name, *_ in MASKED)
     assert {name: (masked[name] >= 2, len(KEPT[name]) >= 2) for name in NAMES} == dict.fromkeys(NAMES, (True, True))
     assert set(masked) | set(KEPT) == set(NAMES)
-
-
-def test_every_hint_can_be_found_by_the_scan() -> None:
-    assert [hint for pattern in PATTERNS for hint in pattern.hints if len(hint) < 3 or not hint.isascii()] == []
 
 
 def test_several_secrets_are_counted_by_name() -> None:

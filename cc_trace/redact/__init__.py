@@ -1,0 +1,159 @@
+"""Secrets become `[masked: NAME]`; everything else stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from cc_trace.errors import ConfigError
+from cc_trace.redact.names import HEADERS, compiled, kind_of, may_be_secret
+from cc_trace.redact.patterns import PATTERNS, Pattern
+from cc_trace.redact.scan import Span, secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cc_trace.entries import JsonValue
+
+__all__ = ["PATTERNS", "Pattern", "Redactor"]
+
+_OWN: Final = len(PATTERNS)
+_NAMES: Final = (*(pattern.name for pattern in PATTERNS), "own pattern")
+_MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
+# No token is shorter than that, and a name with its value has a character that no identifier has.
+_SHORT: Final = 20
+_SHORTEST_TEXT: Final = 7
+_MAX_KEYS: Final = 4096
+
+_Key: TypeAlias = str | int
+_Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
+
+
+class Redactor:
+    """Masks secrets and counts under each name what it has masked.
+
+    `own` are further expressions, a user's. Of one with a group `secret` that group is masked, else all it matches.
+    """
+
+    def __init__(self, own: Sequence[str] = ()) -> None:
+        self.counts: Counter[str] = Counter()
+        self._own = tuple(map(_own_expression, own))
+        self._clean_keys: set[str] = set()
+
+    def text(self, text: str) -> str:
+        """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
+        # A secret masked can show the beginning of another one, so it goes on until nothing is found; each time less
+        # of the text is left that is no marker.
+        while spans := self._spans(text):
+            parts: list[str] = []
+            at = 0
+            for start, end, rank in spans:
+                parts += (text[at:start], _marker(_NAMES[rank]))
+                at = end
+            self.counts.update(_NAMES[rank] for _, _, rank in spans)
+            text = "".join([*parts, text[at:]])
+        return text
+
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return the value without secrets in its texts and keys; the same object, or parts of it, if there are none.
+
+        A text whose key says secret is one, unless it is evidently something else. Any depth is walked.
+        """
+        boxes: list[tuple[_Box, str, int, _Key]] = [([value], "", 0, 0)]
+        changes: list[dict[_Key, JsonValue]] = []
+        for number, (box, called, _, _) in enumerate(boxes):
+            changed: dict[_Key, JsonValue] = {}
+            for key, item in box.items() if isinstance(box, dict) else enumerate(box):
+                # What a list holds is called as the list is.
+                name = key if isinstance(key, str) else called
+                if isinstance(item, str):
+                    if (masked := self._named(_beside(box) if name == "value" else name, item)) is not item:
+                        changed[key] = masked
+                elif isinstance(item, (dict, list)):
+                    boxes.append((item, name, number, key))
+            changes.append(changed)
+        for number in range(len(boxes) - 1, 0, -1):
+            box, _, parent, key = boxes[number]
+            if (made := self._made(box, changes[number])) is not box:
+                changes[parent][key] = made
+        return changes[0].get(0, value)
+
+    def _spans(self, text: str) -> list[Span]:
+        short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
+        found = [] if short else secrets(text)
+        for expression in self._own:
+            group = "secret" if "secret" in expression.groupindex else 0
+            found += [(*match.span(group), _OWN) for match in expression.finditer(text) if match[group]]
+        return _united(found, text) if found else []
+
+    def _named(self, name: str, text: str) -> str:
+        """Return a text without secrets, or masked as a whole if its name says secret and it may be one."""
+        kind = kind_of(name)
+        if kind in HEADERS and (masked := self.text(HEADERS[kind] + text)).startswith(HEADERS[kind]):
+            masked = masked.removeprefix(HEADERS[kind])
+            return text if masked == text else masked
+        masked = self.text(text)
+        if kind is None or not may_be_secret(kind, text, "quoted") or compiled(_MARKER).fullmatch(masked):
+            return masked
+        self.counts[kind] += 1
+        return _marker(kind)
+
+    def _made(self, box: _Box, changed: dict[_Key, JsonValue]) -> _Box:
+        """Return the box with what changed in it and with its keys masked, or itself if that is nothing."""
+        if isinstance(box, list):
+            return [changed.get(at, item) for at, item in enumerate(box)] if changed else box
+        if not changed and all(map(self._is_clean, box)):
+            return box
+        made: dict[str, JsonValue] = {}
+        for key, item in box.items():
+            masked = key if self._is_clean(key) else self.text(key)
+            while masked in made:  # two secrets, one marker: neither entry is lost
+                masked += "*"
+            made[masked] = changed.get(key, item)
+        return made
+
+    def _is_clean(self, key: str) -> bool:
+        """Tell whether a key has no secret. The same few keys come again and again, so those are remembered."""
+        if key in self._clean_keys:
+            return True
+        if self._spans(key):
+            return False
+        if len(self._clean_keys) < _MAX_KEYS:
+            self._clean_keys.add(key)
+        return True
+
+
+def _own_expression(expression: str) -> re.Pattern[str]:
+    try:
+        made = re.compile(expression)
+    except re.error as error:
+        message = f"{expression!r} is no regular expression: {error}; correct it in the patterns to mask"
+        raise ConfigError(message) from error
+    if made.search(""):
+        message = f"{expression!r} matches empty text, so it would mask nothing; correct it in the patterns to mask"
+        raise ConfigError(message)
+    return made
+
+
+def _beside(box: _Box) -> str:
+    """Give what stands beside a `value` as its `name`: so are variables and headers written as objects."""
+    name = box.get("name") if isinstance(box, dict) else None
+    return name if isinstance(name, str) else "value"
+
+
+def _marker(name: str) -> str:
+    return f"[masked: {name}]"
+
+
+def _united(found: Iterable[Span], text: str) -> list[Span]:
+    """Unite what overlaps, under the name that comes first; what is masked already stays."""
+    markers = ((*marker.span(), len(_NAMES)) for marker in compiled(_MARKER).finditer(text))
+    united: list[Span] = []
+    for start, end, rank in sorted([*found, *markers]):
+        if united and start < united[-1][1]:
+            before = united[-1]
+            united[-1] = (before[0], max(end, before[1]), min(rank, before[2]))
+        else:
+            united.append((start, end, rank))
+    return [span for span in united if not compiled(_MARKER).fullmatch(text, span[0], span[1])]

@@ -1,0 +1,165 @@
+"""What secrets look like, each kind under its name.
+
+The rule here: an expression is bounded. It ends with a run of characters or has a limit on every run before its end,
+so that trying it costs no more than the text it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One kind of secret.
+
+    The expression is tried wherever one of the hints stands in the text, from the hint's first character on; a hint
+    has at least three characters, all of them ASCII. What is masked is the group `secret`; or the group that matched
+    last, if what it holds may be a secret; or, in an expression without groups, the whole match.
+    """
+
+    name: str
+    expression: str
+    hints: tuple[str, ...]
+
+
+# A token begins after anything but a letter or a digit; but escapes and colours end in one.
+_START: Final = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
+    r"|(?<=\[[0-9]m)|(?<=[\[;][0-9]{2}m))"
+)
+_QUOTE: Final = r"\\{0,7}['\"`]"
+BARE: Final = r"[^\s'\"`\\\x1b]"
+# How much of a bare value an expression takes; of a secret the rest is masked as well.
+LONGEST: Final = 256
+# Between a name and its value, with the quotes that may stand around either.
+_IS: Final = rf"(?:{_QUOTE}\]?)?[ \t]{{0,4}}[:=][ \t]{{0,4}}(?:{_QUOTE})?"
+
+# How the names of secrets end. Of keys only some are secret, see `names`.
+ENDINGS: Final = {
+    "password": r"(?<=pas)sword|(?<=[^/]pa)sswd|(?<=pass)phrase|[_\-'\"]pass|[_-]?pwd",
+    "secret": r"(?<=s)ecret",
+    "token": r"(?<=t)(?<!next_t)(?<!nextt)(?<!page_t)(?<!paget)(?<!publickeyt)oken",
+    "key": r"(?:[_-]|api)?key",
+    "credentials": r"[_'\"]credentials?",
+    "auth": r"[_'\"]auth(?!0)|(?<=author)ization",
+}
+SUFFIX: Final = (
+    r"(?:[_-]?(?:key|value|base|base64|b64|hash|confirm|confirmation|prod|dev|test|staging|live|old|new|[0-9]{1,3}))"
+    r"{0,2}(?-i:S)?"
+)
+# <name>element</name>, --name argument, name = "quoted", name: bare; also name: str = "quoted", name ... value: bare.
+_VALUE: Final = (
+    rf"(?:>(?P<element>[^\s<>]{{4,256}})</| (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9]){BARE}{{6,{LONGEST}}})"
+    rf"|(?:{_QUOTE}\]?)?"
+    r"(?P<is>(?:[ \t]?:[ \t]?[\w&\[\]|. ]{1,24}(?==))?[ \t]{0,4}(?:=>|:=|[:=])(?![=>~])[ \t]{0,4}"
+    r"|,?\s{1,40}['\"]?value['\"]?:[ \t]?)(?:[bru@]{1,2}(?=['\"]))?"
+    rf"(?:(?P<q>{_QUOTE})(?P<quoted>[^'\"`\\\r\n]*(?:(?!(?P=q))(?:\\.|[^\\\r\n])[^'\"`\\\r\n]*)*)"
+    rf"|(?P<bare>{BARE}{{1,{LONGEST}}})))"
+)
+
+
+def _token(name: str, expression: str, *hints: str) -> Pattern:
+    return Pattern(name, _START + expression, hints)
+
+
+def _assigned(name: str, *hints: str) -> Pattern:
+    both_cases = dict.fromkeys((*hints, *map(str.upper, hints)))
+    return Pattern(name, rf"(?i:(?:{ENDINGS[name]}){SUFFIX}{_VALUE})", tuple(both_cases))
+
+
+# Where two of them find the same secret, the first one names it.
+PATTERNS: Final[tuple[Pattern, ...]] = (
+    _token("anthropic key", r"sk-ant-[\w-]{20,}", "sk-ant-"),
+    _token("langfuse secret key", r"sk-lf-[\w-]{20,}", "sk-lf-"),
+    _token(
+        "openai key",
+        r"sk-(?:(?:proj|svcacct|admin|or-v1)-[\w-]{20,}|[A-Za-z0-9]{32,}[\w-]*"
+        r"|(?=[\w-]{0,99}?[0-9])(?=[\w-]{0,99}?[A-Z])[\w-]{20,})",
+        "sk-",
+    ),
+    _token("groq key", r"gsk_[A-Za-z0-9]{40,}[\w-]*", "gsk_"),
+    _token(
+        "github token",
+        r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{22,})[\w-]*",
+        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    ),
+    _token("gitlab token", r"glpat-[\w-]{20,}(?:\.[\w-]{2,}){0,3}", "glpat-"),
+    _token("slack token", r"(?:xox[a-z](?:\.xox[a-z])?|xapp)-(?=[\w-]{0,40}?[0-9])[\w-]{10,}", "xox", "xapp-"),
+    Pattern("slack webhook", r"(?<=hooks\.slac)k\.com/(?P<secret>[a-z]{1,20}/[\w/-]{20,})", ("k.com/",)),
+    _token("aws access key id", r"(?:AKIA|ASIA)[A-Z0-9]{16}[\w-]*", "AKIA", "ASIA"),
+    Pattern(
+        "aws secret key",
+        r"(?i:(?<=ecret_acces)s_key|(?<=ecretacce)sskey)" + _IS + r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        ("s_key", "S_KEY", "ssKey"),
+    ),
+    _token("google api key", r"AIza[\w-]{30,}", "AIza"),
+    _token(
+        "google oauth secret",
+        r"(?:GOCSPX-[\w-]{20,}|ya29\.[\w-]{20,}|1//0[\w-]{30,})",
+        *("GOCSPX-", "ya29.", "1//0"),
+    ),
+    Pattern("azure key", r"(?:(?<=ccount)|(?<=ccess))Key=(?P<secret>[A-Za-z0-9+/%]{40,}={0,2})", ("Key=",)),
+    _token(
+        "stripe key",
+        r"(?:[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/]{16,})[\w=-]*",
+        *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
+    ),
+    _token("npm token", r"npm_[A-Za-z0-9]{30,}[\w-]*", "npm_"),
+    _token("pypi token", r"pypi-AgE[\w-]{30,}", "pypi-AgE"),
+    _token("hugging face token", r"hf_[A-Za-z0-9]{30,}[\w-]*", "hf_"),
+    _token("twilio key", r"SK[0-9a-f]{32}(?![0-9A-Za-z])[\w-]*", *(f"SK{digit}" for digit in "0123456789abcdef")),
+    _token("sendgrid key", r"SG\.[\w-]{16,40}\.[\w-]{16,}", "SG."),
+    _token("digitalocean token", r"do[opr]_v1_\w{40,}[\w-]*", "dop_v1_", "doo_v1_", "dor_v1_"),
+    _token("databricks token", r"dapi[0-9a-f]{32}[\w-]*", "dapi"),
+    _token("vault token", r"hv[sbr]\.[\w-]{20,}", "hvs.", "hvb.", "hvr."),
+    Pattern(
+        "telegram token",
+        r"(?<=[0-9]{7})[0-9]:(?P<secret>AA[\w-]{30,})",
+        tuple(f"{digit}:AA" for digit in "0123456789"),
+    ),
+    _token("jwt", r"(?<![-_])eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*){0,3}", "eyJ"),
+    # To its end or, where the text was cut, as far as there are lines of base64.
+    Pattern(
+        "private key",
+        r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----(?:"
+        r"(?=(?:(?!-----)[\s\S]){0,300}?[A-Za-z0-9+/]{16})[^-]*(?:-(?!----)[^-]*)*-----END [A-Z0-9 ]{1,60}-----"
+        r"|(?:\s{0,8}[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,100}){0,4}"
+        r"(?:(?:\s|\\[nrt]|[+>|'\",0-9\u2192-]){0,64}[A-Za-z0-9+/=]{16,})+(?:\s{1,8}[A-Za-z0-9+/=]{1,15}\Z)?)",
+        ("-----BEGIN",),
+    ),
+    Pattern(
+        "url password",
+        r"[a-z]://[^\s/:@'\"`<>\\]{0,100}:(?P<value>[^\s/'\"`<>\\]{1,256})@(?!sha256:)[\w\[.%-]",
+        tuple(f"{letter}://" for letter in "abcehlmnopqrstvx"),
+    ),
+    Pattern(
+        "authorization header",
+        rf"(?i:(?<=author)ization{_IS}(?:bearer|basic|token|bot))\s{{1,4}}(?P<value>[\w.~+/=:-]{{8,}})",
+        ("ization", "IZATION"),
+    ),
+    Pattern(
+        "bearer token",
+        r"(?i:(?<=b)earer)\s{1,4}(?P<value>(?=[\w.~+/=-]{0,99}?[0-9])[\w.~+/=-]{16,})",
+        ("earer", "EARER"),
+    ),
+    Pattern(
+        "api key header",
+        rf"(?i:-api-key){_IS}(?P<value>{BARE}{{8,{LONGEST}}})",
+        ("-api-key", "-Api-Key", "-API-Key", "-API-KEY"),
+    ),
+    Pattern(
+        "cookie",
+        rf"(?i:(?<=co)okie){_IS}(?P<secret>[\w.-]{{1,64}}=(?![$<{{%*(\[])[^\s;,'\"`\\]{{4,}}(?:;[^\r\n'\"`\\]*)?)",
+        ("okie", "OKIE"),
+    ),
+    _assigned(
+        "password", "sword", "sswd", "phrase", "_pass", "-pass", "'pass", '"pass', "_pwd", "-pwd", "pwd=", "Pwd="
+    ),
+    _assigned("secret", "ecret"),
+    _assigned("token", "oken"),
+    _assigned("key", "_key", "-key", "apikey", "key:", "Key"),
+    _assigned("credentials", "_cred", "'cred", '"cred'),
+    _assigned("auth", "_auth", "'auth", '"auth', "ization"),
+)
