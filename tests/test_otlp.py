@@ -48,6 +48,10 @@ def decoded(span: Span, **attributes: AttributeValue) -> Message:
     return Message.FromString(encode_span(span, span.name, attributes))
 
 
+def packed(profile: str) -> Callable[[Span], bytes]:
+    return lambda span: encode_span(span, *PROFILES[profile](span, LABELS))
+
+
 def attributes_of(message: Message) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pair in message.attributes:
@@ -100,6 +104,71 @@ def test_status(status: str, error: str | None, expected: Status) -> None:
     """What went well has no status, as the specification wants it of everyone but users."""
     message = decoded(made(status=status, error=error))
     assert (message.status, message.HasField("status")) == (expected, status != "ok")
+
+
+def exception(type_: str, message: str, time_ns: int) -> Message.Event:
+    return Message.Event(
+        time_unix_nano=time_ns,
+        name="exception",
+        attributes=[
+            KeyValue(key="exception.type", value=AnyValue(string_value=type_)),
+            KeyValue(key="exception.message", value=AnyValue(string_value=message)),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message", "events"),
+    [
+        ({}, Status.STATUS_CODE_OK, "", []),
+        (
+            {"status": "error", "error": "no such file"},
+            Status.STATUS_CODE_ERROR,
+            "no such file",
+            [exception("tool_error", "no such file", END)],
+        ),
+        (
+            {"status": "error", "error": "no", "metadata": {"denial": "user-rejected"}},
+            Status.STATUS_CODE_ERROR,
+            "no",
+            [exception("user-rejected", "no", END)],
+        ),
+        (
+            {"status": "interrupted", "error": "by user", "end_ns": None},
+            Status.STATUS_CODE_ERROR,
+            "by user",
+            [exception("interrupted", "by user", START)],
+        ),
+        (
+            {"status": "incomplete", "start_ns": END, "end_ns": START},
+            Status.STATUS_CODE_ERROR,
+            "incomplete",
+            [exception("incomplete", "incomplete", END)],
+        ),
+        (
+            {"status": "error", "error": "bad \ud800"},
+            Status.STATUS_CODE_ERROR,
+            "bad \ufffd",
+            [exception("tool_error", "bad \ufffd", END)],
+        ),
+    ],
+    ids=["good", "failed", "denied", "without an end", "without a message", "no Unicode"],
+)
+def test_mlflow_is_told_of_success_and_of_failure(
+    fields: dict[str, Any], code: Status.StatusCode.ValueType, message: str, events: list[Message.Event]
+) -> None:
+    """It counts only OK as success, and shows a failure by an exception at the span's end."""
+    span = made(**fields)
+    found = Message.FromString(packed("mlflow")(span))
+    assert (found.status, [*found.events]) == (Status(code=code, message=message), events)
+    assert all(event.time_unix_nano == found.end_time_unix_nano for event in found.events)
+
+
+@pytest.mark.parametrize("profile", [profile for profile in PROFILES if profile != "mlflow"])
+@pytest.mark.parametrize("status", ["ok", "error", "interrupted", "incomplete"])
+def test_no_other_profile_has_events_or_a_status_of_ok(profile: str, status: str) -> None:
+    message = Message.FromString(packed(profile)(made(status=status, error="no")))
+    assert (message.HasField("status"), [*message.events]) == (status != "ok", [])
 
 
 @pytest.mark.parametrize(
@@ -202,6 +271,24 @@ def test_json_is_as_the_specification_shows_it() -> None:
     }
 
 
+def test_an_event_in_json() -> None:
+    """Its time is a string, as all integers of 64 bits are."""
+    span = made(status="error", error="no")
+    spans = json.loads(request_json([packed("mlflow")(span)], RESOURCE))["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert [one["events"] for one in spans] == [
+        [
+            {
+                "timeUnixNano": str(END),
+                "name": "exception",
+                "attributes": [
+                    {"key": "exception.type", "value": {"stringValue": "tool_error"}},
+                    {"key": "exception.message", "value": {"stringValue": "no"}},
+                ],
+            }
+        ]
+    ]
+
+
 def with_base64_ids(value: Any) -> Any:
     """OTLP/JSON as protobuf's own JSON: it differs in the ids."""
     if isinstance(value, list):
@@ -251,10 +338,6 @@ def test_the_encoder_of_the_sdk_makes_the_same() -> None:
 # Cutting
 
 
-def packed(profile: str) -> Callable[[Span], bytes]:
-    return lambda span: encode_span(span, *PROFILES[profile](span, LABELS))
-
-
 def test_a_span_that_fits_is_not_touched() -> None:
     span = made(output="x" * 5_000, tool=Tool("t", "Bash", None))
     data = packed("otel")(span)
@@ -287,11 +370,16 @@ def test_a_generation_is_cut_in_its_messages(profile: str) -> None:
     )
     data = fitted(span, packed(profile), 1_000_000)
     found = attributes_of(Message.FromString(data))
-    asked, answered = ("langfuse.observation.input", "langfuse.observation.output")
-    if profile != "langfuse":
-        asked, answered = ("gen_ai.input.messages", "gen_ai.output.messages")
-    assert [message["role"] for message in json.loads(found[asked])] == ["user"]
-    assert [message["role"] for message in json.loads(found[answered])] == ["assistant"]
+    asked, answered = ("gen_ai.input.messages", "gen_ai.output.messages")
+    if profile == "langfuse":
+        asked, answered = ("langfuse.observation.input", "langfuse.observation.output")
+    if profile == "mlflow":
+        asked, answered = ("mlflow.spanInputs", "mlflow.spanOutputs")
+    questions, answers = json.loads(found[asked]), json.loads(found[answered])
+    if profile == "mlflow":
+        questions, answers = questions["messages"], [choice["message"] for choice in answers["choices"]]
+    assert [message["role"] for message in questions] == ["user"]
+    assert [message["role"] for message in answers] == ["assistant"]
     assert found[asked].count("cut by cc-trace") == 1
     assert found[answered].count("cut by cc-trace") == 2
     assert '"/x' in found[answered].replace("\\", "")
@@ -322,13 +410,14 @@ def test_what_was_not_told_is_not_left_out() -> None:
     assert not {"langfuse.observation.input", "langfuse.observation.output"} & attributes_of(message).keys()
 
 
-def test_no_text_is_too_long_to_be_cut() -> None:
+@pytest.mark.parametrize("profile", ["otel", "mlflow"])
+def test_no_text_is_too_long_to_be_cut(profile: str) -> None:
     """Whatever field it is in."""
     long = "n" * 20_000
     response = Response(long, long, long, START, None, usage_complete=True, cost_usd=None)
     span = made("generation", name=long, session_id=long, agent_id=long, status="error", error=long, response=response)
-    assert len(fitted(span, packed("otel"), 4_000)) <= 4_000
-    assert len(fitted(made(tool=Tool(long, long, None)), packed("otel"), 4_000)) <= 4_000
+    assert len(fitted(span, packed(profile), 4_000)) <= 4_000
+    assert len(fitted(made(tool=Tool(long, long, None)), packed(profile), 4_000)) <= 4_000
 
 
 def test_deep_values_can_be_cut() -> None:

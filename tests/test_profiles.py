@@ -9,156 +9,31 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from profiles_mlflow import MLFLOW, MLFLOW_ALL
+from profiles_spans import (
+    ABOUT,
+    CALLS,
+    EVERYWHERE,
+    FIRST,
+    LABELS,
+    LAUNCHED_BY,
+    SECOND_ONE,
+    SPANS,
+    made,
+    text,
+    tool,
+)
 from shared import case_transcripts, label
 
-from cc_trace.entries import Usage
 from cc_trace.profiles import PROFILES, Labels, resource
 from cc_trace.profiles.text import TOO_DEEP, json_text
 from cc_trace.sessions import Session
-from cc_trace.spans import Response, Span, Tool
+from cc_trace.spans import Response
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.profiles import AttributeValue
-
-SECOND = 1_000_000_000
-START = 1_767_268_800 * SECOND  # 2026-01-01T12:00:00Z
-TRACE, ROOT = "c2352be9ccd02cf1b0c92425333f989f", "c2352be9ccd02cf1"
-LABELS = Labels(user_id="ada", tags=("ci", "night"), environment="staging", release="r7")
-MODEL = "claude-sonnet-4-5-20250929"
-CALLS: list[Any] = [
-    {"id": "toolu_1", "name": "Bash", "input": {"command": "pytest -x"}},
-    {"id": "toolu_2", "name": "mcp__github__search", "input": {"query": "flaky"}},
-]
-
-
-def made(kind: Any, name: str, **fields: Any) -> Span:
-    """A span with the fields that matter to a test."""
-    given: dict[str, Any] = {"parent_id": ROOT, "start_ns": START, "end_ns": START + SECOND, "agent_id": None}
-    given |= {"status": "ok", "error": None, "input": None, "output": None, "metadata": {}, **fields}
-    return Span(TRACE, "4dbcde393beec4a5", kind=kind, name=name, session_id="s-1", turn=3, final=True, **given)
-
-
-ABOUT: dict[str, Any] = {
-    "source": "claude-code",
-    "turn_number": 3,
-    "session_id": "s-1",
-    "version": "2.1.325",
-    "cwd": "/home/dev/project",
-    "git_branch": "main",
-    "slug": "fix-the-test",
-    "permission_mode": "default",
-    "entrypoint": "cli",
-}
-SPANS = {
-    "turn": made(
-        "turn",
-        "Turn 3",
-        parent_id=None,
-        input="Fix the failing test",
-        output="Fixed.",
-        about=ABOUT,
-        metadata={
-            **ABOUT,
-            "trigger": "prompt",
-            "duration_ms": 900,
-            "unanswered_prompts": ["wait"],
-            "launched_by": {"tool_use_id": "toolu_0", "span_id": "00f067aa0ba902b7", "trace_id": TRACE[::-1]},
-        },
-    ),
-    "first generation": made(
-        "generation",
-        MODEL + "[1m]",
-        input=[{"role": "user", "content": "Fix the failing test"}],
-        output={
-            "role": "assistant",
-            "content": "Let me look.",
-            "thinking": ["Which test?", "", "[redacted]"],
-            "tool_calls": CALLS,
-        },
-        metadata={"tool_count": 2, "stop_reason": "tool_use", "effort": "high", "service_tier": "standard"},
-        response=Response(
-            "msg_1",
-            "req_1",
-            MODEL + "[1m]",
-            START + SECOND // 2,
-            Usage(12, 400, 50_000, 1_000, 2_000),
-            usage_complete=True,
-            cost_usd=0.036786,
-        ),
-    ),
-    "second generation": made(
-        "generation",
-        "claude-new",
-        status="interrupted",
-        error="interrupted while answering",
-        agent_id="a1",
-        agent_name="subagent",
-        input=[
-            {"role": "tool", "tool_call_id": "toolu_1", "name": "Bash", "content": "exit 1"},
-            {"role": "tool", "tool_call_id": "toolu_2", "name": "mcp__github__search", "content": None},
-        ],
-        output={"role": "assistant", "content": "It f"},
-        metadata={"tool_count": 0},
-        response=Response(
-            "msg_2", None, "claude-new", None, Usage(5, 1, 0, 70, split=False), usage_complete=False, cost_usd=None
-        ),
-    ),
-    "tool": made(
-        "tool",
-        "Bash",
-        input={"command": "ls"},
-        output="a.txt",
-        metadata={"tool_name": "Bash", "tool_id": "toolu_1", "exitCode": 0, "interrupted": False},
-        tool=Tool("toolu_1", "Bash", None),
-    ),
-    "failed tool": made(
-        "tool",
-        "Read",
-        status="error",
-        error="File does not exist.",
-        input={"file_path": "/x"},
-        output="File does not exist.",
-        metadata={"tool_name": "Read", "tool_id": "toolu_3"},
-        tool=Tool("toolu_3", "Read", None),
-    ),
-    "denied MCP tool": made(
-        "tool",
-        "mcp__github__search",
-        status="error",
-        error="rejected",
-        input={"query": "flaky"},
-        metadata={"tool_name": "mcp__github__search", "tool_id": "toolu_2", "denial": "user-rejected"},
-        tool=Tool("toolu_2", "mcp__github__search", None),
-    ),
-    "subagent": made(
-        "subagent",
-        "Explore",
-        agent_id="a1",
-        agent_name="Explore",
-        status="incomplete",
-        error="1 tool call without a result",
-        input="count things",
-        output="Counting.",
-        metadata={"agent_type": "Explore", "description": "count", "background": True, "source": "file"},
-    ),
-    "compaction": made("event", "compaction", output="Summary: …", metadata={"trigger": "auto", "preTokens": 462}),
-    "api_retry": made(
-        "event", "api_retry", end_ns=START, output="529 overloaded", metadata={"retryAttempt": 1, "source": "request"}
-    ),
-    "api_error": made("event", "api_error", status="error", error="API Error: 400", output="API Error: 400"),
-    "interruption": made(
-        "event", "interruption", end_ns=START, status="interrupted", error="[Request…]", output="[Request…]"
-    ),
-    "prompt": made("event", "prompt", end_ns=START, input="and be quick"),
-    "notification": made("event", "notification", end_ns=START, input="<task…>", metadata={"status": "completed"}),
-}
-
-
-def text(value: Any) -> str:
-    """JSON as it is sent: without spaces, letters as they are."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def asked(words: str) -> str:
@@ -170,26 +45,7 @@ def answered(words: str, finish_reason: str) -> str:
     return text([{"role": "assistant", "parts": parts, "finish_reason": finish_reason}])
 
 
-LAUNCHED_BY = SPANS["turn"].metadata["launched_by"]
-EVERYWHERE: dict[str, AttributeValue] = {
-    "session.id": "s-1",
-    "gen_ai.conversation.id": "s-1",
-    "gen_ai.agent.name": "claude-code",
-    "user.id": "ada",
-}
-FIRST: dict[str, AttributeValue] = {
-    **EVERYWHERE,
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": "anthropic",
-    "gen_ai.request.model": "claude-sonnet-4-5-20250929[1m]",
-    "gen_ai.response.model": "claude-sonnet-4-5-20250929[1m]",
-    "gen_ai.response.id": "msg_1",
-    "gen_ai.response.finish_reasons": ["tool_call"],
-    "gen_ai.usage.input_tokens": 53_012,
-    "gen_ai.usage.output_tokens": 400,
-    "gen_ai.usage.cache_read.input_tokens": 50_000,
-    "gen_ai.usage.cache_creation.input_tokens": 3_000,
-    "gen_ai.usage.cache_write.input_tokens": 3_000,
+FIRST_SAID: dict[str, AttributeValue] = {
     "gen_ai.input.messages": asked("Fix the failing test"),
     "gen_ai.output.messages": text(
         [
@@ -212,20 +68,7 @@ FIRST: dict[str, AttributeValue] = {
         ]
     ),
 }
-SECOND_ONE: dict[str, AttributeValue] = {
-    **EVERYWHERE,
-    "gen_ai.agent.name": "subagent",
-    "gen_ai.agent.id": "a1",
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": "anthropic",
-    "gen_ai.request.model": "claude-new",
-    "gen_ai.response.model": "claude-new",
-    "gen_ai.response.id": "msg_2",
-    "gen_ai.usage.input_tokens": 75,
-    "gen_ai.usage.output_tokens": 1,
-    "gen_ai.usage.cache_read.input_tokens": 0,
-    "gen_ai.usage.cache_creation.input_tokens": 70,
-    "gen_ai.usage.cache_write.input_tokens": 70,
+SECOND_SAID: dict[str, AttributeValue] = {
     "gen_ai.input.messages": text(
         [
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "toolu_1", "response": "exit 1"}]},
@@ -233,20 +76,7 @@ SECOND_ONE: dict[str, AttributeValue] = {
         ]
     ),
     "gen_ai.output.messages": answered("It f", "interrupted"),
-    "error.type": "interrupted",
 }
-
-
-def tool(id_: str, name: str) -> dict[str, AttributeValue]:
-    return {
-        **EVERYWHERE,
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": name,
-        "gen_ai.tool.type": "function",
-        "gen_ai.tool.call.id": id_,
-    }
-
-
 OTEL_ALL: dict[str, AttributeValue] = {"cc_trace.tags": ["ci", "night"], "cc_trace.turn_number": 3}
 OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
     "turn": (
@@ -273,6 +103,7 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "chat claude-sonnet-4-5-20250929[1m]",
         {
             **FIRST,
+            **FIRST_SAID,
             "gen_ai.usage.cost": 0.036786,
             "cc_trace.tool_count": 2,
             "cc_trace.stop_reason": "tool_use",
@@ -283,7 +114,7 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
     ),
     "second generation": (
         "chat claude-new",
-        {**SECOND_ONE, "cc_trace.tool_count": 0, "cc_trace.usage_complete": False},
+        {**SECOND_ONE, **SECOND_SAID, "cc_trace.tool_count": 0, "cc_trace.usage_complete": False},
     ),
     "tool": (
         "execute_tool Bash",
@@ -595,7 +426,9 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "gen_ai.operation.name": "invoke_agent",
             "openinference.span.kind": "AGENT",
             "input.value": "Fix the failing test",
+            "input.mime_type": "text/plain",
             "output.value": "Fixed.",
+            "output.mime_type": "text/plain",
             "metadata": text({"turn_number": 3} | SPANS["turn"].metadata),
         },
     ),
@@ -603,10 +436,13 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "chat claude-sonnet-4-5-20250929[1m]",
         {
             **FIRST,
+            **FIRST_SAID,
             "llm.cost.total": 0.036786,
             "openinference.span.kind": "LLM",
             "input.value": "Fix the failing test",
+            "input.mime_type": "text/plain",
             "output.value": "Let me look.",
+            "output.mime_type": "text/plain",
             "metadata": text(
                 {
                     "turn_number": 3,
@@ -623,8 +459,10 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "chat claude-new",
         {
             **SECOND_ONE,
+            **SECOND_SAID,
             "openinference.span.kind": "LLM",
             "output.value": "It f",
+            "output.mime_type": "text/plain",
             "metadata": text({"turn_number": 3, "tool_count": 0, "agent_id": "a1", "usage_complete": False}),
         },
     ),
@@ -636,6 +474,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "input.value": '{"command":"ls"}',
             "input.mime_type": "application/json",
             "output.value": "a.txt",
+            "output.mime_type": "text/plain",
             "metadata": text({"turn_number": 3} | SPANS["tool"].metadata),
         },
     ),
@@ -648,6 +487,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "input.value": '{"file_path":"/x"}',
             "input.mime_type": "application/json",
             "output.value": "File does not exist.",
+            "output.mime_type": "text/plain",
             "metadata": text({"turn_number": 3, "tool_name": "Read", "tool_id": "toolu_3"}),
         },
     ),
@@ -673,7 +513,9 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "error.type": "incomplete",
             "openinference.span.kind": "AGENT",
             "input.value": "count things",
+            "input.mime_type": "text/plain",
             "output.value": "Counting.",
+            "output.mime_type": "text/plain",
             "metadata": text({"turn_number": 3} | SPANS["subagent"].metadata | {"agent_id": "a1"}),
         },
     ),
@@ -684,6 +526,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "gen_ai.operation.name": "compaction",
             "openinference.span.kind": "CHAIN",
             "output.value": "Summary: …",
+            "output.mime_type": "text/plain",
             "metadata": '{"turn_number":3,"trigger":"auto","preTokens":462}',
         },
     ),
@@ -694,6 +537,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "gen_ai.operation.name": "api_retry",
             "openinference.span.kind": "CHAIN",
             "output.value": "529 overloaded",
+            "output.mime_type": "text/plain",
             "metadata": '{"turn_number":3,"retryAttempt":1,"source":"request"}',
         },
     ),
@@ -705,6 +549,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "error.type": "api_error",
             "openinference.span.kind": "CHAIN",
             "output.value": "API Error: 400",
+            "output.mime_type": "text/plain",
             "metadata": '{"turn_number":3}',
         },
     ),
@@ -716,6 +561,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "error.type": "interrupted",
             "openinference.span.kind": "CHAIN",
             "output.value": "[Request…]",
+            "output.mime_type": "text/plain",
             "metadata": '{"turn_number":3}',
         },
     ),
@@ -726,6 +572,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "gen_ai.operation.name": "prompt",
             "openinference.span.kind": "CHAIN",
             "input.value": "and be quick",
+            "input.mime_type": "text/plain",
             "metadata": '{"turn_number":3}',
         },
     ),
@@ -736,6 +583,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "gen_ai.operation.name": "notification",
             "openinference.span.kind": "CHAIN",
             "input.value": "<task…>",
+            "input.mime_type": "text/plain",
             "metadata": '{"turn_number":3,"status":"completed"}',
         },
     ),
@@ -744,6 +592,7 @@ EXPECTED = {
     "otel": (OTEL_ALL, OTEL),
     "langfuse": (LANGFUSE_ALL, LANGFUSE),
     "openinference": (OPENINFERENCE_ALL, OPENINFERENCE),
+    "mlflow": (MLFLOW_ALL, MLFLOW),
 }
 
 
@@ -770,6 +619,7 @@ def test_resources() -> None:
         "service.name": "mine",
         "openinference.project.name": "claude-code",
     }
+    assert resource("mlflow", labels) == resource("otel", labels)
     assert resource("langfuse", labels) == {"service.name": "claude-code", "host.name": "h"}
 
 
@@ -824,6 +674,7 @@ def test_what_is_not_known_is_not_sent(profile: str) -> None:
     bare: dict[str, dict[str, AttributeValue]] = {
         "otel": {"cc_trace.turn_number": 3},
         "openinference": {"openinference.span.kind": "LLM", "metadata": '{"turn_number":3}'},
+        "mlflow": {"mlflow.spanType": "CHAT_MODEL", "cc_trace.turn_number": 3},
     }
     if profile == "langfuse":
         general = ("session.id", "trace.name", "trace.metadata.")
@@ -832,7 +683,8 @@ def test_what_is_not_known_is_not_sent(profile: str) -> None:
     else:
         chat = {key: EVERYWHERE[key] for key in EVERYWHERE if key != "user.id"}
         chat |= {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic"}
-        assert (name, found) == ("chat", chat | bare[profile])
+        expected = empty.name if profile == "mlflow" else "chat"
+        assert (name, found) == (expected, chat | bare[profile])
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -845,7 +697,12 @@ def test_no_text_is_too_strange(profile: str) -> None:
         input={"half \ud83d": "\udc00", "huge": 1 << 70, "deep": deep}, metadata={"n": 1 << 70}
     )
     _, found = PROFILES[profile](span, LABELS)
-    key = {"otel": "gen_ai.tool.call.arguments", "langfuse": "langfuse.observation.input"}.get(profile, "input.value")
+    key = {
+        "otel": "gen_ai.tool.call.arguments",
+        "langfuse": "langfuse.observation.input",
+        "openinference": "input.value",
+        "mlflow": "mlflow.spanInputs",
+    }[profile]
     arguments = json.loads(str(found[key]))
     assert ("\ufffd", str(1 << 70)) == (arguments["half \ufffd"], arguments["huge"])
     assert TOO_DEEP in str(found[key])
@@ -870,6 +727,16 @@ LANGFUSE_READS = {
     "langfuse.observation.model.name",
     "langfuse.observation.model.parameters",
 }
+MLFLOW_READS = {
+    "mlflow.spanType",
+    "mlflow.spanInputs",
+    "mlflow.spanOutputs",
+    "mlflow.chat.tokenUsage",
+    "mlflow.traceTag.mlflow.traceName",
+    "mlflow.traceTag.tags",
+}
+OTEL_INPUTS = {"gen_ai.input.messages", "gen_ai.tool.call.arguments"}
+OTEL_OUTPUTS = {"gen_ai.output.messages", "gen_ai.tool.call.result", "cc_trace.output"}
 
 
 @pytest.mark.parametrize("transcript", case_transcripts(), ids=label)
@@ -880,16 +747,32 @@ def test_rules_that_hold_for_every_span(transcript: Path) -> None:
         metadata = ("langfuse.trace.metadata.", "langfuse.observation.metadata.")
         assert {key for key in sent["langfuse"] if not key.startswith(metadata)} <= LANGFUSE_READS
         assert LANGFUSE_ALL.keys() <= sent["langfuse"].keys()
-        for profile in ("otel", "openinference"):
+        for profile in ("otel", "openinference", "mlflow"):
             assert {*EVERYWHERE, "gen_ai.operation.name"} <= sent[profile].keys()
+        assert {key for key in sent["mlflow"] if key.startswith("mlflow.")} <= MLFLOW_READS
+        assert "mlflow.spanType" in sent["mlflow"]
         if span.response is None:
-            counted = ("model", "usage", "cost")
+            counted = ("model", "usage", "Usage", "cost")
             assert not [key for found in sent.values() for key in found if any(word in key for word in counted)]
         elif span.response.usage is not None:
             buckets = json.loads(str(sent["langfuse"]["langfuse.observation.usage_details"]))
             tokens = (sent["otel"][f"gen_ai.usage.{side}_tokens"] for side in ("input", "output"))
             assert sum(buckets.values()) == sum(map(int, map(str, tokens)))
+            usage = json.loads(str(sent["mlflow"]["mlflow.chat.tokenUsage"]))
+            assert sum(buckets.values()) == usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+            assert buckets.get("input_cache_creation_1h", 0) == usage["cache_creation_input_tokens_above_1hr"]
             assert sent["otel"].get("gen_ai.usage.cost") == sent["openinference"].get("llm.cost.total")
+
+
+@pytest.mark.parametrize("transcript", case_transcripts(), ids=label)
+def test_mlflow_is_sent_content_once_and_no_cost(transcript: Path) -> None:
+    """Where the conventions have content MLflow has it in its own attributes, and only there."""
+    for span in Session(transcript).spans():
+        (_, by_otel), (_, found) = (PROFILES[profile](span, LABELS) for profile in ("otel", "mlflow"))
+        assert bool(OTEL_INPUTS & by_otel.keys()) == ("mlflow.spanInputs" in found)
+        assert bool(OTEL_OUTPUTS & by_otel.keys()) == ("mlflow.spanOutputs" in found)
+        assert not (OTEL_INPUTS | OTEL_OUTPUTS) & found.keys()
+        assert not [key for key in found if "cost" in key.lower()]
 
 
 def test_every_span_carries_the_facts_of_its_trace() -> None:

@@ -1,4 +1,4 @@
-"""MLflow: the GenAI conventions, with content and usage in MLflow's own attributes.
+"""MLflow: the GenAI conventions, with content in MLflow's own attributes and usage in both.
 
 Rules:
 - Content is sent once, as a chat completion's request and response: the form that MLflow's lists shorten to a text
