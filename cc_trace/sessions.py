@@ -64,16 +64,19 @@ class Session:
         resume: Resume | None = None,
         *,
         ending: Ending = "growing",
+        told_ns: int | None = None,
         rest_ns: int | None = None,
         anchors: Mapping[int, Anchor] | None = None,
     ) -> None:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
+        `told_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
         `anchors`: by the number of the turn from which on it holds, what traces are tied to.
         """
         self.path = path
         self.resume = resume or Resume()
         self._ending = ending
+        self._told_ns = told_ns
         self._rest_ns = rest_ns
         self._anchors = anchors or {}
         session_id, self._is_agent = identify(path)
@@ -82,6 +85,7 @@ class Session:
         self._lineage: dict[str, str] = {}
         self._last_asked = -1  # where the last prompt stands
         self.summarized = False  # the last line is a summary
+        self.went_on = False  # the last turn began after the ending was told
 
     def asked_after(self, turn: Turn | None) -> bool:
         """Tell whether a prompt came after this turn and has no answer yet."""
@@ -104,15 +108,24 @@ class Session:
                 yield self._trace(held, turn, agents)
             held = turn
         if held is not None:
+            self.went_on = self._is_later(held.start.head.time_ns)
             held.closed |= self._is_over(held)
             yield self._trace(held, None, agents)
         self._finish()
 
     def _is_over(self, turn: Turn) -> bool:
         """Tell whether the last turn can be taken for over though no line says so."""
-        if self._ending == "quiet":
+        ending = self._ending_of(turn.start.head.time_ns)
+        if ending == "quiet":
             return not turn.running and turn.last == "stop"
-        return self._ending == "over" or (self._ending == "stopped" and not turn.running)
+        return ending == "over" or (ending == "stopped" and not turn.running)
+
+    def _ending_of(self, began_ns: int | None) -> Ending:
+        """Return the ending of what began at that time."""
+        return "growing" if self._is_later(began_ns) else self._ending
+
+    def _is_later(self, began_ns: int | None) -> bool:
+        return self._told_ns is not None and began_ns is not None and began_ns > self._told_ns
 
     def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
         inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
@@ -134,7 +147,7 @@ class Session:
 
     def _awaited(self, turn: Turn, runs: Runs) -> int:
         """Count the agents that were launched and have no file yet."""
-        if self._ending == "over":
+        if self._ending_of(turn.start.head.time_ns) == "over":
             return 0
         launched = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
         return sum(
@@ -237,7 +250,6 @@ class Session:
         agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
         agent.written_ns = path.stat().st_mtime_ns
-        agent.at_rest = self._ending == "over" or (self._rest_ns is not None and agent.written_ns < self._rest_ns)
         for entry in peek(path):
             head = entry.head
             if head is None:
@@ -249,6 +261,8 @@ class Session:
                 agent.prompt = entry.text
             if isinstance(entry, Reply):
                 break
+        over = self._ending_of(agent.start_ns) == "over"
+        agent.at_rest = over or (self._rest_ns is not None and agent.written_ns < self._rest_ns)
         return agent
 
     def _file_turns(self, path: Path, call: str | None) -> list[Turn]:

@@ -129,26 +129,29 @@ class States:
         """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
         return (self._off / session_id).exists()
 
-    def want(self, session_id: str, payload: bytes) -> None:
-        """Leave word that a session is to be synced; a later word replaces an earlier one."""
+    def want(self, session_id: str, payload: bytes, told_ns: int) -> None:
+        """Leave word that a session is to be synced, told at that time; a later word replaces an earlier one."""
         self.path(session_id)
-        write_private(self._pending / f"{session_id}.json", payload)
+        path = self._pending / f"{session_id}.json"
+        write_private(path, payload)
+        with contextlib.suppress(FileNotFoundError):  # taken already; it then counts as told just now
+            os.utime(path, ns=(told_ns, told_ns))
 
     def wanted(self, session_id: str) -> bool:
         """Tell whether word was left since it was last taken."""
         return (self._pending / f"{session_id}.json").exists()
 
-    def take_word(self, session_id: str) -> bytes | None:
-        """Return and remove the word that was left, before the work it asks for begins."""
+    def take_word(self, session_id: str) -> tuple[bytes, int] | None:
+        """Return and remove the word that was left and when it was told, before the work it asks for begins."""
         path = self._pending / f"{session_id}.json"
         own = self._pending / f".{session_id}.{os.getpid()}"
         try:
             path.rename(own)  # word that is left from now on is not this one
-            data = own.read_bytes()
+            data, told_ns = own.read_bytes(), own.stat().st_mtime_ns
             own.unlink()
         except FileNotFoundError:
             return None
-        return data
+        return data, told_ns
 
     def pending(self) -> list[str]:
         """Return the sessions that word was left for."""

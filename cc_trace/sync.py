@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import UNCLEAR_SECONDS, Delivery, Surroundings
-from cc_trace.endings import seen_in, told_by
+from cc_trace.endings import is_alive, seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
 from cc_trace.openings import first_cwd, first_session_id
@@ -71,6 +71,7 @@ class Caller:
     claude_pid: int | None = None
     anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
     named: bool = False  # a user asks for just this session
+    told_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
 
 
 NOBODY: Final = Caller()
@@ -133,10 +134,10 @@ class Sync:
                 if not held:
                     return
                 self._world.reached("locked")
-                while (data := self._states.take_word(session_id)) is not None:
-                    payload = parse_payload(data, self._config_dir)
+                while (word := self._states.take_word(session_id)) is not None:
+                    payload = parse_payload(word[0], self._config_dir)
                     if isinstance(payload, Payload):
-                        self._served(payload, deadline, caller)
+                        self._served(payload, deadline, replace(caller, told_ns=word[1]))
             self._world.reached("unlocked")
 
     def _served(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
@@ -202,8 +203,10 @@ class Sync:
             for destination in plan.destinations:
                 if destination.name in report.behind:
                     continue  # it failed just now; asking again at once is no use
-                session = self._session(transcript, state, destination.name, now)
+                session = self._session(transcript, state, destination.name, now, caller.told_ns if ending else None)
                 self._deliver(session, state, destination, plan, report, deadline)
+                if session.went_on and state.claude_pid is not None and not is_alive(state.claude_pid):
+                    state.claude_pid = None  # another process goes on with it
             state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
@@ -241,14 +244,14 @@ class Sync:
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
 
-    def _session(self, transcript: Path, state: SessionState, destination: str, ending: Ending) -> Session:
-        progress = state.progress(destination)
+    def _session(self, transcript: Path, state: SessionState, to: str, ending: Ending, told_ns: int | None) -> Session:
+        progress = state.progress(to)
         rest_ns = int((self._world.clock() - self._world.rest_seconds) * 1e9)
         anchors = {int(first): Anchor(*anchor) for first, anchor in state.anchors.items()}
         resume = Resume(
             progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
         )
-        return Session(transcript, resume, ending=ending, rest_ns=rest_ns, anchors=anchors)
+        return Session(transcript, resume, ending=ending, told_ns=told_ns, rest_ns=rest_ns, anchors=anchors)
 
     def _deliver(
         self,

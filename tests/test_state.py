@@ -166,7 +166,7 @@ def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
     """A later word replaces an earlier one."""
     states = States(tmp_path)
     states.prepare()
-    states.want("a", b"1")
-    states.want("a", b"2")
+    states.want("a", b"1", 1_000)
+    states.want("a", b"2", 2_000)
     assert states.wanted("a")
-    assert [states.take_word("a"), states.take_word("a")] == [b"2", None]
+    assert [states.take_word("a"), states.take_word("a")] == [(b"2", 2_000), None]

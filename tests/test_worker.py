@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -334,3 +336,18 @@ def test_a_session_is_shown_from_the_store_when_its_transcript_is_gone(tmp_path:
     assert {key: facts[key] for key in same} == {key: stored[key] for key in same}
     unknown = home.command("show", "99999999-9999-4999-8999-999999999999")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+
+
+def test_a_late_worker_leaves_the_turn_after_alone(tmp_path: Path, backend: HttpBackend) -> None:
+    """A Stop speaks of its own turn: one that has begun since then goes on, and stands unfinished in the file."""
+    home = Home(tmp_path, backend)
+    transcript = home.add(CASES / "2.1.325--g5_kill9" / "44444444-0000-4000-8000-000000000005.jsonl")
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    called = next(index for index, line in enumerate(lines) if b'"tool_use"' in line and b'"assistant"' in line)
+    transcript.write_bytes(b"".join(lines[: called + 1]))
+    spooled = home.spool(home.payload(transcript, last_assistant_message="Answer one.", background_tasks=[]))
+    stopped = datetime.fromisoformat("2026-11-15T23:23:31.600Z").timestamp()
+    os.utime(spooled, (stopped, stopped))
+    assert home.start(spooled).wait(60) == 0
+    first = next(Session(transcript).traces())
+    assert backend.counts == Counter(span.span_id for span in first.spans)

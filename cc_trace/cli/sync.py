@@ -105,13 +105,14 @@ def _take_spool(place: Workplace, spooled: Path | None) -> dict[str, bool]:
         own = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
         try:
             path.rename(own)  # whoever renames it has it; a hook may use its name again at once
+            told_ns = own.stat().st_mtime_ns  # when the hook ran; renaming keeps it
             with own.open("rb") as file:
                 data = file.read(_MAX_SPOOLED_BYTES)
         except OSError:
             continue  # another worker took it
         payload = parse_payload(data, place.config_dir)
         if isinstance(payload, Payload):
-            place.states.want(payload.session_id, data)
+            place.states.want(payload.session_id, data, told_ns)
             sessions[payload.session_id] = sessions.get(payload.session_id, False) or path == spooled
         else:
             place.log.write(f"{path.name}: {payload}")
