@@ -1,10 +1,10 @@
-# One command runs all: `make test`. It needs Python 3.11 or newer and makes its own environment.
+# One command runs all but the real Claude Code: `make test`. It needs Python 3.11 or newer and makes its own environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint types unit coverage bench fuzz prices clean
+.PHONY: test test-e2e lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -17,6 +17,10 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest
+
+# The real Claude Code, fetched once by npm; needs npm, node and tmux.
+test-e2e: $(STAMP)
+	$(BIN)/pytest -o verbosity_assertions=2 tests/e2e
 
 coverage: $(STAMP)
 	$(BIN)/coverage run -m pytest

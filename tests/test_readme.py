@@ -21,7 +21,7 @@ README = (ROOT / "README.md").read_text()
 DOCS = [README, (ROOT / "ARCHITECTURE.md").read_text(), *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
 # Claude Code's own, CI's, and examples.
 OTHERS = {"CLAUDE_CODE_ENABLE_TELEMETRY", "CLAUDE_CODE_REMOTE", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"}
-FOR_TESTS = {"CC_TRACE_DIE_AT", "CC_TRACE_UNCLEAR_SECONDS"}
+FOR_TESTS = {"CC_TRACE_DIE_AT", "CC_TRACE_UNCLEAR_SECONDS", "CC_TRACE_E2E_CACHE"}
 _OURS = re.compile(r"\b(?:CC_TRACE|CC_LANGFUSE|LANGFUSE|TRACE_TO)_[A-Z_]*[A-Z]\b")
 
 

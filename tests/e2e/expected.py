@@ -1,0 +1,142 @@
+"""The traces that ought to have arrived, from what the scripted API was asked and what it served."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from script import PIECE_CHARS, START_OUTPUT_TOKENS, TAG
+from tree import AgentRun, Generation, ToolCall, Turn, Usage, plain_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from exchanges import Exchange, ToolResult
+    from script import Message, Tokens, Use
+
+
+@dataclass(frozen=True, slots=True)
+class Unusual:
+    """What a scenario says of a turn that did not end well, or in which something happened besides responses.
+
+    `prompt`: what was typed, where the model was asked something else. `output`: what the turn came to, where it is
+    not the last text that was served. `untold`: result and status of a call whose result the model was never told.
+    """
+
+    status: str = "ok"
+    events: tuple[str, ...] = ()
+    prompt: str | None = None
+    output: str | None = None
+    untold: tuple[str | None, str] = (None, "ok")
+
+
+def expected(exchanges: Sequence[Exchange], unusual: Mapping[str, Unusual]) -> dict[str, list[Turn]]:
+    """Return the turns of each session, in the order in which they were begun. `unusual` is by the prompt's tag."""
+    return _Served(exchanges, unusual).turns()
+
+
+def own_tokens(exchanges: Iterable[Exchange]) -> dict[str, Counter[str]]:
+    """Return what Claude Code spent on its own business, which no transcript tells, by model."""
+    spent: dict[str, Counter[str]] = {}
+    for exchange in exchanges:
+        said = exchange.message
+        if exchange.request.own_business is not None and said is not None:
+            spent.setdefault(said.model, Counter()).update(_counted(said.tokens))
+    return spent
+
+
+def cut(exchanges: Iterable[Exchange]) -> set[str]:
+    """Return the ids of responses that the client broke off."""
+    return {each.message.id for each in exchanges if each.message is not None and each.outcome == "cut"}
+
+
+class _Served:
+    """The exchanges of all conversations, and who launched whom."""
+
+    def __init__(self, exchanges: Sequence[Exchange], unusual: Mapping[str, Unusual]) -> None:
+        self._unusual = unusual
+        self._prompts: dict[tuple[str, str], str] = {}  # (session, tag) -> the prompt, in order
+        self._said: dict[tuple[str, str], list[Message]] = {}
+        self._cut: set[str] = set()
+        self._plans: dict[str, dict[str, str]] = {}  # session -> the plan it wrote last
+        self._results: dict[str, ToolResult] = {}
+        self._launched: dict[tuple[str, str], str] = {}  # (session, tag) -> the call that gave an agent this prompt
+        for exchange in exchanges:
+            if exchange.request.own_business is None:
+                self._note(exchange)
+
+    def _note(self, exchange: Exchange) -> None:
+        request, said = exchange.request, exchange.message
+        assert request.prompt is not None
+        tag, text, _ = request.prompt
+        key = (request.session_id, tag)
+        self._prompts.setdefault(key, text)
+        for id_, result in request.results.items():
+            self._results.setdefault(id_, result)
+        if said is None:
+            return
+        self._said.setdefault(key, []).append(said)
+        if exchange.outcome == "cut":
+            self._cut.add(said.id)
+        for id_, use in said.uses:
+            if use.name == "Write" and "/plans/" in use.input["file_path"]:
+                plan = {"plan": use.input["content"], "planFilePath": use.input["file_path"]}
+                self._plans[request.session_id] = plan
+            for launched in TAG.findall(str(use.input.get("prompt", ""))):
+                self._launched[request.session_id, launched] = id_
+
+    def turns(self) -> dict[str, list[Turn]]:
+        found: dict[str, list[Turn]] = {}
+        for (session, tag), prompt in self._prompts.items():
+            if (session, tag) not in self._launched:
+                found.setdefault(session, []).append(self._turn(session, tag, prompt))
+        return found
+
+    def _turn(self, session: str, tag: str, prompt: str) -> Turn:
+        unusual = self._unusual.get(tag, Unusual())
+        generations = self._generations(session, tag, unusual)
+        output = _last_text(generations) if unusual.output is None else unusual.output
+        return Turn(unusual.prompt or prompt, output, unusual.status, unusual.events, generations)
+
+    def _generations(self, session: str, tag: str, unusual: Unusual) -> tuple[Generation, ...]:
+        return tuple(self._generation(said, session, unusual) for said in self._said.get((session, tag), ()))
+
+    def _generation(self, said: Message, session: str, unusual: Unusual) -> Generation:
+        if said.id in self._cut:
+            usage = replace(_usage(said.tokens), output=START_OUTPUT_TOKENS)
+            text = said.text[:PIECE_CHARS]
+            return Generation(said.id, said.model, usage, "", text, "interrupted", "interrupted", ())
+        calls = tuple(self._call(session, id_, use, unusual) for id_, use in said.uses)
+        finish = "tool_call" if calls else "stop"
+        return Generation(said.id, said.model, _usage(said.tokens), said.thinking, said.text, finish, "ok", calls)
+
+    def _call(self, session: str, id_: str, use: Use, unusual: Unusual) -> ToolCall:
+        # Claude Code puts the plan into the call that asks whether it is accepted.
+        arguments = use.input | (self._plans[session] if use.name == "ExitPlanMode" else {})
+        call = ToolCall(id_, use.name, json.dumps(arguments, sort_keys=True), *unusual.untold)
+        if (result := self._results.get(id_)) is not None:
+            call = replace(call, result=plain_result(result.text), status="error" if result.failed else "ok")
+        launched = [tag for (where, tag), by in self._launched.items() if (where, by) == (session, id_)]
+        return replace(call, agents=tuple(self._agent(session, tag, use) for tag in launched))
+
+    def _agent(self, session: str, tag: str, use: Use) -> AgentRun:
+        unusual = self._unusual.get(tag, Unusual())
+        generations = self._generations(session, tag, unusual)
+        kind, prompt = use.input["subagent_type"], use.input["prompt"]
+        return AgentRun(kind, prompt, _last_text(generations), unusual.status, generations)
+
+
+def _last_text(generations: Sequence[Generation]) -> str:
+    return next((each.text for each in reversed(generations) if each.text), "")
+
+
+def _usage(tokens: Tokens) -> Usage:
+    written = tokens.cache_write_5m + tokens.cache_write_1h
+    return Usage(tokens.input + tokens.cache_read + written, tokens.output, tokens.cache_read, written)
+
+
+def _counted(tokens: Tokens) -> Counter[str]:
+    written = tokens.cache_write_5m + tokens.cache_write_1h
+    return Counter(input=tokens.input, output=tokens.output, cache_read=tokens.cache_read, cache_write=written)

@@ -1,0 +1,87 @@
+"""Agents: in the foreground, in the background, side by side, inside one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from expected import Unusual
+from scenario import scenario
+from script import Answer, Use
+
+if TYPE_CHECKING:
+    from stage import Stage
+
+
+def agent(prompt: str, *, background: bool | None = None, tool: str = "Agent") -> Use:
+    """Return the call that launches an agent; without `background` as Claude Code does it by itself."""
+    chosen = {} if background is None else {"run_in_background": background}
+    return Use(tool, {"description": "a part", "prompt": prompt, "subagent_type": "general-purpose", **chosen})
+
+
+def steps(stage: Stage, name: str, seconds: float = 0.2) -> list[Answer]:
+    """Return the work of an agent: a command, a file, an answer."""
+    path = stage.home.write(f"{name}.txt", f"{name}\n")
+    return [
+        Answer(thinking="first", uses=(Use("Bash", {"command": f"sleep {seconds}; echo {name}", "description": "w"}),)),
+        Answer(uses=(Use("Read", {"file_path": str(path)}),)),
+        Answer(f"{name} is done."),
+    ]
+
+
+@scenario()
+def foreground_agent(stage: Stage) -> None:
+    """Claude Code waits for the agent."""
+    stage.script(
+        delegate=[Answer("I delegate.", uses=(agent("[[part]] go", background=False),)), Answer("It is done.")],
+        part=steps(stage, "part"),
+    )
+    assert stage.ask("[[delegate]] go") == "It is done."
+
+
+@scenario()
+def background_agent(stage: Stage) -> None:
+    """The turn stops while the agent works, and goes on when it has ended."""
+    stage.script(
+        delegate=[
+            Answer(uses=(agent("[[part]] go", background=True),)),
+            Answer("It works in the background."),
+            Answer("It has ended."),
+        ],
+        part=steps(stage, "part", 2.0),
+    )
+    stage.unusual["delegate"] = Unusual(events=("notification",))
+    assert stage.ask("[[delegate]] go").endswith("It has ended.")
+
+
+@scenario()
+def parallel_agents(stage: Stage) -> None:
+    """Two agents that one response launched, in the foreground."""
+    calls = tuple(agent(f"[[{name}]] go", background=False) for name in ("left", "right"))
+    stage.script(
+        delegate=[Answer(uses=calls), Answer("Both are done.")],
+        left=steps(stage, "left"),
+        right=steps(stage, "right", 0.4),
+    )
+    assert stage.ask("[[delegate]] go") == "Both are done."
+
+
+@scenario()
+def nested_agents(stage: Stage) -> None:
+    """An agent that launches an agent."""
+    stage.script(
+        delegate=[Answer(uses=(agent("[[outer]] go", background=False),)), Answer("All is done.")],
+        outer=[Answer(uses=(agent("[[inner]] go", background=False),)), Answer("outer is done.")],
+        inner=steps(stage, "inner"),
+    )
+    assert stage.ask("[[delegate]] go") == "All is done."
+
+
+@scenario()
+def background_command(stage: Stage) -> None:
+    """A command in the background: the turn stops, and goes on when it has ended."""
+    call = Use("Bash", {"command": "sleep 2; echo done", "description": "wait", "run_in_background": True})
+    stage.script(
+        delegate=[Answer(uses=(call,)), Answer("It runs in the background."), Answer("It has ended.")],
+    )
+    stage.unusual["delegate"] = Unusual(events=("notification",))
+    assert stage.ask("[[delegate]] go").endswith("It has ended.")

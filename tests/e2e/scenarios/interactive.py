@@ -1,0 +1,169 @@
+"""Claude Code in a terminal."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Final
+
+from expected import Unusual
+from scenario import scenario
+from script import PLAN_FILE, Answer, Use
+from waiting import until
+
+if TYPE_CHECKING:
+    from stage import Stage
+    from terminal import Terminal
+
+_REJECTED: Final = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
+)
+
+
+@scenario()
+def two_turns_then_exit(stage: Stage) -> None:
+    """Two prompts, /exit."""
+    stage.script(t1=[Answer("Answer one.")], t2=[Answer("Answer two.")])
+    with stage.terminal() as terminal:
+        terminal.say_and_wait("[[t1]] one", "t1")
+        terminal.say_and_wait("[[t2]] two", "t2")
+        terminal.exit()
+
+
+@scenario()
+def next_prompt_at_once(stage: Stage) -> None:
+    """The worker of the first Stop finds the second turn begun: it is not over because the first one was."""
+    stage.hold_workers()
+    stage.script(
+        t1=[Answer("Answer one.")],
+        waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("I have waited.")],
+    )
+    with stage.terminal() as terminal:
+        terminal.say_and_wait("[[t1]] one", "t1")
+        terminal.say("[[waits]] two", "waits")
+        terminal.wait_until(stage.is_waiting, "the tool runs")
+        stage.release_workers()
+        stage.wait_for_workers()
+        stage.stop_waiting()
+        terminal.wait_until(lambda: stage.transcripts.stops() > 1, "the second turn is over")
+        terminal.exit()
+
+
+@scenario()
+def escape(stage: Stage) -> None:
+    """Esc while an answer is streamed, and while a tool runs; then a turn that ends well."""
+    stage.script(
+        slow=[Answer("This answer is broken off before it has come to its end.", hangs=True)],
+        waits=[Answer(uses=(stage.waiting_call(),)), Answer("Never said.")],
+        t1=[Answer("Answer one.")],
+    )
+    stage.unusual |= dict.fromkeys(("slow", "waits"), Unusual("interrupted", ("interruption",)))
+    with stage.terminal() as terminal:
+        terminal.say("[[slow]] one", "slow")
+        terminal.wait_until(lambda: stage.api.hangs("slow"), "the answer was begun")
+        terminal.press("Escape", lambda: "Interrupted" in terminal.screen)
+        terminal.say("[[waits]] two", "waits")
+        terminal.wait_until(stage.is_waiting, "the tool runs")
+        terminal.press("Escape", lambda: terminal.screen.count("Interrupted") > 1)
+        stage.stop_waiting()
+        terminal.say_and_wait("[[t1]] three", "t1")
+        terminal.exit()
+
+
+@scenario()
+def compact_and_clear(stage: Stage) -> None:
+    """/compact between two turns, then /clear: another session of the same process."""
+    stage.script(**{f"t{number}": [Answer(f"Answer {number}.")] for number in range(1, 5)})
+    stage.unusual["t3"] = Unusual(events=("compaction",))
+    with stage.terminal() as terminal:
+        terminal.say_and_wait("[[t1]] one", "t1")
+        terminal.say_and_wait("[[t2]] two", "t2")
+        terminal.command("/compact", lambda: stage.transcripts.count(subtype="compact_boundary"))
+        terminal.wait_for(r"Compacted")
+        terminal.say_and_wait("[[t3]] three", "t3")
+        terminal.command("/clear", lambda: "Answer 3." not in terminal.screen)
+        terminal.say_and_wait("[[t4]] four", "t4")
+        terminal.exit()
+
+
+def _plan(stage: Stage, terminal: Terminal) -> None:
+    stage.script(
+        plan=[
+            Answer(
+                "Here is my plan.",
+                "make a plan",
+                (Use("Write", {"file_path": PLAN_FILE, "content": "# Plan\n\n1. Write a file [[carry_out]]\n"}),),
+            ),
+            Answer(uses=(Use("ExitPlanMode", {}),)),
+            Answer(uses=(Use("Write", {"file_path": str(stage.home.project / "planned.txt"), "content": "x\n"}),)),
+            Answer("The plan is carried out."),
+        ],
+        carry_out=[Answer("Carried out in a new session.")],
+    )
+    terminal.say("[[plan]] make a plan", "plan")
+
+
+@scenario()
+def plan_accepted(stage: Stage) -> None:
+    """A plan accepted, the conversation kept."""
+    stage.home.settings["showClearContextOnPlanAccept"] = False
+    with stage.terminal("--permission-mode", "plan") as terminal:
+        _plan(stage, terminal)
+        terminal.confirm("(?i)would you like to proceed", lambda: stage.transcripts.stops() > 0)
+        terminal.exit()
+
+
+@scenario()
+def plan_accepted_and_cleared(stage: Stage) -> None:
+    """A plan accepted, carried out in a new session: for the old one it was broken off."""
+    stage.unusual["plan"] = Unusual("interrupted", ("interruption",), untold=(_REJECTED, "error"))
+    stage.home.settings["showClearContextOnPlanAccept"] = True
+    with stage.terminal("--permission-mode", "plan") as terminal:
+        _plan(stage, terminal)
+        terminal.confirm("(?i)would you like to proceed", lambda: stage.transcripts.stops() > 0)
+        terminal.exit()
+
+
+@scenario()
+def killed_then_another_session(stage: Stage) -> None:
+    """SIGKILL while a tool runs: the next session's worker delivers what was left behind."""
+    stage.home.settings["env"]["CC_TRACE_REST_SECONDS"] = "1"
+    stage.script(
+        t1=[Answer("Answer one.")],
+        waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("Never said.")],
+        t2=[Answer("Answer two.")],
+    )
+    stage.unusual["waits"] = Unusual("incomplete", untold=(None, "incomplete"))
+    with stage.terminal() as terminal:
+        terminal.say_and_wait("[[t1]] one", "t1")
+        stage.wait_for_workers()
+        terminal.say("[[waits]] two", "waits")
+        terminal.wait_until(stage.is_waiting, "the tool runs")
+        terminal.signal(signal.SIGKILL)
+    stage.stop_waiting()
+    stage.settle()
+    until(lambda: stage.transcripts.rested_seconds() > 1, "the transcript is at rest")
+    stage.let_a_minute_pass()
+    stage.ask("[[t2]] another session", session=2)
+
+
+@scenario()
+def commands(stage: Stage) -> None:
+    """A slash command of the user's own, a shell command, a file mentioned."""
+    stage.home.write(
+        ".claude/commands/mine.md", "---\ndescription: my command\n---\n[[mine]] expanded with $ARGUMENTS\n"
+    )
+    stage.home.write("a.txt", "alpha\n")
+    stage.script(
+        mine=[Answer("Answer one.")],
+        printed=[Answer("Answer two.")],
+        file=[Answer("Answer three.")],
+    )
+    printed = "<bash-stdout>[[printed]]</bash-stdout><bash-stderr></bash-stderr>"
+    stage.unusual["mine"] = Unusual(prompt="/mine some words")
+    stage.unusual["printed"] = Unusual(prompt=f"!echo '[[printed]]'\n{printed}")
+    with stage.terminal() as terminal:
+        terminal.command("/mine some words", lambda: stage.transcripts.stops() == 1)
+        terminal.shell("echo '[[printed]]'", lambda: stage.transcripts.stops() == 2)
+        terminal.say_and_wait("[[file]] look at @a.txt please", "file")
+        terminal.exit()

@@ -1,0 +1,90 @@
+"""`claude -p`: text, tools, errors, signals, several at once."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from expected import Unusual
+from scenario import scenario
+from script import Answer, Failure, Use
+from waiting import until
+
+if TYPE_CHECKING:
+    from stage import Stage
+
+
+@scenario()
+def one_text_turn(stage: Stage) -> None:
+    """A prompt and an answer."""
+    stage.script(hello=[Answer("Hello.")])
+    assert stage.ask("[[hello]] say hello") == "Hello."
+
+
+@scenario()
+def thinking_and_parallel_tools(stage: Stage) -> None:
+    """Thinking, text and three calls in one response, then the end."""
+    path = stage.home.write("a.txt", "alpha\nbeta\n")
+    calls = (
+        Use("Read", {"file_path": str(path)}),
+        Use("Bash", {"command": "sleep 0.3; echo done", "description": "wait"}),
+        Use("Write", {"file_path": str(path.with_name("new.txt")), "content": "written\n"}),
+    )
+    stage.script(
+        tools=[Answer("Three things.", "Look, run, write.", calls), Answer("All are done.", "That was all.")],
+    )
+    assert stage.ask("[[tools]] use the tools") == "All are done."
+
+
+@scenario()
+def tool_errors(stage: Stage) -> None:
+    """A missing file, a failing command, a tool that does not exist, a wrong input, one that is not allowed."""
+    calls = (
+        Use("Read", {"file_path": str(stage.home.project / "missing.txt")}),
+        Use("Bash", {"command": "echo out; echo err >&2; exit 3", "description": "fail"}),
+        Use("NoSuchTool", {}),
+        Use("Read", {"wrong": 1}),
+        Use("WebFetch", {"url": "https://example.invalid/", "prompt": "x"}),
+    )
+    stage.script(fails=[Answer(uses=calls), Answer("Errors seen.")])
+    stage.ask("[[fails]] go")
+
+
+@scenario()
+def overloaded_then_fine(stage: Stage) -> None:
+    """Two failures which Claude Code tries again after."""
+    failures = (Failure(529, "overloaded_error"), Failure(500, "api_error"))
+    stage.script(busy=[Answer("Now it works.", failures=failures)])
+    stage.unusual["busy"] = Unusual(events=("api_retry", "api_retry"))
+    stage.ask("[[busy]] go")
+
+
+@scenario()
+def api_error(stage: Stage) -> None:
+    """A request that is refused for good, after a turn that went well."""
+    stage.script(hello=[Answer("Hello.")], refused=[Answer(always=Failure(400, "invalid_request_error"))])
+    stage.unusual["refused"] = Unusual("error", ("api_error",), output="API Error: 400 scripted failure")
+    stage.ask("[[hello]] say hello")
+    stage.ask("[[refused]] go", "--resume", stage.session(), session=None, code=1)
+
+
+@scenario()
+def terminated(stage: Stage) -> None:
+    """SIGTERM while a tool runs. How the tool ended is told only if there was still time to write it."""
+    stage.script(waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("Never said.")])
+    running = stage.start("[[waits]] go")
+    until(stage.is_waiting, "the tool runs")
+    running.signal(signal.SIGTERM)
+    assert running.end().code == 128 + signal.SIGTERM
+    stage.stop_waiting()
+    written = ("Exit code 137", "error") if stage.transcripts.contain("Exit code 137") else (None, "incomplete")
+    stage.unusual["waits"] = Unusual("incomplete", untold=written)
+
+
+@scenario()
+def several_at_once(stage: Stage) -> None:
+    """Four sessions in one project at the same time."""
+    call = Use("Bash", {"command": "sleep 0.5; echo hi", "description": "wait"})
+    stage.script(tools=[Answer(uses=(call,)), Answer("The end.")])
+    runs = [stage.start("[[tools]] go", session=number) for number in range(1, 5)]
+    assert [(e.code, e.stdout, e.stderr) for e in (run.end() for run in runs)] == [(0, "The end.\n", "")] * 4

@@ -1,0 +1,187 @@
+"""The Messages API on 127.0.0.1: answers by a script, keeps what was asked, refuses everything else.
+
+It is Claude Code's proxy as well, so that what would leave the machine comes here, is noted in `outside`, and refused.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from exchanges import Exchange, Request, read_request
+from script import Answer, Failure, Message, Script, events, message
+
+if TYPE_CHECKING:
+    import socket
+
+_POLL_SECONDS: Final = 0.1
+_NAME: Final = Answer('{"name": "scripted-session"}')
+_SUMMARY: Final = Answer("<analysis>short</analysis>\n<summary>Scripted messages were exchanged.</summary>")
+_NOTHING: Final = Answer("none")
+
+
+class ScriptedApi(ThreadingHTTPServer):
+    """`with ScriptedApi() as api:` then fill `api.script` and start Claude Code with `api.url`."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.script: Script = {}
+        self.exchanges: list[Exchange] = []
+        self.outside: list[str] = []  # hosts that were asked for, and refused
+        self.unscripted: list[str] = []  # what no rule and no script has an answer for
+        self.stopping = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self._lock = threading.Lock()
+        self._attempts: dict[tuple[str, str, int], int] = {}
+        self._messages = 0
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what hangs, and listen no longer."""
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        """Say nothing of a client that went away."""
+
+    def asked(self, tag: str, step: int = 0) -> bool:
+        """Tell whether the answer of this number after a prompt has been asked for."""
+        return any(_is(each, tag, step) for each in [*self.exchanges])
+
+    def answered(self, tag: str, step: int = 0) -> bool:
+        """Tell whether it has been served."""
+        return any(_is(each, tag, step) and each.outcome == "whole" for each in [*self.exchanges])
+
+    def hangs(self, tag: str) -> bool:
+        """Tell whether an answer was begun that is not to end."""
+        return any(_is(each, tag, 0) and each.outcome == "hanging" for each in [*self.exchanges])
+
+    def begin(self, request: Request) -> tuple[Exchange, Answer, Failure | None]:
+        """Note a request and choose its answer, or the failure to serve this time."""
+        answer, prompt = self._chosen(request), request.prompt
+        place = (request.session_id, prompt[0], prompt[2]) if prompt else ("", "", 0)
+        with self._lock:
+            exchange = Exchange(request)
+            self.exchanges.append(exchange)
+            attempt = self._attempts[place] = self._attempts.get(place, -1) + 1
+            failing = answer.always or (answer.failures[attempt] if attempt < len(answer.failures) else None)
+            if failing is None:
+                self._messages += 1
+                exchange.message = message(answer, self._messages, request.model, json.dumps(request.messages))
+        return exchange, answer, failing
+
+    def _chosen(self, request: Request) -> Answer:
+        match request.own_business:
+            case "summary":
+                return _SUMMARY
+            case str():
+                return _NAME if request.structured else _NOTHING
+        prompt = request.prompt
+        if prompt is None or prompt[0] not in self.script:
+            self.unscripted.append(f"{prompt}: {request.messages[-1:]}")
+            return _NOTHING
+        tag, _, step = prompt
+        answers = self.script[tag]
+        if step >= len(answers):
+            self.unscripted.append(f"{tag}: a response after the last")
+            return _NOTHING
+        return answers[step]
+
+
+def _is(exchange: Exchange, tag: str, step: int) -> bool:
+    prompt = exchange.request.prompt
+    return exchange.request.own_business is None and prompt is not None and (prompt[0], prompt[2]) == (tag, step)
+
+
+class _Connection(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: ScriptedApi
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Print nothing."""
+
+    def do_CONNECT(self) -> None:
+        self.server.outside.append(self.path)
+        self.close_connection = True
+        self._answer(403, {"error": "nothing leaves this machine"})
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/"):  # a proxy is asked for the whole address
+            self.server.outside.append(self.path)
+        self._answer(404, _error("not_found_error"))
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        match self.path.split("?")[0]:
+            case "/v1/messages":
+                self._message(read_request(body))
+            case "/v1/messages/count_tokens":
+                self._answer(200, {"input_tokens": max(1, len(body) // 4)})
+            case path:
+                if not path.startswith("/"):
+                    self.server.outside.append(path)
+                self._answer(404, _error("not_found_error"))
+
+    def _message(self, request: Request) -> None:
+        exchange, answer, failing = self.server.begin(request)
+        if failing is not None:
+            exchange.outcome = "failed"
+            self._answer(failing.status, _error(failing.kind))
+        elif (said := exchange.message) is not None:
+            try:
+                if request.streamed:
+                    self._stream(exchange, said, hangs=answer.hangs)
+                else:
+                    self._answer(200, said.as_json)
+                exchange.outcome = "whole"
+            except OSError:
+                exchange.outcome = "cut"
+
+    def _stream(self, exchange: Exchange, said: Message, *, hangs: bool) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        for name, value in (
+            ("content-type", "text/event-stream"),
+            ("request-id", f"req_{said.id}"),
+            ("connection", "close"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        for event in events(said):
+            self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            self.wfile.flush()
+            if hangs and event.get("delta", {}).get("type") == "text_delta":
+                exchange.outcome = "hanging"
+                self._wait_until_left()
+                raise BrokenPipeError
+
+    def _wait_until_left(self) -> None:
+        while not self.server.stopping.is_set():
+            if select.select([self.connection], [], [], _POLL_SECONDS)[0]:
+                return  # it sends nothing more, so there is its end to be read
+
+    def _answer(self, status: int, said: dict[str, Any]) -> None:
+        data = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+
+def _error(kind: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": "scripted failure"}}

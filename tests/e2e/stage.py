@@ -1,0 +1,181 @@
+"""One scenario's world: the scripted API, the sink, a home with our hook in it, and Claude Code run there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self
+
+from backend import HttpBackend
+from home import Home
+from processes import started_in
+from script import Answer, Use
+from scripted_api import ScriptedApi
+from terminal import Terminal
+from transcript_files import Transcripts
+from waiting import LONG_SECONDS, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from expected import Unusual
+
+_WAITING: Final = "touch waiting; until [ -e enough ]; do sleep 0.1; done"
+_ONE_SWEEP_SECONDS: Final = 61.0  # a worker looks for other sessions at most once a minute
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a run of Claude Code left."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Running:
+    """A run of Claude Code with -p, which nobody has waited for yet."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to Claude Code itself."""
+        os.kill(self._process.pid, number)
+
+    def end(self) -> Ended:
+        """Wait for its end."""
+        stdout, stderr = self._process.communicate(timeout=LONG_SECONDS)
+        return Ended(self._process.returncode, stdout, stderr)
+
+
+class Stage:
+    """`with Stage(...) as stage:` then set the script, run Claude Code, and `settle`."""
+
+    def __init__(self, name: str, folder: Path, version: str, command: tuple[str, ...]) -> None:
+        self.name, self.version = name, version
+        self._command = command
+        self._closing = contextlib.ExitStack()
+        self.api = self._closing.enter_context(ScriptedApi())
+        self.sink = self._closing.enter_context(HttpBackend())
+        self.home = Home(folder, self.api.url, self.sink.url)
+        self.transcripts = Transcripts(self.home.config)
+        self.unusual: dict[str, Unusual] = {}
+        self._furnished = False
+        self._free = folder / "workers-are-free"
+
+    def __enter__(self) -> Self:
+        """Return itself, the servers up already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what is left, by its id, and close the servers."""
+        for pid in started_in(self.home.folder):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._closing.close()
+        self.home.leave()
+
+    def session(self, number: int = 1) -> str:
+        """Return the id of a session of this scenario."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.name}/{number}"))
+
+    def script(self, **answers: list[Answer]) -> None:
+        """Say how prompts with these tags are answered."""
+        self.api.script |= answers
+
+    def furnish(self, *, hook: bool = True) -> None:
+        """Make the home ready, once: the first run does it, unless the scenario did."""
+        if not self._furnished:
+            self._furnished = True
+            self.home.furnish(self.version, hook=hook)
+
+    def start(self, prompt: str, *options: str, session: int | None = 1) -> Running:
+        """Start Claude Code with -p."""
+        self.furnish()
+        chosen = () if session is None else ("--session-id", self.session(session))
+        return Running(
+            subprocess.Popen(
+                [*self._command, "-p", prompt, *chosen, *options],
+                cwd=self.home.project,
+                env=self.home.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+
+    def ask(self, prompt: str, *options: str, session: int | None = 1, code: int = 0) -> str:
+        """Run Claude Code with -p to its end; return what it printed."""
+        ended = self.start(prompt, *options, session=session).end()
+        assert (code, "") == (ended.code, ended.stderr), ended
+        return ended.stdout.strip()
+
+    @contextlib.contextmanager
+    def terminal(self, *options: str, session: int | None = 1) -> Iterator[Terminal]:
+        """Run Claude Code interactively."""
+        self.furnish()
+        chosen = () if session is None else ("--session-id", self.session(session))
+        terminal = Terminal([*self._command, *chosen, *options], self.home, self.api, self.transcripts)
+        try:
+            terminal.open()
+            yield terminal
+        finally:
+            terminal.close()
+
+    def waiting_call(self) -> Use:
+        """Return a call of a command that runs until `stop_waiting`."""
+        return Use("Bash", {"command": _WAITING, "description": "wait"})
+
+    def is_waiting(self) -> bool:
+        """Tell whether that command runs, and its call is in the transcript: Claude Code writes ten times a second."""
+        return (self.home.project / "waiting").exists() and self.transcripts.contain(_WAITING)
+
+    def stop_waiting(self) -> None:
+        """Let it end."""
+        (self.home.project / "enough").touch()
+
+    def hold_workers(self) -> None:
+        """Let workers begin only when `release_workers` is called, as on a machine that is busy."""
+        held = self.home.folder / "held-python"
+        free, python = (shlex.quote(str(path)) for path in (self._free, sys.executable))
+        held.write_text(f'#!/bin/sh\nuntil [ -e {free} ]; do sleep 0.1; done\nexec {python} "$@"\n')
+        held.chmod(0o755)
+        self.home.settings["env"]["CC_TRACE_PYTHON"] = str(held)
+
+    def release_workers(self) -> None:
+        """Let them begin, now and from now on."""
+        self._free.touch()
+
+    def wait_for_workers(self) -> None:
+        """Wait until our workers have ended, while Claude Code may go on."""
+        self._wait_until_gone("cc_trace")
+
+    def settle(self) -> None:
+        """Wait until every process of this home has ended, our workers among them."""
+        self._wait_until_gone("")
+
+    def _wait_until_gone(self, word: str) -> None:
+        running = partial(started_in, self.home.folder)
+        until(
+            lambda: not any(word in command for command in running().values()),
+            "processes ended",
+            told=lambda: str(running()),
+        )
+
+    def let_a_minute_pass(self) -> None:
+        """Make it time to look for other sessions again."""
+        stamp = self.home.state / "swept"
+        if stamp.exists():
+            before = stamp.stat().st_mtime - _ONE_SWEEP_SECONDS
+            os.utime(stamp, (before, before))

@@ -1,0 +1,27 @@
+"""A watch on the format: what the pinned Claude Code writes is known, line by line and field by field."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import format_list
+from versions import CURRENT
+
+if TYPE_CHECKING:
+    from theatre import Theatre
+
+UPDATE = "UPDATE_FORMAT"  # set: write the list anew from what is seen, instead of comparing
+
+
+def test_every_line_and_field_is_known(theatre: Theatre) -> None:
+    """What is new in a version is looked at before it is listed; what is missing may just not have happened."""
+    seen: format_list.Format = {}
+    for stage in theatre.all_played():
+        if stage.version == CURRENT:
+            format_list.join(seen, format_list.seen_in(stage.transcripts))
+    known = format_list.listed()
+    if UPDATE in os.environ:
+        format_list.join(known, seen)
+        format_list.write(known)
+    assert format_list.news(known, seen) == []
