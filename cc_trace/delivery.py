@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from cc_trace.destinations.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, Rejected, Retryable, Unclear
-from cc_trace.state import MAX_NOTES
+from cc_trace.progress import MAX_NOTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cc_trace.destinations.outcomes import Destination, Parcel
     from cc_trace.ledger import Ledger
+    from cc_trace.progress import Progress
     from cc_trace.sessions import Session, Trace
     from cc_trace.spans import Span
-    from cc_trace.state import Progress
     from cc_trace.transcript import Position
 
 # Langfuse shows what it took only after a while; asked too early, it would seem not to have it.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.payload import Payload
+    from cc_trace.progress import SessionState
     from cc_trace.sessions import Ending
-    from cc_trace.state import SessionState
 
 _QUIET_SECONDS: Final = 2.0
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from cc_trace.destinations import DestinationSettings
     from cc_trace.ledger import Ledger
+    from cc_trace.progress import SessionState
     from cc_trace.sessions import Ending
-    from cc_trace.state import SessionState
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # Backends that refuse spans older than so many seconds, by what their hosts' names end with.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
             transcript = _inside(path, config_dir)
             if transcript is None:
                 return "transcript_path leads outside Claude Code's folder"
-            message = rest.get("last_assistant_message")
+            event, message = rest.get("hook_event_name"), rest.get("last_assistant_message")
             return Payload(
-                str(rest.get("hook_event_name", "")),
+                event if isinstance(event, str) else "",
                 transcript,
                 message if isinstance(message, str) and message else None,
                 _busy(rest.get("background_tasks")),
@@ -54,7 +55,9 @@ def _inside(text: str, config_dir: Path) -> Path | None:
         path = Path(text).expanduser()
         real = path.resolve()
         roots = [(config_dir / name).resolve() for name in ("projects", "sessions")]
-    except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, a NUL
+        with contextlib.suppress(FileNotFoundError):  # it may not be written yet
+            real.stat()
+    except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, too long, a NUL
         return None
     if path.suffix != ".jsonl" or not is_session_id(real.stem):
         return None

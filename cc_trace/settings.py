@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs"]
 
+_TOO_LARGE: Final = 1e9  # seconds, or characters
+_SHOWN: Final = 40  # characters of a wrong number
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 OPTION: Final = "CLAUDE_PLUGIN_OPTION_"  # how the options of a plugin reach its hooks
@@ -207,8 +209,8 @@ class Settings:
             number = float(value)
         except ValueError:
             number = -1.0
-        if not 0 <= number < float("inf"):
-            message = f"{self._place(name)} is {value!r}; a number is wanted"
+        if not 0 <= number < _TOO_LARGE:
+            message = f"{self._place(name)} is {value[:_SHOWN]!r}; a number is wanted"
             raise ConfigError(message)
         return number
 

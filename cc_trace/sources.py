@@ -121,7 +121,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         message = f"{path}: {error}"
         raise ConfigError(message) from error
     except OSError as error:

@@ -12,83 +12,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import orjson
+from typing import TYPE_CHECKING, Final
 
 from cc_trace.errors import StateError
 from cc_trace.private_files import private_folder, write_private
-from cc_trace.spans import Anchor
-from cc_trace.transcript import Position, is_session_id
+from cc_trace.progress import DAMAGE, from_json, to_json
+from cc_trace.transcript import is_session_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-VERSION: Final = 1
+    from cc_trace.progress import SessionState
+
 FINGERPRINT_BYTES: Final = 1024
-_DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
-MAX_NOTES: Final = 100  # of refused spans, for the report
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins."""
-
-    offset: int = 0
-    line: int = 0
-    turns: int = 0  # completely delivered before that
-    accepted: list[str] = field(default_factory=list)  # spans from there on that the destination has
-    rejected: list[str] = field(default_factory=list)  # spans from there on that it will never take
-    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: nobody saw the answer
-    intent_at: float | None = None
-    delivered: int = 0  # spans in all
-    behind: int = 0  # spans that were final and not taken at the last sync
-    unfinished: int = 0  # spans that were not final yet
-    notes: list[dict[str, Any]] = field(default_factory=list)  # what was refused for good, and why
-    error: str | None = None
-    error_at: float | None = None
-    not_before: float | None = None  # the backend asked to be left alone until then
-    refusing_since: float | None = None  # it has refused everything since then
-    time: float | None = None
-    launched: dict[str, str] = field(default_factory=dict)
-    launches: dict[str, str] = field(default_factory=dict)
-    ended: list[str] = field(default_factory=list)
-
-    @property
-    def position(self) -> Position:
-        """Return where reading goes on."""
-        return Position(self.offset, self.line)
-
-    @property
-    def begun(self) -> int:
-        """Return how many turns something was sent of."""
-        return self.turns + bool(self.accepted or self.rejected or self.intent)
-
-
-@dataclass(slots=True)
-class SessionState:
-    """All that is remembered of a session."""
-
-    session_id: str
-    transcript: str
-    size: int = 0  # of the transcript when it was last read
-    mtime_ns: int = 0
-    fingerprint: str = ""
-    fingerprint_bytes: int = 0
-    claude_pid: int | None = None
-    cwd: str | None = None  # where it was started: its project
-    anchors: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
-    destinations: dict[str, Progress] = field(default_factory=dict)
-
-    def progress(self, destination: str) -> Progress:
-        """Return the progress of one destination, from the beginning if it is new."""
-        return self.destinations.setdefault(destination, Progress())
-
-    def untouched(self) -> int:
-        """Return the number of the first turn of which nothing has been sent anywhere."""
-        return 1 + max((progress.begun for progress in self.destinations.values()), default=0)
 
 
 def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
@@ -171,8 +108,8 @@ class States:
     def peek(self, session_id: str) -> SessionState | None:
         """Return a session's state for a look, without its lock: one that is damaged is as good as none."""
         try:
-            return _from_json(self.path(session_id).read_bytes())
-        except (OSError, *_DAMAGE):
+            return from_json(self.path(session_id).read_bytes(), session_id)
+        except (OSError, *DAMAGE):
             return None
 
     def load(self, session_id: str) -> tuple[SessionState | None, str | None]:
@@ -187,8 +124,8 @@ class States:
         with os.fdopen(descriptor, "rb") as file:
             data = file.read()
         try:
-            return _from_json(data), None
-        except _DAMAGE as error:
+            return from_json(data, session_id), None
+        except DAMAGE as error:
             return None, self._put_aside(path, f"{type(error).__name__}: {error}")
 
     @staticmethod
@@ -228,34 +165,6 @@ class States:
         """Tell whether a process is at work on a session."""
         with self.locked(session_id) as held:
             return not held
-
-
-def to_json(state: SessionState) -> bytes:
-    """Return the form of the file."""
-    # A path need not be UTF-8; it is only shown.
-    shown = state.transcript.encode("utf-8", "backslashreplace").decode()
-    raw = {"version": VERSION, **asdict(state), "transcript": shown}
-    return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def _from_json(data: bytes) -> SessionState:
-    raw = orjson.loads(data)
-    if raw.pop("version") != VERSION:
-        message = "another version's"
-        raise ValueError(message)
-    destinations = {name: Progress(**progress) for name, progress in raw.pop("destinations").items()}
-    state = SessionState(**raw, destinations=destinations)
-    numbers = [
-        state.size,
-        *(number for each in destinations.values() for number in (each.offset, each.line, each.turns)),
-    ]
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        message = "a number is out of range"
-        raise ValueError(message)
-    for first, anchor in state.anchors.items():
-        int(first)
-        Anchor(*anchor)
-    return state
 
 
 def fingerprint(path: Path, length: int) -> str:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cc_trace.state import SessionState, States
+    from cc_trace.progress import SessionState
+    from cc_trace.state import States
 
 MAX_SESSIONS: Final = 20
 MAX_FILES: Final = 5000

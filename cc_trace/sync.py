@@ -9,90 +9,36 @@ Rules:
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import UNCLEAR_SECONDS, Delivery, Surroundings
+from cc_trace.delivery import Delivery, Surroundings
 from cc_trace.endings import is_alive, seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
 from cc_trace.openings import first_cwd, first_session_id
+from cc_trace.orders import NOBODY, Caller, Plan, Report, World
 from cc_trace.payload import Payload, parse_payload
+from cc_trace.progress import SessionState
 from cc_trace.sessions import Resume, Session
 from cc_trace.settling import wait_until_settled
 from cc_trace.spans import Anchor
-from cc_trace.state import FINGERPRINT_BYTES, SessionState, fingerprint
+from cc_trace.state import FINGERPRINT_BYTES, fingerprint
 from cc_trace.transcript import BEGINNING, is_session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cc_trace.delivery import Advance
     from cc_trace.destinations.outcomes import Destination
     from cc_trace.log import Log
     from cc_trace.sessions import Ending
-    from cc_trace.spans import Span
     from cc_trace.state import States
 
 _PASSES: Final = 3
 _LONGEST_WAIT_SECONDS: Final = 86_400.0  # beyond that the clock was set, not a backend's wish
 _LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
-
-
-@dataclass(slots=True)
-class World:
-    """Clock, sleep and what else a test replaces."""
-
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    reached: Callable[[str], None] = lambda _: None
-    unclear_seconds: float = UNCLEAR_SECONDS
-    rest_seconds: float = 300.0  # a session that has not been written to for so long is over
-    patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
-    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done with the sessions of one project."""
-
-    destinations: tuple[Destination, ...] = ()
-    outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
-    off: str | None = None  # why nothing is
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks for one certain session, and what is known from that."""
-
-    claude_pid: int | None = None
-    anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
-    named: bool = False  # a user asks for just this session
-    told_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
-
-
-NOBODY: Final = Caller()
-
-
-@dataclass(slots=True)
-class Report:
-    """What one sync of a session came to."""
-
-    session_id: str
-    sent: dict[str, int] = field(default_factory=dict)
-    behind: dict[str, str] = field(default_factory=dict)  # destination -> why
-    busy: bool = False
-    off: str | None = None  # why it is left out
-    turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
-    refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
-
-    @property
-    def complete(self) -> bool:
-        """Tell whether nothing stayed behind."""
-        return not self.behind and not self.busy
 
 
 class Sync:
@@ -234,7 +180,10 @@ class Sync:
         size = transcript.stat().st_size
         if state is None:
             state = SessionState(transcript.stem, str(transcript))
-        elif size < state.size or fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint:
+        elif (
+            size < max(state.size, state.furthest)
+            or fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint
+        ):
             self._log.write(f"{transcript.stem}: the transcript was rewritten; reading it again")
             for progress in state.destinations.values():
                 progress.offset, progress.line, progress.turns = BEGINNING.offset, BEGINNING.number, 0

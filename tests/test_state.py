@@ -10,7 +10,8 @@ import pytest
 
 from cc_trace.errors import StateError
 from cc_trace.private_files import write_private
-from cc_trace.state import Progress, SessionState, States, to_json
+from cc_trace.progress import Progress, SessionState, to_json
+from cc_trace.state import States
 
 if TYPE_CHECKING:
     from pathlib import Path

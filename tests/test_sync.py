@@ -14,14 +14,16 @@ from sink import Sink
 
 from cc_trace.delivery import REFUSING_SECONDS
 from cc_trace.log import Log
+from cc_trace.orders import Plan, World
 from cc_trace.sessions import Session
-from cc_trace.state import Progress, States
-from cc_trace.sync import Plan, Sync, World
+from cc_trace.state import States
+from cc_trace.sync import Sync
 
 AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
 TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
 if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Destination
+    from cc_trace.progress import Progress
 
 STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answered", "ledger settled", "state saved"]
 

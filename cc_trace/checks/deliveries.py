@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cc_trace.checks import Check, Subject
-    from cc_trace.state import Progress, SessionState
+    from cc_trace.progress import Progress, SessionState
 
 _RECENT_SECONDS: Final = 7 * 86_400.0  # older refusals are mentioned, and no reason to worry
 _LONG_SECONDS: Final = 86_400.0

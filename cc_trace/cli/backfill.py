@@ -21,8 +21,8 @@ from cc_trace.errors import CcTraceError
 from cc_trace.history import oldest_taken, past_sessions, since_seconds, waiting
 from cc_trace.ledger import Ledger
 from cc_trace.openings import first_cwd
-from cc_trace.state import SessionState
-from cc_trace.sync import Report
+from cc_trace.orders import Report
+from cc_trace.progress import SessionState
 
 if TYPE_CHECKING:
     import argparse

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cc_trace.state import Progress, SessionState
+    from cc_trace.progress import Progress, SessionState
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from cc_trace.cli.workplace import Workplace
 from cc_trace.errors import CcTraceError
+from cc_trace.orders import NOBODY, Caller
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.sweep import left_behind
-from cc_trace.sync import NOBODY, Caller
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cc_trace.sync import Report, Sync
+    from cc_trace.orders import Report
+    from cc_trace.sync import Sync
 
 _SWEEP_EVERY_SECONDS = 60.0
 _MAX_SPOOLED_BYTES = 16 << 20

@@ -14,11 +14,12 @@ from cc_trace.config import read_config
 from cc_trace.destinations import open_destination
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.log import Log
+from cc_trace.orders import Plan, World
 from cc_trace.privacy import Privacy
 from cc_trace.settings import Layer, Settings
 from cc_trace.sources import Sources
 from cc_trace.state import States, state_folder
-from cc_trace.sync import Plan, Sync, World
+from cc_trace.sync import Sync
 from cc_trace.transcript import claude_folder
 
 if TYPE_CHECKING:

@@ -1,0 +1,69 @@
+"""What a sync is told: who asks, for what, in which world; and what it reports. Plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.delivery import UNCLEAR_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cc_trace.delivery import Advance
+    from cc_trace.destinations.outcomes import Destination
+    from cc_trace.spans import Anchor, Span
+
+
+@dataclass(slots=True)
+class World:
+    """Clock, sleep and what else a test replaces."""
+
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    reached: Callable[[str], None] = lambda _: None
+    unclear_seconds: float = UNCLEAR_SECONDS
+    rest_seconds: float = 300.0  # a session that has not been written to for so long is over
+    patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
+    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done with the sessions of one project."""
+
+    destinations: tuple[Destination, ...] = ()
+    outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
+    off: str | None = None  # why nothing is
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks for one certain session, and what is known from that."""
+
+    claude_pid: int | None = None
+    anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
+    named: bool = False  # a user asks for just this session
+    told_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
+
+
+NOBODY: Final = Caller()
+
+
+@dataclass(slots=True)
+class Report:
+    """What one sync of a session came to."""
+
+    session_id: str
+    sent: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)  # destination -> why
+    busy: bool = False
+    off: str | None = None  # why it is left out
+    turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
+    refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether nothing stayed behind."""
+        return not self.behind and not self.busy

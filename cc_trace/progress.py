@@ -1,0 +1,164 @@
+"""What is remembered of a session: how far each destination has got; and its form in a file. Pure.
+
+Rule: what a file holds is looked at once, when it is read; all else trusts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from cc_trace.spans import Anchor
+from cc_trace.transcript import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+VERSION: Final = 1
+DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
+MAX_NOTES: Final = 100  # of refused spans, for the report
+_LATEST: Final = 1e11  # unix seconds; beyond that no date can be shown
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins."""
+
+    offset: int = 0
+    line: int = 0
+    turns: int = 0  # completely delivered before that
+    accepted: list[str] = field(default_factory=list)  # spans from there on that the destination has
+    rejected: list[str] = field(default_factory=list)  # spans from there on that it will never take
+    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: nobody saw the answer
+    intent_at: float | None = None
+    delivered: int = 0  # spans in all
+    behind: int = 0  # spans that were final and not taken at the last sync
+    unfinished: int = 0  # spans that were not final yet
+    notes: list[dict[str, Any]] = field(default_factory=list)  # what was refused for good, and why
+    error: str | None = None
+    error_at: float | None = None
+    not_before: float | None = None  # the backend asked to be left alone until then
+    refusing_since: float | None = None  # it has refused everything since then
+    time: float | None = None
+    launched: dict[str, str] = field(default_factory=dict)
+    launches: dict[str, str] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> Position:
+        """Return where reading goes on."""
+        return Position(self.offset, self.line)
+
+    @property
+    def begun(self) -> int:
+        """Return how many turns something was sent of."""
+        return self.turns + bool(self.accepted or self.rejected or self.intent)
+
+
+@dataclass(slots=True)
+class SessionState:
+    """All that is remembered of a session."""
+
+    session_id: str
+    transcript: str
+    size: int = 0  # of the transcript when it was last read
+    mtime_ns: int = 0
+    fingerprint: str = ""
+    fingerprint_bytes: int = 0
+    claude_pid: int | None = None
+    cwd: str | None = None  # where it was started: its project
+    anchors: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
+    destinations: dict[str, Progress] = field(default_factory=dict)
+
+    def progress(self, destination: str) -> Progress:
+        """Return the progress of one destination, from the beginning if it is new."""
+        return self.destinations.setdefault(destination, Progress())
+
+    @property
+    def furthest(self) -> int:
+        """Return how far the transcript has been read."""
+        return max((progress.offset for progress in self.destinations.values()), default=0)
+
+    def untouched(self) -> int:
+        """Return the number of the first turn of which nothing has been sent anywhere."""
+        return 1 + max((progress.begun for progress in self.destinations.values()), default=0)
+
+
+def to_json(state: SessionState) -> bytes:
+    """Return the form of the file."""
+    # A path need not be UTF-8; it is only shown.
+    shown = state.transcript.encode("utf-8", "backslashreplace").decode()
+    raw = {"version": VERSION, **asdict(state), "transcript": shown}
+    return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def from_json(data: bytes, session_id: str) -> SessionState:
+    """Return the state that was written for a session; raises one of DAMAGE for anything else."""
+    raw = orjson.loads(data)
+    if raw.pop("version") != VERSION:
+        message = "another version's"
+        raise ValueError(message)
+    destinations = {name: Progress(**progress) for name, progress in raw.pop("destinations").items()}
+    state = SessionState(**raw, destinations=destinations)
+    if state.session_id != session_id:
+        message = "another session's"
+        raise ValueError(message)
+    for part in (state, *destinations.values()):
+        for name, fits in _FORMS.items():
+            if hasattr(part, name) and not fits(getattr(part, name)):
+                message = f"{name} is out of range"
+                raise ValueError(message)
+    return state
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _is_time(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 <= value < _LATEST)
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+def _are_notes(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(note, dict) for note in value)
+
+
+def _are_anchors(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        first.isascii() and first.isdecimal() and len(first) < len(str(1 << 62)) and _is_anchor(anchor)
+        for first, anchor in value.items()
+    )
+
+
+def _is_anchor(value: object) -> bool:
+    return isinstance(value, list) and len(value) == len(Anchor._fields) and all(map(_is_text, value))
+
+
+_FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
+    **dict.fromkeys(("size", "mtime_ns", "fingerprint_bytes", "offset", "line", "turns"), _is_count),
+    **dict.fromkeys(("delivered", "behind", "unfinished"), _is_count),
+    **dict.fromkeys(("intent_at", "error_at", "not_before", "refusing_since", "time"), _is_time),
+    **dict.fromkeys(("accepted", "rejected", "intent", "ended"), _are_texts),
+    **dict.fromkeys(("launched", "launches"), _is_map),
+    **dict.fromkeys(("cwd", "error"), _is_text),
+    **dict.fromkeys(
+        ("session_id", "transcript", "fingerprint"), lambda value: isinstance(value, str) and "\0" not in value
+    ),
+    "claude_pid": lambda value: value is None or (type(value) is int and 0 < value < 1 << 31),
+    "notes": _are_notes,
+    "anchors": _are_anchors,
+}
