@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from cc_trace.destinations import DestinationSettings
+from cc_trace.destinations import LANGFUSE_CLOUD, DestinationSettings
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import PrivacySettings
 from cc_trace.profiles.labels import Labels
@@ -16,9 +17,11 @@ from cc_trace.redact import Redactor
 from cc_trace.spans import Anchor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cc_trace.destinations import Protocol
     from cc_trace.privacy import Content
-    from cc_trace.settings import Settings
+    from cc_trace.settings import Found, Settings
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 _NO_TRACE: Final = "0" * 32
@@ -37,13 +40,18 @@ class Config:
     rest_seconds: float
     debug: bool
 
-    def off(self, project: str | None) -> str | None:
-        """Return why sessions of a project are left out, None where they are not."""
+    def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
+        """Return why sessions of a project are left out, None where they are not. `real` follows links."""
         if not self.enabled:
             return "CC_TRACE_ENABLED is false"
-        for pattern in self.exclude if project is not None else ():
-            if fnmatchcase(project or "", pattern) or fnmatchcase(project or "", f"{pattern.rstrip('/')}/*"):
-                return f"CC_TRACE_EXCLUDE has {pattern}"
+        if project is None:
+            return None
+        for pattern in self.exclude:
+            bare = pattern.rstrip("/")
+            folders = (bare, bare if any(mark in bare for mark in "*?[") else real(bare))
+            for path, folder in product((project, real(project)), folders):
+                if fnmatchcase(path, folder or "/") or fnmatchcase(path, f"{folder}/*"):
+                    return f"CC_TRACE_EXCLUDE has {pattern}"
         return None
 
 
@@ -73,8 +81,7 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
 
 def _names(settings: Settings) -> list[str]:
     """Return the destinations that are named, else those that have what they need, else the local store."""
-    said = settings.text("trace_to_langfuse")
-    wanted = None if said is None else said.lower() == "true"  # as cc-langfuse reads it
+    wanted = _wanted(settings)
     names = list(dict.fromkeys(settings.names("destinations")))
     if not names:
         names = [name for name, key in (("otlp", "otlp_endpoint"), ("file", "file")) if settings.text(key)]
@@ -85,10 +92,23 @@ def _names(settings: Settings) -> list[str]:
     return [name for name in names if name != "langfuse" or wanted is not False] or ["local"]
 
 
+def _wanted(settings: Settings) -> bool | None:
+    """Return whether TRACE_TO_LANGFUSE wants Langfuse; None where it is not set. cc-langfuse takes `true` alone."""
+    said = settings.found("trace_to_langfuse")
+    if said is not None and said.text.lower() not in ("true", "false"):
+        message = f"{said.place} is {said.text!r}; allowed are true and false"
+        raise ConfigError(message)
+    return None if said is None else said.text.lower() == "true"
+
+
 def _has_own_keys(settings: Settings) -> bool:
     """Tell whether there are Langfuse keys meant for us. Bare LANGFUSE_* may be those of the user's program."""
     found = (settings.found("langfuse_public_key"), settings.found("langfuse_secret_key"))
-    return any(each is not None and not each.key.startswith("LANGFUSE_") for each in found)
+    return any(each is not None and not _is_bare(each) for each in found)
+
+
+def _is_bare(found: Found) -> bool:
+    return found.key.startswith("LANGFUSE_")
 
 
 def _anchor(settings: Settings) -> Anchor:
@@ -106,11 +126,17 @@ def _anchor(settings: Settings) -> Anchor:
 def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
     kind, _, exporter = name.partition(":")
     timeout = settings.number("timeout_seconds")
+    if not timeout:
+        message = "CC_TRACE_TIMEOUT_SECONDS is 0; no request can be answered in that time"
+        raise ConfigError(message)
     match kind:
         case "local":
             return DestinationSettings(name, "local", path=state_dir / "traces.db", labels=labels)
         case "file":
             path = _path(settings.text("file"), home) or state_dir / "traces.jsonl"
+            if not path.is_absolute():  # a hook runs in any folder
+                message = f"CC_TRACE_FILE is {str(path)!r}; an absolute path is wanted"
+                raise ConfigError(message)
             return DestinationSettings(name, "file", path=path, labels=labels)
         case "otlp":
             return _otlp(name, settings, labels, timeout, home)
@@ -119,7 +145,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
         case "otel" if exporter:
             return DestinationSettings(name, "otel", exporter=exporter, labels=labels, timeout_seconds=timeout)
     found = settings.found("destinations")
-    place = "CC_TRACE_DESTINATIONS" if found is None else found.place
+    place = found.place if found is not None else "CC_TRACE_DESTINATIONS"
     message = f"{place} names {name!r}; allowed are local, otlp, langfuse, file and otel:NAME"
     raise ConfigError(message)
 
@@ -152,11 +178,14 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float) -> 
         message = f"destination langfuse needs {missing.upper()}; `cc-trace config set {missing}` keeps it"
         raise ConfigError(message)
     _agree(settings, "langfuse_base_url", "langfuse_secret_key")
+    url, key = settings.found("langfuse_base_url"), settings.found("langfuse_secret_key")
+    if url is not None and key is not None and _is_bare(url) and not _is_bare(key) and url.origin != key.origin:
+        url = None  # where another program's Langfuse is; our key is not for it
     return DestinationSettings(
         name,
         "langfuse",
         profile="langfuse",
-        endpoint=settings.text("langfuse_base_url"),
+        endpoint=LANGFUSE_CLOUD if url is None else url.text,
         public_key=public,
         secret_key=secret,
         timeout_seconds=timeout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.sessions import Resume, Session
 from cc_trace.sweep import is_main, main_transcripts
+from cc_trace.transcript import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,13 +53,15 @@ def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[
 
 def _named(paths: Sequence[str]) -> Iterable[Path]:
     for name in paths:
-        path = Path(name).expanduser()
-        if path.is_file():
+        path = Path(name)
+        with contextlib.suppress(RuntimeError):  # there is no such user
+            path = path.expanduser()
+        if is_there(Path.is_file, path):
             if not is_main(path):
                 message = f"{path} is not a session's transcript: its name is no session id"
                 raise NotFoundError(message)
             yield path
-        elif path.is_dir():
+        elif is_there(Path.is_dir, path):
             yield from sorted(filter(is_main, path.rglob("*.jsonl")))
         else:
             message = f"there is no transcript and no folder {path}"

@@ -110,6 +110,10 @@ class Ledger:
         select = "SELECT 1 FROM claims WHERE destination = ? AND span = ? AND settled"
         return {span for span in spans if self._database.execute(select, (destination, span)).fetchone()}
 
+    def forget(self, destination: str) -> None:
+        """Forget all that was delivered to a destination."""
+        self._database.execute("DELETE FROM claims WHERE destination = ?", (destination,))
+
     def settle(self, destination: str, spans: Iterable[str]) -> None:
         """Note that these spans are delivered, or will never be."""
         self._many("UPDATE claims SET settled = 1 WHERE destination = ? AND span = ?", destination, spans)

@@ -24,7 +24,6 @@ class World:
     sleep: Callable[[float], None]
     reached: Callable[[str], None] = lambda _: None
     unclear_seconds: float = UNCLEAR_SECONDS
-    rest_seconds: float = 300.0  # a session that has not been written to for so long is over
     patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
     advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
 
@@ -36,6 +35,7 @@ class Plan:
     destinations: tuple[Destination, ...] = ()
     outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
     off: str | None = None  # why nothing is
+    rest_seconds: float = 300.0  # a session that has not been written to for so long is over
 
 
 @dataclass(frozen=True, slots=True)

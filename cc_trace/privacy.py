@@ -111,6 +111,8 @@ def _without_tools(span: Span) -> Span:
             return _without_content(span)
         case "generation":
             return span._replace(input=_asked(span.input), output=_answered(span.output))
+        case "turn":
+            return span._replace(input=_typed(span.input))
         case "event" if span.name == "notification":  # quotes what a background task returned
             return _without_content(span)
         case _:
@@ -121,10 +123,19 @@ def _asked(messages: JsonValue) -> JsonValue:
     """Return input messages without the results of tools."""
     if not isinstance(messages, list):
         return messages
-    return [
-        {**message, "content": None} if isinstance(message, dict) and message.get("role") == "tool" else message
-        for message in messages
-    ]
+    asked: list[JsonValue] = []
+    for message in messages:
+        if not isinstance(message, dict):
+            asked.append(_typed(message))
+        else:
+            said = None if message.get("role") == "tool" else _typed(message.get("content"))
+            asked.append({**message, "content": said})
+    return asked
+
+
+def _typed(text: JsonValue) -> JsonValue:
+    """Return what was typed: of a `!` command not what it printed."""
+    return text.partition("\n<bash-stdout>")[0] if isinstance(text, str) and text.startswith("!") else text
 
 
 def _answered(message: JsonValue) -> JsonValue:

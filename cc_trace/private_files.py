@@ -49,7 +49,7 @@ def _make_folders(folder: Path) -> None:
 
 def private_folder(folder: Path) -> None:
     """Make a folder that only its owner can look into."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_folders(folder)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         folder.chmod(0o700)
 

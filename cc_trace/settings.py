@@ -36,6 +36,7 @@ class Setting:
     before: tuple[str, ...] = ()  # such variables that are taken before the others
     own: str | None = None  # our variable, where it is not CC_TRACE_NAME
     secret: bool = False
+    weak: bool = False  # our variable and others' may be meant for another program: all other places go before them
     early: bool = False  # the hook itself reads it, before anything is configured: only a variable can set it
 
     @property
@@ -76,6 +77,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         before=("CC_LANGFUSE_PUBLIC_KEY",),
         own="LANGFUSE_PUBLIC_KEY",
         secret=True,
+        weak=True,
     ),
     Setting(
         "langfuse_secret_key",
@@ -83,6 +85,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         before=("CC_LANGFUSE_SECRET_KEY",),
         own="LANGFUSE_SECRET_KEY",
         secret=True,
+        weak=True,
     ),
     Setting(
         "langfuse_base_url",
@@ -91,6 +94,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         before=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
         own="LANGFUSE_BASE_URL",
         others=("LANGFUSE_HOST",),
+        weak=True,
     ),
     Setting(
         "trace_to_langfuse",
@@ -155,6 +159,7 @@ class Found:
     origin: str  # a layer's
     key: str  # a variable, or a key of the file
     shared: bool = False  # it stands in a project's own file
+    table: Mapping[str, object] | None = None  # of TOML or JSON, where it is one
 
     @property
     def place(self) -> str:
@@ -173,11 +178,16 @@ class Settings:
     def found(self, name: str) -> Found | None:
         """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
         setting = BY_NAME[name]
+        weak = (setting.variable, *setting.others) if setting.weak else ()
+        strong = tuple(key for key in setting.variables if key not in weak)
+        return self._first(setting, strong) or (self._first(setting, weak) if weak else None)
+
+    def _first(self, setting: Setting, variables: tuple[str, ...]) -> Found | None:
         for layer in self._layers:
-            for key in setting.variables if layer.variables else (name,):
+            for key in variables if layer.variables else (setting.name,):
                 value = layer.values.get(key)
                 if value is not None and (text := _as_text(value, setting.kind)) != "":
-                    return Found(text, layer.origin, key, layer.shared)
+                    return Found(text, layer.origin, key, layer.shared, value if isinstance(value, dict) else None)
         return None
 
     def text(self, name: str) -> str | None:
@@ -221,6 +231,8 @@ class Settings:
 
     def pairs(self, name: str) -> dict[str, str]:
         """Return `key=value, key=value` as a dict. What is wrong is not quoted: it may be a secret."""
+        if (found := self.found(name)) is not None and found.table is not None:
+            return {key: str(value) for key, value in found.table.items()}
         pairs = {}
         for part in self.names(name):
             key, equals, value = part.partition("=")

@@ -7,6 +7,7 @@ hold: what stems from the files is taken out again, and that project's files are
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from dataclasses import dataclass
@@ -48,13 +49,13 @@ class Sources:
         """Return the layers for a session of a project, the strongest first."""
         own = self.environment.get("CLAUDE_PROJECT_DIR") if self.hooked else None
         file = Layer(str(self.config_file), read_toml(self.config_file), variables=False)
-        if own is not None and (project is None or project == Path(own)):
-            return [Layer("environment", self.environment), file]
         user = claude_folder(self.environment, self.home)
+        if own is not None and (project is None or project == Path(own)):
+            return [*self._own_layers(Path(own), user), *_lenient([user / "settings.json"]), file]
         managed = [env_layer(path) for path in self.managed]
         users = env_layer(user / "settings.json")
         here = [] if project is None else _project_layers(project, user)
-        said = [*managed, users] if own is None else [*managed, *_lenient(Path(own), user), users]
+        said = [*managed, users] if own is None else [*managed, *_lenient(_project_files(Path(own)), user), users]
         environment = {
             name: value
             for name, value in self.environment.items()
@@ -62,19 +63,36 @@ class Sources:
         }
         return [*managed, Layer("environment", environment), *here, users, file]
 
+    def _own_layers(self, project: Path, user: Path) -> list[Layer]:
+        """Return the environment of a hook, and apart from it what in there stems from the files of its project."""
+        theirs: dict[str, object] = {}
+        for layer in reversed(_lenient(_project_files(project), user)):
+            if layer.shared:
+                theirs |= {name: said for name, said in layer.values.items() if self.environment.get(name) == str(said)}
+        mine = {name: value for name, value in self.environment.items() if name not in theirs}
+        return [Layer("environment", mine), Layer(str(project / ".claude"), theirs, shared=True)]
+
+
+def _project_files(project: Path) -> list[Path]:
+    return [project / ".claude" / name for name in ("settings.local.json", "settings.json")]
+
 
 def _project_layers(project: Path, user: Path) -> list[Layer]:
-    folder = project / ".claude"
-    shared = folder.resolve() != user.resolve()  # home can be a project, too
-    return [env_layer(folder / name, shared=shared) for name in ("settings.local.json", "settings.json")]
+    return [_layer(path, user) for path in _project_files(project)]
 
 
-def _lenient(project: Path, user: Path) -> list[Layer]:
-    """Return what Claude Code took from its own project's files; a broken one it has ignored, and so do we."""
-    try:
-        return _project_layers(project, user)
-    except ConfigError:
-        return []
+def _layer(path: Path, user: Path | None) -> Layer:
+    shared = user is not None and path.parent.resolve() != user.resolve()  # home can be a project, too
+    return env_layer(path, shared=shared)
+
+
+def _lenient(paths: list[Path], user: Path | None = None) -> list[Layer]:
+    """Return what Claude Code took from settings files; a broken one it has ignored, and so do we."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(ConfigError):
+            found.append(_layer(path, user))
+    return found
 
 
 def env_layer(path: Path, *, shared: bool = False) -> Layer:

@@ -48,19 +48,32 @@ class States:
         """Make the folders, closed to others."""
         for folder in (self.folder, self._sessions, self._locks, self._pending, self._off, self.spool):
             private_folder(folder)
-        installed = self.folder / "installed"
-        if not installed.exists():
-            write_private(installed, b"")
+
+    def stamp_installed(self) -> None:
+        """Note that sessions are ours to deliver from now on, if that is not noted yet."""
+        if not (self.folder / "installed").exists():
+            write_private(self.folder / "installed", b"")
 
     @property
-    def installed_ns(self) -> int:
-        """Return since when sessions are ours to deliver; what was before is history."""
-        return (self.folder / "installed").stat().st_mtime_ns
+    def installed_ns(self) -> int | None:
+        """Return since when sessions are ours to deliver; what was before is history. None: not installed."""
+        try:
+            return (self.folder / "installed").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
 
     def leave_out(self, session_id: str) -> None:
         """Note that a session was written to while tracing was off: it stays out when tracing is on again."""
         self.path(session_id)
         write_private(self._off / session_id, b"")
+
+    def take_in(self, session_id: str) -> None:
+        """Forget that a session was written to while tracing was off: its user asks for it."""
+        (self._off / session_id).unlink(missing_ok=True)
+
+    def all_left_out(self) -> list[str]:
+        """Return the sessions that were written to while tracing was off."""
+        return sorted(path.name for path in self._off.glob("*") if is_session_id(path.name))
 
     def left_out(self, session_id: str) -> bool:
         """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.openings import first_cwd
 from cc_trace.transcript import is_session_id
 
 if TYPE_CHECKING:
@@ -24,31 +25,41 @@ MAX_FILES: Final = 5000
 def left_behind(
     states: States,
     config_dir: Path,
-    destinations_of: Callable[[str | None], Sequence[str]],
+    destinations_of: Callable[[str | None], Sequence[str] | None],
     since_ns: int,
     limit: int | None = MAX_SESSIONS,
 ) -> list[Path]:
-    """Return the transcripts that may hold undelivered turns, the last changed first."""
-    newest: dict[str, tuple[int, Path]] = {}  # an id can stand in two folders; the newer file is the session
+    """Return the transcripts that may hold undelivered turns, the last changed first.
+
+    `destinations_of` a project: None where its settings are wrong. With a `limit` such sessions are passed over: they
+    would take the places of those that can be delivered.
+    """
+    newest: dict[str, tuple[int, int, Path]] = {}  # an id can stand in two folders; the newer file is the session
     for path in main_transcripts(config_dir):
         try:
             status = path.stat()
         except OSError:
             continue
-        if status.st_mtime_ns >= since_ns and status.st_mtime_ns > newest.get(path.stem, (-1, path))[0]:
-            newest[path.stem] = (status.st_mtime_ns, path)
-    found = []
-    for mtime_ns, path in sorted(newest.values(), reverse=True)[:MAX_FILES]:
+        if status.st_mtime_ns >= since_ns and status.st_mtime_ns > newest.get(path.stem, (-1, 0, path))[0]:
+            newest[path.stem] = (status.st_mtime_ns, status.st_size, path)
+    found: list[Path] = []
+    for _, size, path in sorted(newest.values(), reverse=True)[:MAX_FILES]:
+        if len(found) == limit:
+            break
         if states.left_out(path.stem):
             continue
         state = states.peek(path.stem)
-        if state is None or _is_behind(state, path.stat().st_size, destinations_of(state.cwd)):
-            found.append((mtime_ns, path))
-    return [path for _, path in found][:limit]
+        names = destinations_of(state.cwd if state is not None else first_cwd(path))
+        if names is None:
+            found += [path] if limit is None else []
+        elif is_behind(state, size, names):
+            found.append(path)
+    return found
 
 
-def _is_behind(state: SessionState, size: int, destinations: Sequence[str]) -> bool:
-    if size != state.size:
+def is_behind(state: SessionState | None, size: int, destinations: Sequence[str]) -> bool:
+    """Tell whether a session of this size may hold something that one of these destinations does not have."""
+    if state is None or size != state.size:
         return True
     for name in destinations:
         progress = state.destinations.get(name)

@@ -138,18 +138,19 @@ class Sync:
     def _locked(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
         plan = self._plan_of(state.cwd)
-        if (off := self._off(plan, transcript.stem, caller)) is not None:
+        if (off := self._off(plan, transcript, state, caller)) is not None:
             return Report(transcript.stem, off=off)
         state.claude_pid = caller.claude_pid or state.claude_pid
         _tie(state, caller.anchor)
         for _ in range(_PASSES):
             before = transcript.stat()
             known = {each.name: len(state.progress(each.name).ended) for each in plan.destinations}
-            now = ending or seen_in(transcript, state, self._world.clock(), self._world.rest_seconds)
+            now = ending or seen_in(transcript, state, self._world.clock(), plan.rest_seconds)
             for destination in plan.destinations:
                 if destination.name in report.behind:
                     continue  # it failed just now; asking again at once is no use
-                session = self._session(transcript, state, destination.name, now, caller.told_ns if ending else None)
+                told_ns = caller.told_ns if ending else None
+                session = self._session(transcript, state, destination.name, now, plan, told_ns)
                 self._deliver(session, state, destination, plan, report, deadline)
                 if session.went_on and state.claude_pid is not None and not is_alive(state.claude_pid):
                     state.claude_pid = None  # another process goes on with it
@@ -162,12 +163,20 @@ class Sync:
             ending = None if grown else ending
         return report
 
-    def _off(self, plan: Plan, session_id: str, caller: Caller) -> str | None:
-        """Tell why a session is left out. One that was written to while tracing was off stays out, unless asked for."""
+    def _off(self, plan: Plan, transcript: Path, state: SessionState, caller: Caller) -> str | None:
+        """Tell why a session is left out. One that was written to while tracing was off stays out, unless asked for.
+
+        That is noted when a hook speaks of it, or when a worker finds it grown; not when a user looks at history.
+        """
+        session_id = transcript.stem
         if plan.off is not None:
-            self._states.leave_out(session_id)
+            grown = self._world.patient and transcript.stat().st_size != state.size
+            if caller.told_ns is not None or grown:
+                self._states.leave_out(session_id)
             return plan.off
-        if self._states.left_out(session_id) and not caller.named:
+        if caller.named:
+            self._states.take_in(session_id)
+        if self._states.left_out(session_id):
             self._log.write(f"{session_id}: left out, it was written to while tracing was off")
             return "it was written to while tracing was off"
         return None
@@ -193,9 +202,11 @@ class Sync:
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
 
-    def _session(self, transcript: Path, state: SessionState, to: str, ending: Ending, told_ns: int | None) -> Session:
+    def _session(
+        self, transcript: Path, state: SessionState, to: str, ending: Ending, plan: Plan, told_ns: int | None
+    ) -> Session:
         progress = state.progress(to)
-        rest_ns = int((self._world.clock() - self._world.rest_seconds) * 1e9)
+        rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
         anchors = {int(first): Anchor(*anchor) for first, anchor in state.anchors.items()}
         resume = Resume(
             progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)

@@ -7,6 +7,7 @@ it is handed out only to a caller that knows the file has stopped growing.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 from cc_trace.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 CHUNK_BYTES: Final = 1 << 20
 # The longest line seen in public transcripts has 2 MB. Beyond this one a line is counted, not held in memory.
@@ -100,10 +101,12 @@ def claude_folder(environment: Mapping[str, str], home: Path) -> Path:
 
 def find(target: str, config_dir: Path, cwd: Path) -> Path:
     """Find the transcript that a user means by a path or by a session id, in every layout known."""
-    path = Path(target).expanduser()
-    if path.is_file():
+    path = Path(target)
+    with contextlib.suppress(RuntimeError):  # there is no such user
+        path = path.expanduser()
+    if is_there(Path.is_file, path):
         return path
-    if path.is_dir():
+    if is_there(Path.is_dir, path):
         message = f"{target} is a directory; name a transcript (.jsonl) or a session id"
         raise NotFoundError(message)
     if not is_session_id(target):
@@ -112,13 +115,21 @@ def find(target: str, config_dir: Path, cwd: Path) -> Path:
     name = f"{target}.jsonl"
     projects = config_dir / "projects"
     dashed = re.sub(r"[^0-9A-Za-z]", "-", str(cwd))
-    encoded = base64.urlsafe_b64encode(str(cwd).encode()).decode().rstrip("=")
+    encoded = base64.urlsafe_b64encode(os.fsencode(cwd)).decode().rstrip("=")
     likely = (projects / dashed / name, projects / encoded / name, projects / name, config_dir / "sessions" / name)
     for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}")):
         if candidate.is_file():
             return candidate
     message = f"no session {target} under {projects}; run with the path of a transcript, or set CLAUDE_CONFIG_DIR"
     raise NotFoundError(message)
+
+
+def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Ask about a path that may be too long for a path, or have a NUL in it."""
+    try:
+        return kind(path)
+    except (OSError, ValueError):
+        return False
 
 
 def agent_paths(transcript: Path) -> list[Path]:

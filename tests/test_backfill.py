@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import transcripts
 from backend import OK, REFUSE, Behaviour, HttpBackend
+from lines import prompt, reply, write
 from shared import CASES
 
 from cc_trace.destinations import DestinationSettings
@@ -188,9 +189,52 @@ def test_a_backend_that_is_down_is_given_up_soon(history: History, backend: Http
     code, out, _ = history.run()
     assert code == 1
     assert "  3 sessions behind: otlp: cannot connect to" in out
-    assert "gave up: of several sessions in a row nothing could be sent" in out
+    assert "behind: otlp: not tried any more: cannot connect to" in out
     backend.behaviour = OK
     assert history.run()[0] == 0
+    assert set(backend.counts) == expected(paths)
+
+
+def test_one_destination_does_not_hold_up_another(history: History, backend: HttpBackend) -> None:
+    """The store here gets all of it, however long the collector is down."""
+    paths = history.add(*RECORDED)
+    backend.behaviour = REFUSE
+    assert history.run(CC_TRACE_DESTINATIONS="otlp,local")[0] == 1
+    assert lines(history.run("--dry-run", "--to", "local")[1]) == ["  0 turns, 0 spans would go to local"]
+    backend.behaviour = OK
+    assert history.run(CC_TRACE_DESTINATIONS="otlp,local")[0] == 0
+    assert set(backend.counts) == expected(paths)
+
+
+def test_a_new_backend_under_an_old_name_gets_it_when_asked(history: History) -> None:
+    paths = history.add(*RECORDED)
+    assert history.run()[0] == 0
+    with HttpBackend() as other:
+        assert history.run(CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 0
+        assert other.spans == []
+        assert history.run("--again", "--to", "otlp", CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 0
+        assert set(other.counts) == expected(paths)
+        assert max(other.counts.values()) == 1
+        assert history.run("--again", CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 2
+
+
+def test_a_project_with_a_wrong_setting_holds_up_no_other(history: History, backend: HttpBackend) -> None:
+    """It is said how many sessions stay behind for it; a dry run says it, too."""
+    bad = history.home / "bad" / ".claude"
+    bad.mkdir(parents=True)
+    (bad / "settings.json").write_text('{"env": {"CC_TRACE_CONTENT": "some"}}')
+    for number in range(4):
+        path = history.folder / f"99999999-0000-4000-8000-00000000000{number}.jsonl"
+        at = {"sessionId": path.stem, "cwd": str(bad.parent)}
+        write(path, [prompt("a", 0, **at), reply(f"m{number}", "b", at=1, **at)])
+        os.utime(path, (time.time() - 90_000 - number,) * 2)
+    paths = history.add(*RECORDED)
+    message = "4 sessions {}: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"
+    code, out, _ = history.run("--dry-run")
+    assert (code, lines(out)[-1].strip()) == (1, message.format("cannot be counted"))
+    code, out, _ = history.run()
+    assert code == 1
+    assert message.format("behind") in out
     assert set(backend.counts) == expected(paths)
 
 

@@ -116,6 +116,12 @@ def test_no_key_is_shown() -> None:
             {"CC_LANGFUSE_PUBLIC_KEY": "pk"},
             "destination langfuse needs LANGFUSE_SECRET_KEY; `cc-trace config set langfuse_secret_key` keeps it",
         ),
+        ({"TRACE_TO_LANGFUSE": "1"}, "TRACE_TO_LANGFUSE is '1'; allowed are true and false"),
+        (
+            {"CC_TRACE_TIMEOUT_SECONDS": "0"},
+            "CC_TRACE_TIMEOUT_SECONDS is 0; no request can be answered in that time",
+        ),
+        ({"CC_TRACE_FILE": "traces.jsonl"}, "CC_TRACE_FILE is 'traces.jsonl'; an absolute path is wanted"),
         ({"CC_TRACE_CONTENT": "some"}, "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
         (
             {"CC_TRACE_TRACEPARENT": "00-1-2-01"},
@@ -148,7 +154,6 @@ def test_a_wrong_value_in_the_file_is_named_with_the_file() -> None:
         ({}, ["local"]),  # LANGFUSE_* alone may be those of the user's own program
         ({"TRACE_TO_LANGFUSE": "true"}, ["langfuse"]),
         ({"TRACE_TO_LANGFUSE": "TRUE"}, ["langfuse"]),
-        ({"TRACE_TO_LANGFUSE": "1"}, ["local"]),  # cc-langfuse takes `true` alone
         ({"TRACE_TO_LANGFUSE": "false", "CC_TRACE_DESTINATIONS": "langfuse,local"}, ["local"]),
         ({"TRACE_TO_LANGFUSE": "true", "CC_TRACE_DESTINATIONS": "local"}, ["local", "langfuse"]),
         ({"CC_TRACE_DESTINATIONS": "langfuse"}, ["langfuse"]),
@@ -167,6 +172,23 @@ def test_langfuse_is_chosen_by_those_who_mean_us(said: dict[str, str], names: li
 def test_keys_in_the_file_choose_langfuse() -> None:
     found = destinations({"langfuse_public_key": "pk", "langfuse_secret_key": "sk", "langfuse_base_url": "http://l"})
     assert [(each.kind, each.endpoint) for each in found] == [("langfuse", "http://l")]
+
+
+def test_the_keys_of_another_program_do_not_get_in_the_way() -> None:
+    """What was set for us goes before bare LANGFUSE_*, and our key is not sent where another program's Langfuse is."""
+    file = {"langfuse_public_key": "pk-mine", "langfuse_secret_key": "sk-mine"}
+    theirs = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk", "LANGFUSE_BASE_URL": "http://theirs"}
+    (found,) = destinations(file, **theirs)
+    assert (found.public_key, found.secret_key, found.endpoint) == ("pk-mine", "sk-mine", "https://cloud.langfuse.com")
+    (found,) = destinations({**file, "langfuse_base_url": "http://mine"}, **theirs)
+    assert found.endpoint == "http://mine"
+    (found,) = destinations(None, **theirs, TRACE_TO_LANGFUSE="true")
+    assert (found.secret_key, found.endpoint) == ("sk", "http://theirs")
+
+
+def test_a_table_of_headers_may_hold_commas() -> None:
+    (found,) = destinations({"otlp_endpoint": "http://x", "otlp_headers": {"a": "b,c=d"}})
+    assert found.headers == (("a", "b,c=d"),)
 
 
 def test_options_of_the_plugin_come_after_our_own_variables() -> None:
@@ -190,6 +212,17 @@ def test_options_of_the_plugin_come_after_our_own_variables() -> None:
 )
 def test_folders_are_left_out_with_what_is_below_them(project: str | None, off: str | None) -> None:
     assert config(CC_TRACE_EXCLUDE="~/private, /srv/client-*").off(project) == off
+    if off is not None and "*" not in off:
+        assert config(CC_TRACE_EXCLUDE="~/private/").off(project) == f"{off}/"
+
+
+def test_folders_are_left_out_through_links() -> None:
+    """Whichever side has the link."""
+    real = {"/link": "/real"}.get
+    found = config(CC_TRACE_EXCLUDE="/link")
+    assert found.off("/real", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE has /link"
+    found = config(CC_TRACE_EXCLUDE="/real")
+    assert found.off("/link", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE has /real"
 
 
 def test_off_is_off_everywhere() -> None:

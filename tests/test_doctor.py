@@ -18,24 +18,31 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from backend import HANG, REFUSE, HttpBackend, partial_success, status
+from installed import run as run_process
+from installed import without_privileges
 from lines import SESSION, prompt, reply, session, turn_duration
 from shared import ROOT
 
-from cc_trace.checks import Check, Subject, guarded, ok
+from cc_trace.checks import Check, Subject, guarded, moment, ok
+from cc_trace.checks.deliveries import deliveries
 from cc_trace.checks.destinations import destinations, proven, remedy
 from cc_trace.checks.hook_program import programs
 from cc_trace.checks.locks import locks
 from cc_trace.checks.machine import environment, packages
 from cc_trace.checks.registration import hook, hook_events, hooks_enabled
+from cc_trace.checks.state_folder import log
+from cc_trace.checks.transcripts import last_run
 from cc_trace.cli.doctor import run
 from cc_trace.destinations import DestinationSettings
 from cc_trace.installation import find_places, install, own_python
 from cc_trace.installation.claude_settings import with_hooks
+from cc_trace.progress import Progress
 from cc_trace.sources import Sources
 from cc_trace.state import States
 
@@ -67,8 +74,22 @@ class Home:
         self.transcripts = self.claude / "projects" / "-project"
 
     def installed(self) -> Home:
-        install(self.places, own_python(), States(self.state).prepare)
+        states = States(self.state)
+        install(self.places, own_python(), states.prepare)
+        states.stamp_installed()
         return self
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that a user runs in the project."""
+        return subprocess.run(
+            [sys.executable, "-m", "cc_trace", *arguments],
+            env=self.environment,
+            cwd=self.project,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
 
     def traced(self, *lines: Any) -> Home:
         """Write a session and run the registered command for it."""
@@ -87,21 +108,10 @@ class Home:
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         return self
 
-    def doctor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cc_trace", "doctor", *arguments],
-            env=self.environment,
-            cwd=self.project,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
     def checks(self, *, process: bool = False) -> tuple[int, list[Check]]:
         """What doctor says, as JSON. Whatever it is, each verdict that is not ok has a remedy, and no key is told."""
         if process:
-            done = self.doctor("--json")
+            done = self.run("doctor", "--json")
             code, said = done.returncode, done.stdout
             assert done.stderr == ""
         else:
@@ -215,7 +225,7 @@ def test_text_says_the_same(healthy: Home) -> None:
     home = healthy
     home.hook.chmod(0o644)
     _, checks = home.checks()
-    done = home.doctor()
+    done = home.run("doctor")
     *lines, empty, count = done.stdout.splitlines()
     assert done.returncode == 1
     shown = [line.split(maxsplit=1) for line in lines if not line.startswith(" ")]
@@ -258,7 +268,7 @@ def test_nothing_installed_is_said_and_stays_so(tmp_path: Path, backend: HttpBac
     "environment",
     [
         {"HOME": "/no/such/folder"},
-        {"HOME": "", "CLAUDE_CONFIG_DIR": "relative"},
+        {"CLAUDE_CONFIG_DIR": "relative"},
         {"CLAUDE_CONFIG_DIR": "/dev/null"},
         {"CC_TRACE_HOME": "/dev/null/x", "XDG_CONFIG_HOME": "/dev/null", "XDG_DATA_HOME": "/dev/null"},
     ],
@@ -266,13 +276,18 @@ def test_nothing_installed_is_said_and_stays_so(tmp_path: Path, backend: HttpBac
 )
 def test_odd_places_are_no_reason_to_give_up(home: Home, environment: dict[str, str]) -> None:
     """Whatever the variables name, every check is made; none ends with an exception."""
-    home.environment |= {"HOME": str(home.folder), **environment}
-    if not home.environment["HOME"]:
-        home.environment["CC_TRACE_HOME"] = str(home.folder / "state")
+    home.environment |= environment
     code, checks = home.checks(process=True)
     assert code == 1
     assert len(checks) >= 14
     assert [check for check in checks if "the check ended with" in check.found] == []
+
+
+def test_without_a_home_that_alone_is_said(home: Home) -> None:
+    """There is nothing to look at."""
+    home.environment["HOME"] = ""
+    code, checks = home.checks(process=True)
+    assert ([(check.name, check.verdict) for check in checks], code) == ([("home", "failed")], 1)
 
 
 def test_nothing_slow_is_imported_unasked(home: Home) -> None:
@@ -406,6 +421,49 @@ def a_hook_that_stopped_running(home: Home) -> None:
     a_while_ago(path, days=0.5)
 
 
+def worked_by_hand_since(home: Home) -> None:
+    """As above, but the user has delivered by hand: that the hook is dead stays to be told."""
+    a_hook_that_stopped_running(home)
+    known = session(home.transcripts, *LINES, prompt("more", 3), reply("m2", "yes", at=4), turn_duration(1000, at=5))
+    done = home.run("sync", "--transcript", str(known))
+    assert (done.returncode, (home.state / "cc-trace.log").stat().st_mtime > time.time() - 60) == (0, True)
+
+
+def a_worker_that_died(home: Home) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=1)
+    with (home.state / "cc-trace.log").open("a") as log:
+        log.write("2020-01-01T00:00:00.000000Z 1 the worker ended: OSError: of old\n")
+        log.write(f"{at:%Y-%m-%dT%H:%M:%S.%fZ} 7 the worker ended: OSError: no room\n")
+        log.write(f"{at:%Y-%m-%dT%H:%M:%S.%fZ} 7 something else\n")
+
+
+def damage_the_ledger(home: Home) -> None:
+    data = bytearray((home.state / "ledger.db").read_bytes())
+    data[4096:8192] = b"\xff" * 4096
+    (home.state / "ledger.db").write_bytes(data)
+
+
+def a_folder_for_the_ledger(home: Home) -> None:
+    (home.state / "ledger.db").unlink()
+    (home.state / "ledger.db").mkdir(mode=0o700)
+
+
+def a_link_for_the_ledger(home: Home) -> None:
+    (home.state / "ledger.db").rename(home.folder / "ledger.db")
+    (home.state / "ledger.db").symlink_to(home.folder / "ledger.db")
+
+
+def a_plugin_whose_keys_are_elsewhere(home: Home) -> None:
+    options = {"cc-trace@somewhere": {"options": {"destinations": "langfuse"}}}
+    home.change_settings(enabledPlugins={"cc-trace@somewhere": True}, pluginConfigs=options)
+
+
+def keys_in_plugin_options(home: Home) -> None:
+    home.change_settings(pluginConfigs={"cc-trace@somewhere": {"options": {"langfuse_secret_key": SECRET}}})
+    home.environment["CC_TRACE_DESTINATIONS"] = "local"
+    home.settings.chmod(0o644)
+
+
 def without_transcripts(home: Home) -> None:
     (home.transcripts / f"{SESSION}.jsonl").unlink()
 
@@ -484,6 +542,15 @@ FAULTS = {
     ),
     "keys for everybody": Fault(keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"),
     "keys in settings.json": Fault(keys_in_settings, "keys", "others can read it", "config set", "warning"),
+    "keys in the options of the plugin": Fault(
+        keys_in_plugin_options, "keys", "others can read it", "config set", "warning"
+    ),
+    "keys that only hooks get": Fault(
+        a_plugin_whose_keys_are_elsewhere,
+        "configuration",
+        "destination langfuse needs LANGFUSE_PUBLIC_KEY",
+        "Keys among the options of the plugin reach hooks only",
+    ),
     "wrong Langfuse key": Fault(
         with_wrong_key, "destination langfuse", "401 Unauthorized", "config set langfuse_secret_key"
     ),
@@ -503,6 +570,18 @@ FAULTS = {
     "a damaged store": Fault(damage_the_store, "local store", "is damaged", "mv"),
     "no store at all": Fault(no_database, "local store", "file is not a database", ".recover"),
     "a newer store": Fault(newer_store, "local store", "has form 7", "update cc-trace"),
+    "a damaged ledger": Fault(damage_the_ledger, "ledger", "is damaged", "mv "),
+    "no ledger but text": Fault(
+        lambda home: (home.state / "ledger.db").write_bytes(b"nothing of the kind" * 100),
+        "ledger",
+        "file is not a database",
+        "the states of sessions know what was sent",
+    ),
+    "no ledger but a folder": Fault(a_folder_for_the_ledger, "ledger", "is not a file", "mv "),
+    "no ledger but a link": Fault(a_link_for_the_ledger, "ledger", "is a symlink", "mv "),
+    "a worker died": Fault(
+        a_worker_that_died, "log", "the worker ended: OSError: no room (at ", "`cc-trace sync`", "warning"
+    ),
     "state folder open to all": Fault(
         lambda home: home.state.chmod(0o777), "state folder", "(mode 0777)", "chmod -R go= "
     ),
@@ -514,16 +593,25 @@ FAULTS = {
     "session behind": Fault(
         delivered_while(REFUSE), "delivery otlp", "1 session behind: cannot connect to", "`cc-trace sync`"
     ),
-    "spans refused": Fault(
-        delivered_while(status(400, "bad span")),
+    "everything refused": Fault(
+        delivered_while(status(400, "bad header")),
         "delivery otlp",
-        "2 spans refused for good: 400 bad span (2)",
+        "1 session behind: 400 bad header; it refuses everything",
+        "`cc-trace sync`",
+    ),
+    "spans refused": Fault(
+        delivered_while(partial_success(1, "bad span")),
+        "delivery otlp",
+        "1 span refused for good: partial success bad span (1)",
         "cc-trace status",
         "warning",
     ),
     "unfinished": Fault(unfinished_for_days, "delivery local", "unfinished for more than", "cc-trace sync", "warning"),
     "hook stopped running": Fault(
         a_hook_that_stopped_running, "last run", "22222222-0000-4000-8000-000000000002", "start claude anew"
+    ),
+    "hook stopped running, delivered by hand": Fault(
+        worked_by_hand_since, "last run", "22222222-0000-4000-8000-000000000002", "start claude anew"
     ),
     "no transcripts": Fault(
         without_transcripts, "transcripts", "there are none", "--no-session-persistence", "warning"
@@ -612,6 +700,62 @@ def test_a_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
 
 
 # Single checks
+
+
+def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
+    """Its project has a destination that this one has not; or had, and then it may be dropped."""
+    home = healthy
+    other = home.folder / "other"
+    (other / ".claude").mkdir(parents=True)
+    settings = other / ".claude" / "settings.json"
+    settings.write_text(json.dumps({"env": {"CC_TRACE_OTLP_ENDPOINT": home.backend.url}}))
+    state = States(home.state).peek(SESSION)
+    assert state is not None
+    state.cwd = str(other)
+    state.destinations["otlp"] = Progress(behind=2, error="cannot connect", error_at=1e9)
+    States(home.state).save(state)
+    local, otlp = deliveries(home.subject())
+    said = "1 session behind: cannot connect (1 session, last at 2001-09-09 01:46:40 UTC)"
+    assert local == ok("delivery local", "1 session, 2 spans, nothing behind")
+    remedy = f"`cc-trace sync` sends what is behind; if it stays, run `cc-trace doctor` in {other}"
+    assert otlp == Check("delivery otlp", "failed", said, remedy)
+    settings.unlink()
+    _, dropped = deliveries(home.subject())
+    remedy = "nothing, if you do not use otlp any more; else `cc-trace sync` where it is configured"
+    said += f". It is no destination of {other} by what is set here"
+    assert dropped == Check("delivery otlp", "warning", said, remedy)
+
+
+def test_a_worker_that_died_is_made_up_for_by_the_next_delivery(healthy: Home) -> None:
+    """Then it is history."""
+    a_worker_that_died(healthy)
+    [before] = log(healthy.subject())
+    state = States(healthy.state).peek(SESSION)
+    assert state is not None
+    state.destinations["local"].time = time.time() + 60
+    States(healthy.state).save(state)
+    [after] = log(healthy.subject())
+    assert (before.verdict, after.verdict) == ("warning", "ok")
+
+
+def test_a_hook_whose_worker_never_came_has_run(home: Home) -> None:
+    """What it spooled tells."""
+    home.installed()
+    assert [check.found for check in last_run(home.subject())] == ["the hook has never run"]
+    spool_something(home)
+    [check] = last_run(home.subject())
+    assert (check.verdict, check.found) == ("ok", moment((home.state / "spool" / "1-0.json").stat().st_mtime))
+
+
+def test_a_ledger_that_may_not_be_read_is_told(healthy: Home) -> None:
+    """As after a run by somebody else."""
+    (healthy.state / "ledger.db").chmod(0)
+    command = [sys.executable, "-m", "cc_trace", "doctor", "--json"]
+    done = run_process(without_privileges(command), healthy.environment, healthy.project)
+    if done.returncode == 9:
+        pytest.skip("root cannot give up its privileges here")
+    [check] = named("ledger", [Check(**row) for row in json.loads(done.stdout)])
+    assert (check.verdict, check.found) == ("failed", f"{healthy.state}/ledger.db cannot be read and written")
 
 
 def test_a_check_that_raises_is_a_failed_check(home: Home) -> None:
@@ -757,20 +901,20 @@ def test_a_plugin_alone_is_enough(home: Home) -> None:
 
 
 def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
-    """As Claude Code 2.1.325 keeps it. A plugin has no Python of its own, and its options reach hooks only."""
+    """As Claude Code 2.1.325 keeps it. A plugin has no Python of its own, and its options hold in a shell, too."""
     name, folder = "cc-trace@somewhere", home.claude / "plugins" / "cache" / "cc-trace"
     shutil.copytree(ROOT / "hooks", folder / "hooks")
     installed = {"version": 2, "plugins": {name: [{"scope": "user", "installPath": str(folder), "version": "0.1.0"}]}}
     (home.claude / "plugins" / "installed_plugins.json").write_text(json.dumps(installed))
-    options = {name: {"options": {"content": "metadata", "tags": ""}}}
+    options = {name: {"options": {"destinations": "file", "tags": ""}}}
     home.settings.write_text(json.dumps({"enabledPlugins": {name: True}, "pluginConfigs": options}))
     _, checks = home.checks()
     assert named("hook", checks) == [ok("hook", f"registered for Stop and SessionEnd in plugin {name}")]
     assert named("hook program", checks) == [ok("hook program", str(folder / "hooks" / "cc-trace-hook"))]
     [python] = named("hook python", checks)
     assert (python.verdict, python.remedy) == ("failed", f"sh {folder}/install.sh --no-hooks")
-    [told] = named("plugin options", checks)
-    assert (told.verdict, "options: content. " in told.found) == ("warning", True)
+    assert named("configuration", checks) == [ok("configuration", f"traces of {home.project} go to file")]
+    assert named("plugin options", checks) == []
 
 
 @pytest.mark.parametrize(

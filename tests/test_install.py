@@ -18,12 +18,14 @@ from shared import ROOT
 
 from cc_trace.errors import CcTraceError
 from cc_trace.installation import find_places, hook_copy, hook_script, registered_command
+from cc_trace.installation.settings_file import carry_out, planned, read_settings, unregister
 from cc_trace.state import state_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under test is the one for POSIX shells")
 
 OTHERS = '{"model": "opus",\n\n   "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
 SAMPLE_SPANS = 10
+COMMAND = "exec /opt/cc-trace-hook"
 UNTOUCHED = "the file was left as it is. Mend it and run `cc-trace install` again\n"
 
 
@@ -165,6 +167,73 @@ def test_read_only_settings_are_left_alone(home: Home, read_only: str) -> None:
         locked.chmod(0o755)
 
 
+def test_settings_that_cannot_be_written_leave_nothing(home: Home) -> None:
+    """Neither in an empty home nor beside an installation: a link that leads nowhere is only found out at the end."""
+    home.settings.parent.mkdir()
+    home.settings.symlink_to("gone/settings.json")
+    assert refused(home, "install").startswith(f"cannot write {home.settings}: No such file or directory; ")
+    home.settings.unlink()
+    installed(home)
+    home.hook.write_text("an older one")
+    project = home.path / "project"
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude" / "settings.json").symlink_to("gone/settings.json")
+    before = snapshot(home.path)
+    done = home.cc_trace("install", "--project", cwd=project)
+    assert done.returncode == 2
+    assert untimed(snapshot(home.path)) == untimed(before)
+
+
+def untimed(found: dict[str, tuple[str, bytes | str]]) -> dict[str, tuple[str, bytes | str]]:
+    return {name: (mode.partition(" ")[0], content) for name, (mode, content) in found.items()}
+
+
+def test_what_others_write_meanwhile_stays(home: Home) -> None:
+    """Claude Code keeps its own settings there: a plan that was made for another text is made anew."""
+    home.write_settings('{"model": "opus"}')
+    change = planned(home.settings, COMMAND)
+    home.settings.write_text('{"model": "haiku"}')
+    made = carry_out(change)
+    assert (change.before, made.before) == ('{"model": "opus"}', '{"model": "haiku"}')
+    assert json.loads(home.settings.read_text())["model"] == "haiku"
+    assert home.commands() == {"Stop": [COMMAND], "SessionEnd": [COMMAND]}
+    assert unregister(home.settings) == "restored"
+    assert home.settings.read_text() == '{"model": "haiku"}'
+
+
+def test_what_others_break_meanwhile_is_left_alone(home: Home) -> None:
+    """And no copy of before is left."""
+    home.write_settings("{}")
+    change = planned(home.settings, COMMAND)
+    home.settings.write_text("{broken")
+    with pytest.raises(CcTraceError, match="the file was left as it is"):
+        carry_out(change)
+    assert [(path.name, path.read_text()) for path in home.settings.parent.iterdir()] == [("settings.json", "{broken")]
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.MonkeyPatch, direction: str) -> None:
+    """After a few tries, with one line and the last text of the others in place."""
+    home.write_settings("{}")
+    change = planned(home.settings, COMMAND)
+    if direction == "out":
+        carry_out(change)
+    text, written = home.settings.read_text(), 0
+
+    def changing(path: Path) -> str | None:
+        nonlocal written
+        written += 1
+        path.write_text(f"{text}{' ' * written}")
+        return read_settings(path)
+
+    monkeypatch.setattr("cc_trace.installation.settings_file.read_settings", changing)
+    with pytest.raises(CcTraceError, match="was changed by others again and again"):
+        carry_out(change) if direction == "in" else unregister(home.settings)
+    assert written <= 20
+    assert home.settings.read_text() == f"{text}{' ' * written}"
+    assert [path.name for path in home.settings.parent.iterdir() if path.suffix == ".tmp"] == []
+
+
 def test_what_stands_in_the_way_is_named_and_nothing_is_half_done(home: Home) -> None:
     """A folder in place of settings.json; files in place of the data, state and Claude folders."""
     home.settings.mkdir(parents=True)
@@ -273,6 +342,30 @@ def test_a_project_has_its_own(home: Home, tmp_path: Path) -> None:
     assert home.hook.exists()
     uninstalled(home, cwd=second)
     assert list(first.iterdir()) == []
+    assert snapshot(home.path) == {}
+
+
+def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
+    """Its hooks cannot be taken out from elsewhere; one whose hooks are out already is no longer spoken of."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for project in (first, second):
+        project.mkdir()
+        installed(home, "--project", cwd=project)
+    uninstalled(home, "--project", cwd=first)
+    second.rename(tmp_path / "moved")
+    gone = second / ".claude" / "settings.json"
+    line = f"left: {gone} is gone; if it was moved, run `cc-trace uninstall --project` there"
+    assert [said for said in uninstalled(home) if "is gone" in said] == [line]
+    said = uninstalled(home, "--project", cwd=tmp_path / "moved")
+    assert said == [f"settings {tmp_path}/moved/.claude/settings.json: removed; there was none before"]
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_a_current_folder_that_is_gone_is_one_line(home: Home, command: str) -> None:
+    program = ["/bin/sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh"]
+    done = run([*program, sys.executable, "-m", "cc_trace", command, "--project"], home.variables(), home.path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("cc-trace: the current folder ")
     assert snapshot(home.path) == {}
 
 

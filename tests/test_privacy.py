@@ -64,6 +64,17 @@ def test_each_way_lets_just_its_texts_leave(transcript: Path, content: Content, 
     assert {text for text in TEXTS if text in whole} == leaves
 
 
+def test_what_a_shell_command_printed_is_no_prompt() -> None:
+    """A turn that a `!` command started: of it what was typed leaves without tool content."""
+    path = next((CASES / "2.1.325--g6_commands").glob("*.jsonl"))
+    kinds = sent(path, "no-tool-content")
+    texts = orjson.dumps(
+        [[span.input, span.output] for kind in ("turn", "generation") for span in kinds[kind]]
+    ).decode()
+    assert "<bash-stdout>" not in texts
+    assert any(str(span.input).startswith("!") for span in kinds["turn"])
+
+
 def test_the_skeleton_stays(transcript: Path) -> None:
     """Names, ids, times, tokens, cost and how it ended are the same however little leaves."""
 

@@ -11,8 +11,6 @@ from backend import OK, REFUSE, HttpBackend
 from lines import Line, prompt, reply, write
 from test_worker import Home
 
-from cc_trace.state import States
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -57,7 +55,7 @@ class Machine(Home):
 def machine(tmp_path: Path, backend: HttpBackend) -> Machine:
     made = Machine(tmp_path, backend)
     made.environment["CC_TRACE_REST_SECONDS"] = "0"  # all that nobody writes to is over
-    States(made.state).prepare()  # what comes now is not history
+    made.install()
     return made
 
 
@@ -97,6 +95,71 @@ def test_what_was_written_while_off_stays_out_when_on_again(
     assert sessions(backend) == {TWO}
     done = machine.command("sync", "--session", ONE)
     assert (done.returncode, done.stdout) == (0, f"{ONE}: 2 spans to otlp\n")
+    assert sessions(backend) == {ONE, TWO}
+    machine.turn(ONE, project, "more")
+    machine.hook(path, project)
+    assert len(backend.spans) == 6  # asked for, it is traced again
+
+
+def test_only_what_is_written_while_off_is_left_out(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """Not what was behind when tracing was turned off, nor the history that a user looks at meanwhile."""
+    old = machine.turn(ONE, tmp_path, "a")
+    backend.behaviour = REFUSE
+    machine.hook(old, tmp_path)
+    backend.behaviour = OK
+    machine.turn(TWO, tmp_path, "b")
+    off = {"CC_TRACE_ENABLED": "false"}
+    for command in ("sync", "backfill"):
+        machine.environment |= off
+        assert machine.command(command).returncode == 0
+    del machine.environment["CC_TRACE_ENABLED"]
+    assert sessions(backend) == set()
+    assert machine.command("backfill").returncode == 0
+    assert sessions(backend) == {ONE, TWO}
+
+
+def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Machine, tmp_path: Path) -> None:
+    path = machine.turn(ONE, tmp_path / "off", "a")
+    machine.hook(path, tmp_path / "off", CC_TRACE_ENABLED="false")
+    machine.settings(tmp_path / "bad", CC_TRACE_CONTENT="some")
+    machine.turn(TWO, tmp_path / "bad", "b")
+    assert machine.command("status").stdout.splitlines() == [
+        f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata",
+        f"{ONE}  left out: it was written to while tracing was off; `cc-trace sync --session ID` delivers it",
+    ]
+
+
+def test_a_hook_does_not_send_a_users_key_where_only_its_project_says(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """Claude Code has put the project's address into the environment, where it looks like the user's own."""
+    project = tmp_path / "cloned"
+    machine.settings(project, CC_TRACE_OTLP_ENDPOINT=backend.url)
+    machine.environment["CC_TRACE_OTLP_HEADERS"] = "authorization=Bearer mine"
+    path = machine.turn(ONE, project, "a")
+    assert machine.hook(path, project, CC_TRACE_OTLP_ENDPOINT=backend.url) == 2
+    assert backend.requests == []
+    assert "a key of yours is not sent to an address of a project's" in (machine.state / "cc-trace.log").read_text()
+
+
+def test_a_worker_that_cannot_go_on_says_so(machine: Machine, tmp_path: Path) -> None:
+    """In the log: nobody reads what it prints."""
+    (machine.state / "ledger.db").mkdir()
+    path = machine.turn(ONE, tmp_path, "a")
+    assert machine.hook(path, tmp_path) == 2
+    assert "cannot use" in (machine.state / "cc-trace.log").read_text()
+
+
+def test_sessions_that_cannot_be_delivered_do_not_take_the_places_of_others(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """A sweep takes twenty; more than that are newer, in a project with a wrong setting."""
+    machine.turn(ONE, tmp_path / "good", "a")
+    machine.settings(tmp_path / "bad", CC_TRACE_CONTENT="some")
+    for number in range(25):
+        machine.turn(f"33333333-0000-4000-8000-{number:012}", tmp_path / "bad", f"b{number}")
+    other = machine.turn(TWO, tmp_path / "good", "c")
+    machine.hook(other, tmp_path / "good")
     assert sessions(backend) == {ONE, TWO}
 
 

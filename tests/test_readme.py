@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 README = (ROOT / "README.md").read_text()
 DOCS = [README, (ROOT / "ARCHITECTURE.md").read_text(), *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
-# Claude Code's own, CI's, and examples.
-OTHERS = {"CLAUDE_CODE_ENABLE_TELEMETRY", "CLAUDE_CODE_REMOTE", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"}
+# The system's, and what Claude Code gives to hooks.
+CLAUDES = {"HOME", "USERPROFILE", "PATH", "PWD", "CLAUDE_PROJECT_DIR", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID"}
+CLAUDES |= {"CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_OPTION_ENABLED"}
 FOR_TESTS = {"CC_TRACE_DIE_AT", "CC_TRACE_UNCLEAR_SECONDS", "CC_TRACE_E2E_CACHE"}
 _OURS = re.compile(r"\b(?:CC_TRACE|CC_LANGFUSE|LANGFUSE|TRACE_TO)_[A-Z_]*[A-Z]\b")
 
@@ -65,6 +66,15 @@ def test_every_variable_that_is_named_exists(text: str) -> None:
     """And none that does not."""
     known = {variable for setting in SETTINGS for variable in setting.variables} | FOR_TESTS
     assert set(_OURS.findall(text)) - known == set()
+
+
+def test_every_variable_that_is_read_stands_in_the_readme() -> None:
+    """By the program, its hooks and its installer."""
+    python = [path.read_text() for path in (ROOT / "cc_trace").rglob("*.py")]
+    shell = [(ROOT / name).read_text() for name in ("install.sh", "hooks/cc-trace-hook", "hooks/session-start")]
+    read = {name for text in python for name in re.findall(r"environment(?:\.get\(|\[)\"([A-Z][A-Z_]+)\"", text)}
+    read |= {name for text in shell for name in re.findall(r"\$\{?([A-Z][A-Z_]+)", text)}
+    assert {name for name in read - FOR_TESTS - CLAUDES if name not in README} == set()
 
 
 def test_every_command_that_is_named_exists() -> None:

@@ -91,6 +91,19 @@ def test_a_hook_takes_its_own_project_from_its_environment(places: Places) -> No
     assert places.content(None, hooked=True, **environment) == ("metadata", "environment")
 
 
+def test_what_a_hooks_project_says_is_known_to_be_the_projects(places: Places) -> None:
+    """Though it arrives in the environment; and options of the plugin hold for a hook in the settings, too."""
+    places.project(places.mine, CC_TRACE_CONTENT="metadata", CC_TRACE_TAGS="a")
+    environment = {"CLAUDE_PROJECT_DIR": str(places.mine), "CC_TRACE_CONTENT": "metadata", "CC_TRACE_TAGS": "mine"}
+    settings = Settings(places.sources(hooked=True, **environment).layers(places.mine))
+    found = [settings.found(name) for name in ("content", "tags")]
+    assert [(each.text, each.shared) for each in found if each] == [("metadata", True), ("mine", False)]
+    (places.home / ".claude").mkdir(parents=True)
+    options = {"pluginConfigs": {"cc-trace@x": {"options": {"user_id": "zoe"}}}}
+    (places.home / ".claude" / "settings.json").write_text(json.dumps(options))
+    assert Settings(places.sources(hooked=True, **environment).layers(places.mine)).text("user_id") == "zoe"
+
+
 def test_what_a_hooks_project_says_does_not_hold_for_others(places: Places) -> None:
     """A session of another project that is found left behind goes by what that project says, else by the user."""
     places.project(places.mine, CC_TRACE_CONTENT="full")

@@ -21,6 +21,7 @@ from backend import OK, REFUSE, HttpBackend
 from shared import CASES, ROOT
 
 from cc_trace.sessions import Session
+from cc_trace.state import States
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,12 @@ class Home:
 
     def work(self, payload: bytes, **environment: str) -> int:
         return self.start(self.spool(payload), **environment).wait(60)
+
+    def install(self) -> None:
+        """Note the installation: what is older is history."""
+        states = States(self.state)
+        states.prepare()
+        states.stamp_installed()
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "cc_trace", *arguments]
@@ -212,7 +219,7 @@ def test_a_session_that_was_left_behind_is_found(tmp_path: Path, backend: HttpBa
     """Killed, or the backend was down at its end: the next session's worker delivers it."""
     home = Home(tmp_path, backend)
     home.environment["CC_TRACE_REST_SECONDS"] = "0"
-    assert home.command("status").returncode == 0  # the installation: what is older is history
+    home.install()
     killed = home.add()
     other = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
     assert home.work(home.payload(other)) == 0
@@ -243,6 +250,8 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     backend.behaviour = OK
     done = home.command("sync", "--session", transcript.stem)
     assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 2 spans to otlp\n")
+    assert home.command("sync").stdout.startswith("nothing is ours to deliver yet: run `cc-trace install`")
+    home.install()
     assert home.command("sync").stdout == ""
     rows = orjson.loads(home.command("status", "--json").stdout)
     assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]

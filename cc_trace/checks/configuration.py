@@ -12,10 +12,10 @@ from cc_trace.checks.registration import enabled_plugins, settings_files
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import Privacy
 from cc_trace.settings import SETTINGS
-from cc_trace.sources import read_toml, unknown_keys
+from cc_trace.sources import env_layer, read_toml, unknown_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from cc_trace.checks import Check, Subject
@@ -32,7 +32,12 @@ def configuration(subject: Subject) -> Iterator[Check]:
         config = subject.config()
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
-        yield failed("configuration", str(error), "correct that; `cc-trace config` shows all settings and their places")
+        remedy = "correct that; `cc-trace config` shows all settings and their places"
+        if enabled_plugins(
+            settings_files(subject)
+        ):  # Claude Code keeps those where it keeps its own, and we do not look
+            remedy += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
+        yield failed("configuration", str(error), remedy)
         return
     if (off := config.off(str(subject.project))) is not None:
         remedy = "nothing, if that is what you want; else `cc-trace config` shows where it is set"
@@ -56,20 +61,6 @@ def config_file(subject: Subject) -> Iterator[Check]:
         yield ok("config.toml", str(path) if path.exists() else "there is none")
 
 
-def plugin_options(subject: Subject) -> Iterator[Check]:
-    """Tell whether hooks get settings from a plugin's options, which this process does not."""
-    files = settings_files(subject)
-    for name in enabled_plugins(files):
-        configured = [file.mapping("pluginConfigs").get(name) for file in files]
-        options = [each.get("options") for each in configured if isinstance(each, dict)]
-        given = sorted(
-            {key for each in options if isinstance(each, dict) for key, value in each.items() if value != ""}
-        )
-        if given:
-            found = f"plugin {name} has options: {listed(given)}. Hooks get them, and cc-trace in a shell does not"
-            yield warning("plugin options", found, "set the same with `cc-trace config set`, which holds for both")
-
-
 def keys(subject: Subject) -> Iterator[Check]:
     """Tell whether files with keys in them are closed to others."""
     toml = subject.sources.config_file
@@ -87,7 +78,15 @@ def keys(subject: Subject) -> Iterator[Check]:
 
 
 def _has_key(file: SettingsFile) -> bool:
-    return any(name in _SECRET_VARIABLES and value for name, value in file.mapping("env").items())
+    return any(name in _SECRET_VARIABLES and value for name, value in _variables(file).items())
+
+
+def _variables(file: SettingsFile) -> Mapping[str, object]:
+    """Return the variables of ours that a file sets, by the options of the plugin too."""
+    try:
+        return env_layer(file.path).values
+    except ConfigError:
+        return file.mapping("env")
 
 
 def _others_can_read(path: Path) -> bool:
@@ -105,7 +104,7 @@ def unspoken(subject: Subject) -> frozenset[str]:
     """Return every value of a secret setting, wherever it stands: none of them may be printed."""
     toml = _toml(subject.sources.config_file)
     given = [(setting, toml.get(setting.name)) for setting in _SECRETS]
-    for variables in (subject.environment, *(file.mapping("env") for file in settings_files(subject))):
+    for variables in (subject.environment, *map(_variables, settings_files(subject))):
         given += [(setting, variables.get(name)) for setting in _SECRETS for name in setting.variables]
     found: set[str] = set()
     for setting, value in given:
@@ -116,4 +115,4 @@ def unspoken(subject: Subject) -> frozenset[str]:
     return frozenset(text for text in found if len(text) >= _SHORTEST)
 
 
-CHECKS: Final = (configuration, config_file, plugin_options, keys)
+CHECKS: Final = (configuration, config_file, keys)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.checks import counted, failed, listed, moment, mtime, ok, warning
+from cc_trace.config import read_config
 from cc_trace.errors import ConfigError
+from cc_trace.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,17 +23,25 @@ _STATUS: Final = "`cc-trace status` shows which"
 
 
 def deliveries(subject: Subject) -> Iterator[Check]:
-    """Tell for each destination in use what is behind, what was refused, and what never ended."""
+    """Tell what is behind, what was refused, and what never ended: at every destination, of whichever project."""
     states = [state for id_ in subject.states.sessions() if (state := subject.states.peek(id_)) is not None]
     known = dict.fromkeys(name for state in states for name in state.destinations)
+    here = _destinations(subject, None)
+    for name in sorted(known, key=lambda name: (name not in here, name)):
+        sessions = [(state, state.destinations[name]) for state in states if name in state.destinations]
+        yield _delivery(name, sessions, subject)
+
+
+def _destinations(subject: Subject, project: str | None) -> list[str]:
+    """Return the names of a project's destinations, of the one at hand if none is given; none if they are wrong."""
     try:
-        names = [settings.name for settings in subject.config().destinations]
-    except ConfigError:
-        names = list(known)
-    for name in names:
-        if name in known:
-            sessions = [(state, state.destinations[name]) for state in states if name in state.destinations]
-            yield _delivery(name, sessions, subject)
+        if project is None:
+            return [settings.name for settings in subject.config().destinations]
+        layers = subject.sources.layers(Path(project))
+        config = read_config(Settings(layers), subject.states.folder, subject.sources.home)
+    except (ConfigError, ValueError):  # a path can have a NUL in it
+        return []
+    return [settings.name for settings in config.destinations]
 
 
 def _delivery(name: str, sessions: Sequence[tuple[SessionState, Progress]], subject: Subject) -> Check:
@@ -44,7 +54,7 @@ def _delivery(name: str, sessions: Sequence[tuple[SessionState, Progress]], subj
     said = f"{counted(len(sessions), 'session')}, {counted(sum(each.delivered for _, each in sessions), 'span')}"
     if behind:
         found = f"{counted(len(behind), 'session')} behind: {_reasons([progress for _, progress in behind])}"
-        return failed(title, found, f"`cc-trace sync` sends what is behind; if it stays, see `destination {name}`")
+        return _behind(title, found, [state.cwd for state, _ in behind], subject)
     if recent:
         found = f"{counted(_spans(recent), 'span')} refused for good: {_refusals(recent)}"
         return warning(title, found, f"nothing, if you can do without them; {_STATUS}")
@@ -56,6 +66,19 @@ def _delivery(name: str, sessions: Sequence[tuple[SessionState, Progress]], subj
     if notes:
         said += f"; {counted(_spans(notes), 'span')} refused more than a week ago"
     return ok(title, f"{said}, nothing behind")
+
+
+def _behind(title: str, found: str, projects: Sequence[str | None], subject: Subject) -> Check:
+    """Return that sessions are behind. Whether `sync` can help depends on the settings of their projects."""
+    name = title.removeprefix("delivery ")
+    for project in dict.fromkeys(projects):
+        if name in _destinations(subject, project):
+            here = name in _destinations(subject, None)
+            look = f"see `destination {name}`" if here else f"run `cc-trace doctor` in {project}"
+            return failed(title, found, f"`cc-trace sync` sends what is behind; if it stays, {look}")
+    where = listed(dict.fromkeys(project for project in projects if project is not None)) or "their projects"
+    remedy = f"nothing, if you do not use {name} any more; else `cc-trace sync` where it is configured"
+    return warning(title, f"{found}. It is no destination of {where} by what is set here", remedy)
 
 
 def _left_unfinished(state: SessionState, progress: Progress, now: float) -> bool:

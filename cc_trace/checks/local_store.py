@@ -1,8 +1,9 @@
-"""Whether the store on this machine is whole; and taking a test span out of it again."""
+"""Whether the databases on this machine are whole, the local store and the ledger; and taking a test span out again."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sqlite3
 import time
@@ -29,7 +30,7 @@ def looked_through(path: Path) -> Check:
             if version not in (0, VERSION):
                 found = f"{path} has form {version}, and this cc-trace writes form {VERSION}"
                 return failed("local store", found, f"update cc-trace, or move it away: {_moved(path)}")
-            whole, said = _quick_check(database)
+            whole, said = _quick_check(database, "spans")
     except sqlite3.Error as error:
         whole, said = False, str(error)
     if whole:
@@ -43,20 +44,49 @@ def _moved(path: Path) -> str:
     return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
 
 
-def _quick_check(database: sqlite3.Connection) -> tuple[bool, str]:
+def _quick_check(database: sqlite3.Connection, table: str) -> tuple[bool, str]:
+    """Return whether a database is whole, and what is said of it; `table` is what is counted, if it is there yet."""
     end = time.monotonic() + _SECONDS
     database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     try:
         said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
         if said != "ok":
             return False, " ".join(said.split())
-        spans = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'spans'").fetchone()[0]
-        count = database.execute("SELECT count(*) FROM spans").fetchone()[0] if spans else 0
+        there = database.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+        count = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] if there else 0  # noqa: S608  (our own)
     except sqlite3.OperationalError:
         if time.monotonic() <= end:
             raise
         return True, f"whole as far as {_SECONDS:g} seconds of looking go"
-    return True, f"whole, with {count} spans"
+    return True, f"whole, with {count} {table}"
+
+
+def ledger_looked_through(path: Path) -> Check:
+    """Return whether the ledger that is there can be used: without it nothing is delivered."""
+    trouble = _no_file(path)
+    if trouble is None:
+        try:
+            # Who may not write leaves the files beside it behind that SQLite makes for a look.
+            with contextlib.closing(_opened(path, "rw")) as database:
+                whole, said = _quick_check(database, "claims")
+        except sqlite3.Error as error:
+            whole, said = False, str(error)
+        if whole:
+            return ok("ledger", f"{path}, {said}")
+        trouble = f"is damaged: {said}"
+    remedy = f"{_moved(path)}; the next delivery makes a new one, and the states of sessions know what was sent"
+    return failed("ledger", f"{path} {trouble}", remedy)
+
+
+def _no_file(path: Path) -> str | None:
+    """Return what keeps a path from being used as a file."""
+    if path.is_symlink():
+        return "is a symlink, and nothing is kept behind one"
+    if not path.is_file():
+        return "is not a file"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return "cannot be read and written"
+    return None
 
 
 def forget(path: Path, span_id: str) -> None:

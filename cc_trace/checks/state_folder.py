@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.checks import counted, failed, listed, moment, mtime, ok, warning
@@ -20,6 +22,7 @@ _FOLDERS: Final = ("sessions", "locks", "pending", "off", "spool")
 _MAX_FILES: Final = 20_000
 _WORKER_SECONDS: Final = 120.0  # a worker takes what its hook spooled within a tenth of a second
 _POSIX: Final = os.name == "posix"
+_ENDED: Final = "the worker ended: "
 
 
 def state_folder(subject: Subject) -> Iterator[Check]:
@@ -105,15 +108,42 @@ def _waiting(folder: Path) -> list[Path]:
 
 
 def log(subject: Subject) -> Iterator[Check]:
-    """Tell where the log is, and whether it is kept short."""
+    """Tell where the log is, whether it is kept short, and whether a worker has died that none has made up for."""
     path = subject.states.folder / "cc-trace.log"
     if not path.is_file():
         return
     size = path.stat().st_size
-    if size > 2 * MAX_BYTES:
+    ended = _ended(path) or _ended(path.with_name(f"{path.name}.1"))
+    if ended is not None and ended[0] > _delivered(subject):
+        remedy = f"`cc-trace sync` delivers now; if it ends so, too, report it with the lines around it in {path}"
+        yield warning("log", f"{_ENDED}{ended[1]} (at {moment(ended[0])})", remedy)
+    elif size > 2 * MAX_BYTES:
         yield warning("log", f"{path} has {size // 1_000_000} MB", f"rm {shlex.quote(str(path))}")
     else:
         yield ok("log", f"{path}, {size // 1000} KB, last written {moment(mtime(path))}")
+
+
+def _ended(path: Path) -> tuple[float, str] | None:
+    """Return when the last worker that ended with an error did so, and the error."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 2 * MAX_BYTES))
+        lines = file.read(2 * MAX_BYTES).decode(errors="replace").splitlines()
+    for line in reversed(lines):
+        time, _, message = line.partition(" ")
+        message = message.partition(" ")[2]  # what stands before it is the process
+        if message.startswith(_ENDED):
+            with contextlib.suppress(ValueError):
+                return datetime.fromisoformat(time).timestamp(), message.removeprefix(_ENDED)
+    return None
+
+
+def _delivered(subject: Subject) -> float:
+    """Return when a session was last delivered without an error."""
+    states = (subject.states.peek(id_) for id_ in subject.states.sessions())
+    each = (progress for state in states if state is not None for progress in state.destinations.values())
+    return max((progress.time or 0.0 for progress in each if progress.error is None), default=0.0)
 
 
 def put_aside(subject: Subject) -> Iterator[Check]:
@@ -128,4 +158,13 @@ def put_aside(subject: Subject) -> Iterator[Check]:
         yield ok("files put aside", "none")
 
 
-CHECKS: Final = (state_folder, spool, log, put_aside)
+def ledger(subject: Subject) -> Iterator[Check]:
+    """Tell whether the ledger can be used."""
+    path = subject.states.folder / "ledger.db"
+    if os.path.lexists(path):
+        from cc_trace.checks.local_store import ledger_looked_through  # noqa: PLC0415  (sqlite3, only here)
+
+        yield ledger_looked_through(path)
+
+
+CHECKS: Final = (state_folder, spool, log, put_aside, ledger)

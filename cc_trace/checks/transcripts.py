@@ -54,10 +54,12 @@ def last_run(subject: Subject) -> Iterator[Check]:
 
 
 def _last_run(subject: Subject) -> float:
-    """Return when anything was last done for a hook; 0 where never."""
-    folder = subject.states.folder
-    patterns = ("spool/*", "pending/*", "sessions/*.json", "cc-trace.log", "swept")
-    return max((mtime(path) for pattern in patterns for path in folder.glob(pattern)), default=0.0)
+    """Return when a hook's worker last ran, or a hook whose worker never came; 0 where never.
+
+    All else in the state folder is also written by commands that users run.
+    """
+    states = subject.states
+    return max(map(mtime, (states.folder / "hooked", *states.spool.glob("*"))))
 
 
 def _missed(subject: Subject, ran: float) -> list[Path]:

@@ -23,6 +23,8 @@ GC_THRESHOLD: Final = 100_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 well, 1 not all was well, 2 the call was wrong."""
+    if sys.stdout is None:  # closed by who called us
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (for as long as we run)
     options = parser().parse_args(arguments)
     gc.set_threshold(GC_THRESHOLD)
     try:
@@ -37,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except OSError as error:  # a full disk, a folder in a file's place: said in one line, wherever it happened
+        print(f"cc-trace: {error}", file=sys.stderr)
+        return 2
     return code
 
 

@@ -71,5 +71,8 @@ def _delivering(commands: Commands) -> None:
     backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders; default: all sessions")
     backfill.add_argument("--since", metavar="AGE", help="only what was written to since: 30d, 12h, or 2026-10-01")
     backfill.add_argument("--to", metavar="DESTINATION", help="only there; default: all in use")
+    backfill.add_argument(
+        "--again", action="store_true", help="also what was delivered there before: for a new backend"
+    )
     backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, send nothing")
     backfill.add_argument("--jobs", type=int, default=1, metavar="N", help="sessions at a time (default 1)")

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Protocol
@@ -23,6 +24,7 @@ from cc_trace.ledger import Ledger
 from cc_trace.openings import first_cwd
 from cc_trace.orders import Report
 from cc_trace.progress import SessionState
+from cc_trace.sweep import is_behind
 
 if TYPE_CHECKING:
     import argparse
@@ -42,6 +44,8 @@ class Wish(Protocol):
 
 
 _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: the backend is not there
+_LOCK_SECONDS: Final = 1.0
+_HOUR: Final = 3600
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -50,9 +54,10 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"--jobs {options.jobs}: a number from 1 on is wanted"
         raise CcTraceError(message)
     place = Workplace.open(environment, to=options.to)
-    place.world.rest_seconds = place.config().rest_seconds
     now = time.time()
     found = past_sessions(options.paths, place.config_dir, since_seconds(options.since, now))
+    if options.again:
+        _forget(place, options.to, found)
     _warn(place, found, now)
     summary = Summary(len(found), sum(past.size for past in found))
     if options.dry_run:
@@ -67,36 +72,49 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             wish = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
             reports = _side_by_side(environment, options, found, bar, wish)
         with _interrupts(wish):
-            _collect(reports, summary, bar, wish)
+            _collect(reports, summary, bar)
     summary.seconds = time.time() - now
     summary.print_delivered()
-    if wish.value and not summary.gave_up:
+    if wish.value:
         return 130
     return 1 if summary.behind else 0
 
 
-def _collect(reports: Iterator[tuple[Past, Report]], summary: Summary, bar: Bar, wish: Wish) -> None:
-    failed = 0
+def _collect(reports: Iterator[tuple[Past, Report]], summary: Summary, bar: Bar) -> None:
     for past, report in reports:
         summary.add(report)
         bar.done(past)
-        failed = failed + 1 if report.behind and not any(report.sent.values()) else 0
-        if failed >= _GIVE_UP_AFTER:
-            summary.gave_up = wish.value = True
+
+
+def _forget(place: Workplace, to: str | None, found: Sequence[Past]) -> None:
+    """Forget what these sessions have delivered to a destination: there is another backend under its name now."""
+    if to is None:
+        message = "--again needs --to: it forgets what was delivered there, and sends all of it once more"
+        raise CcTraceError(message)
+    path = place.states.folder / "ledger.db"
+    if path.exists():
+        with contextlib.closing(Ledger(path, lambda _: False)) as ledger:
+            ledger.forget(to)
+    for past in found:
+        with place.states.locked(past.path.stem, _LOCK_SECONDS) as held:
+            state = place.states.peek(past.path.stem)
+            if held and state is not None and state.destinations.pop(to, None) is not None:
+                place.states.save(state)
 
 
 def _warn(place: Workplace, found: Sequence[Past], now: float) -> None:
     """Say it before if a backend is known to refuse old spans."""
-    for settings in place.config().destinations:
-        if (seconds := oldest_taken(settings)) is not None:
-            old = sum(past.changed < now - seconds for past in found)
-            if old:
-                age = f"{seconds // 3600} hour{'s' if seconds > 3600 else ''}"  # noqa: PLR2004
-                print(
-                    f"cc-trace: {settings.name}: this backend refuses spans that are older than {age},"
-                    f" as those of {old} of {len(found)} sessions are",
-                    file=sys.stderr,
-                )
+    old: Counter[tuple[str, int]] = Counter()
+    for past in found:
+        with contextlib.suppress(CcTraceError, OSError):  # said when it is its turn
+            for settings in place.config(first_cwd(past.path)).destinations:
+                seconds = oldest_taken(settings)
+                if seconds is not None and past.changed < now - seconds:
+                    old[settings.name, seconds] += 1
+    for (name, seconds), count in old.items():
+        age = f"{seconds // _HOUR} hour{'s' if seconds > _HOUR else ''}"
+        said = f"{name}: this backend refuses spans that are older than {age}, as those of {count} of {len(found)}"
+        print(f"cc-trace: {said} sessions are", file=sys.stderr)
 
 
 def _counted(place: Workplace, found: Sequence[Past], summary: Summary) -> int:
@@ -106,22 +124,32 @@ def _counted(place: Workplace, found: Sequence[Past], summary: Summary) -> int:
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(contextlib.closing(Ledger(path, lambda _: False))) if path.exists() else None
         for past in found:
-            state = place.states.peek(past.path.stem)
-            cwd = state.cwd if state is not None else first_cwd(past.path)
-            off = place.config(cwd).off(cwd)
-            if off is None and place.states.left_out(past.path.stem):
-                off = "it was written to while tracing was off"
-            if off is not None:
-                summary.off[off] += 1
-                continue
-            session = state or SessionState(past.path.stem, str(past.path))
-            ending = seen_in(past.path, session, time.time(), place.config(cwd).rest_seconds)
-            for settings in place.config(cwd).destinations:
-                known = None if settings.kind == "local" else ledger
-                seen = counted.setdefault(settings.name, set())
-                summary.count(settings.name, *waiting(past, state, known, settings.name, ending, seen))
+            try:
+                _count(place, past, summary, ledger, counted)
+            except (OSError, CcTraceError) as error:
+                summary.behind[str(error)] += 1
     summary.print_counted()
-    return 0
+    return 1 if summary.behind else 0
+
+
+def _count(place: Workplace, past: Past, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]) -> None:
+    state = place.states.peek(past.path.stem)
+    cwd = state.cwd if state is not None else first_cwd(past.path)
+    off = place.off(cwd)
+    if off is None and place.states.left_out(past.path.stem):
+        off = "it was written to while tracing was off"
+    if off is not None:
+        summary.off[off] += 1
+        return
+    session = state or SessionState(past.path.stem, str(past.path))
+    ending = seen_in(past.path, session, time.time(), place.config(cwd).rest_seconds)
+    for settings in place.config(cwd).destinations:
+        seen = counted.setdefault(settings.name, set())
+        turns = spans = 0
+        if is_behind(state, past.size, [settings.name]):
+            known = None if settings.kind == "local" else ledger
+            turns, spans = waiting(past, state, known, settings.name, ending, seen)
+        summary.count(settings.name, turns, spans)
 
 
 class _Worker:
@@ -132,6 +160,7 @@ class _Worker:
         self._told = told
         self._wish = wish
         self._session = ""
+        self._failures: dict[tuple[str, str | None], tuple[int, str]] = {}
         place.world.advanced = self._advanced
         self._stack = contextlib.ExitStack()
         self._sync = self._stack.enter_context(place.sync())
@@ -139,10 +168,30 @@ class _Worker:
     def deliver(self, past: Past) -> Report:
         """Deliver a session; an interrupt leaves the rest of it for the next run."""
         self._session = past.path.stem
+        state = self._place.states.peek(past.path.stem)
         try:
-            return self._sync.session(past.path)
+            names = self._place.destination_names(state.cwd) if state is not None else None
+            if names and not is_behind(state, past.size, names):
+                return Report(past.path.stem, sent=dict.fromkeys(names, 0))
+            report = self._sync.session(past.path)
+            self._give_up(past, report)
         except KeyboardInterrupt:
             return Report(past.path.stem, behind={"*": "interrupted"})
+        return report
+
+    def _give_up(self, past: Past, report: Report) -> None:
+        """Do without a destination that took nothing of several sessions in a row: it is not there."""
+        if "*" in report.behind or report.off is not None or report.busy:
+            return
+        for settings in self._place.config(first_cwd(past.path)).destinations:
+            key = (settings.name, settings.endpoint)
+            if key in self._place.skipped:
+                report.behind[settings.name] = f"not tried any more: {self._failures[key][1]}"
+                continue
+            failed, why = self._failures.get(key, (0, "")), report.behind.get(settings.name)
+            self._failures[key] = (failed[0] + 1, why) if why and not report.sent.get(settings.name) else (0, "")
+            if self._failures[key][0] >= _GIVE_UP_AFTER:
+                self._place.skip(settings)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -174,7 +223,7 @@ def _side_by_side(
 ) -> Iterator[tuple[Past, Report]]:
     """Deliver several sessions at a time, each in a process of its own: reading them takes one core."""
     import multiprocessing  # noqa: PLC0415  (30 ms, and only --jobs needs it)
-    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait  # noqa: PLC0415  (the same)
+    from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait  # noqa: PLC0415  (the same)
 
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
@@ -190,7 +239,12 @@ def _side_by_side(
             if not at_work:
                 break
             for future in wait(at_work, return_when=FIRST_COMPLETED).done:
-                yield at_work.pop(future), future.result()
+                past = at_work.pop(future)
+                try:
+                    yield past, future.result()
+                except BrokenExecutor as error:  # its process was killed, or could not begin
+                    yield past, Report(past.path.stem, behind={"*": f"the process that delivered it ended: {error}"})
+                    wish.value = True
     queue.put(None)
     listener.join()
 
@@ -210,7 +264,6 @@ def _begin(
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     place = Workplace.open(environment, to=to)
-    place.world.rest_seconds = place.config().rest_seconds
     _worker = _Worker(place, lambda session, advance: queue.put((session, advance)), wish)
 
 

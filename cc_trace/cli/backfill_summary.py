@@ -23,7 +23,6 @@ class Summary:
     off: Counter[str] = field(default_factory=Counter)  # why -> sessions
     behind: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans
-    gave_up: bool = False
 
     def add(self, report: Report) -> None:
         """Add what came of one session."""
@@ -49,6 +48,8 @@ class Summary:
         for name, spans in self.spans.items():
             print(f"  {_many(self.turns[name], 'turn')}, {_many(spans, 'span')} would go to {name}")
         self._print_off()
+        for why, count in self.behind.most_common():
+            print(f"  {_many(count, 'session')} cannot be counted: {why}")
 
     def print_delivered(self) -> None:
         """Say what was sent, and what was not and why."""
@@ -62,8 +63,6 @@ class Summary:
             print(f"  {_many(count, 'span')} refused for good: {why}")
         for why, count in self.behind.most_common():
             print(f"  {_many(count, 'session')} behind: {why}")
-        if self.gave_up and self.done != self.sessions:
-            print("  gave up: of several sessions in a row nothing could be sent")
         if self.behind or self.done != self.sessions:
             print("  run it again to go on from here; nothing is sent twice")
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cc_trace.cli.workplace import Workplace, home
+from cc_trace.cli.workplace import Workplace, here, home
 from cc_trace.errors import ConfigError
 from cc_trace.private_files import write_private
 from cc_trace.redact import Redactor
@@ -18,6 +17,7 @@ from cc_trace.sources import Sources, read_toml, unknown_keys
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cc_trace.settings import Found, Setting, Settings
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _show(environment: Mapping[str, str], *, as_json: bool) -> int:
     place = Workplace.open(environment)
-    project = str(Path.cwd())
+    project = str(here())
     settings = place.settings(project)
     rows = [_row(setting, settings, environment) for setting in SETTINGS]
     file = place.sources.config_file
@@ -53,8 +53,8 @@ def _show(environment: Mapping[str, str], *, as_json: bool) -> int:
     _unknown(file)
     config = place.config(project)  # what is wrong with them is said after they are shown
     if not as_json:
-        going = config.off(project) or ", ".join(settings.name for settings in config.destinations)
-        print(f"traces of {project} go to: {going if config.off(project) is None else f'nowhere, {going}'}")
+        off, names = place.off(project), ", ".join(settings.name for settings in config.destinations)
+        print(f"traces of {project} go to: {names if off is None else f'nowhere, {off}'}")
     return 0
 
 

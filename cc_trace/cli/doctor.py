@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.checks import Subject, counted, failed, guarded
 from cc_trace.checks.configuration import unspoken
-from cc_trace.cli.workplace import home
+from cc_trace.cli.places import home
 from cc_trace.destinations.endpoint import redacted
 from cc_trace.errors import ConfigError
 from cc_trace.sources import Sources

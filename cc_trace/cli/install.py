@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cc_trace.cli.places import here
 from cc_trace.installation import find_places, install, own_python
 from cc_trace.installation.claude_settings import meaning, plugins
 from cc_trace.installation.self_check import check_hook
@@ -16,15 +16,22 @@ from cc_trace.state import States
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cc_trace.installation import Installed, Places
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
-    places = find_places(environment, Path.cwd() if options.project else None)
+    places = find_places(environment, here() if options.project else None)
     python = own_python()
-    done = install(places, python, States(places.state).prepare)
+    states = States(places.state)
+
+    def prepare() -> None:
+        states.prepare()
+        states.stamp_installed()
+
+    done = install(places, python, prepare)
     _report(places, done)
     return _try_out(done.command, environment, python)
 

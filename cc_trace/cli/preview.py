@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_trace.cli.workplace import Workplace
+from cc_trace.cli.workplace import Workplace, here
 from cc_trace.errors import ConfigError, NotFoundError
 from cc_trace.openings import first_cwd
 from cc_trace.privacy import Privacy
 from cc_trace.sessions import Session
+from cc_trace.spans import Anchor
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
     place = Workplace.open(environment, to=options.to)
-    transcript = find(options.session, place.config_dir, Path.cwd())
+    transcript = find(options.session, place.config_dir, here())
     config = place.config(first_cwd(transcript))
     plan = place.plan(first_cwd(transcript))
     if plan.off is not None:
@@ -34,7 +34,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"there are several destinations; say --to with one of {names}"
         raise ConfigError(message)
     privacy = Privacy(config.privacy)
-    session = Session(transcript, ending="over", anchors={1: config.anchor})
+    if place.states.left_out(transcript.stem):
+        print("cc-trace: it was written to while tracing was off, and is sent only if asked for", file=sys.stderr)
+    state = place.states.peek(transcript.stem)
+    anchors = {int(first): Anchor(*anchor) for first, anchor in (state.anchors if state else {}).items()}
+    session = Session(transcript, ending="over", anchors=anchors)
     spans = _print(session, plan.destinations[0], privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
     said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from cc_trace.cli.places import here, home
 from cc_trace.cli.rows import session_row, span_row
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
@@ -19,13 +19,14 @@ from cc_trace.transcript import claude_folder, find
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from cc_trace.spans import Span
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Show the session that the options name."""
-    claude = claude_folder(environment, Path.home())
+    claude = claude_folder(environment, home(environment))
     try:
         source = _source(options.session, claude, state_folder(environment, claude))
         (_print_json if options.json else _print_tree)(source, options)
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _source(target: str, claude: Path, state: Path) -> Source:
     """Return a session from its transcript, or from the local store when that is gone."""
     try:
-        return Session(find(target, claude, Path.cwd()))
+        return Session(find(target, claude, here()))
     except NotFoundError:
         stored = _stored(state / "traces.db", target)
         if stored is None:

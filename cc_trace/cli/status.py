@@ -12,21 +12,28 @@ import orjson
 from cc_trace.activity import activity
 from cc_trace.cli.rows import rfc3339
 from cc_trace.cli.workplace import Workplace
+from cc_trace.errors import CcTraceError
+from cc_trace.openings import first_cwd
 from cc_trace.sessions import Resume, Session
+from cc_trace.sweep import left_behind
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from cc_trace.progress import Progress, SessionState
 
 
+LEFT_OUT = "left out: it was written to while tracing was off; `cc-trace sync --session ID` delivers it"
+
+
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Print the status of all sessions there is a state of, the last changed first."""
+    """Print the status of all sessions there is a state of, the last changed first; then of those without one."""
     place = Workplace.open(environment)
     states = [state for id_ in place.states.sessions() if (state := place.states.peek(id_)) is not None]
     states.sort(key=lambda state: state.mtime_ns, reverse=True)
-    rows = [_row(state) for state in states]
+    rows = [_row(state, left_out=place.states.left_out(state.session_id)) for state in states]
+    rows += _others(place, {state.session_id for state in states})
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     elif not rows:
@@ -37,11 +44,46 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _row(state: SessionState) -> dict[str, Any]:
+def _others(place: Workplace, known: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the sessions of which nothing was delivered: left out, not yet, or because of a wrong setting."""
+    for path in _undelivered(place):
+        if path.stem in known:
+            continue
+        try:
+            why = place.off(first_cwd(path))
+        except CcTraceError as error:
+            why = str(error)
+        yield {
+            "session_id": path.stem,
+            "transcript": str(path),
+            "activity": f"nothing delivered: {why}" if why else "nothing delivered yet",
+            "left_out": False,
+            "destinations": {},
+        }
+    for session_id in place.states.all_left_out():
+        if session_id not in known:
+            yield {
+                "session_id": session_id,
+                "transcript": None,
+                "activity": LEFT_OUT,
+                "left_out": True,
+                "destinations": {},
+            }
+
+
+def _undelivered(place: Workplace) -> list[Path]:
+    since_ns = place.states.installed_ns
+    if since_ns is None:
+        return []
+    return left_behind(place.states, place.config_dir, place.destination_names, since_ns, None)
+
+
+def _row(state: SessionState, *, left_out: bool) -> dict[str, Any]:
     return {
         "session_id": state.session_id,
         "transcript": state.transcript,
-        "activity": _activity(state),
+        "activity": LEFT_OUT if left_out else _activity(state),
+        "left_out": left_out,
         "destinations": {name: _destination(progress) for name, progress in state.destinations.items()},
     }
 

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_trace.cli.workplace import Workplace
-from cc_trace.errors import CcTraceError
+from cc_trace.cli.workplace import Workplace, here
+from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.orders import NOBODY, Caller
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.sweep import left_behind
+from cc_trace.sweep import is_main, left_behind
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -34,36 +34,44 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.spooled is not None:
         return _hooked(options, environment)
     place = Workplace.open(environment)
-    config = place.config()
-    place.world.rest_seconds = config.rest_seconds
     named = options.session or options.transcript
     with place.sync() as sync:
         for session_id in () if named is not None else [*_take_spool(place, None), *place.states.pending()]:
             sync.wanted(session_id)
         if named is not None:
-            path = find(named, place.config_dir, Path.cwd())
-            reports = [sync.session(path, caller=Caller(anchor=config.anchor, named=True))]
+            path = find(named, place.config_dir, here())
+            if not is_main(path):
+                message = f"{path} is not a session's transcript: its name is no session id"
+                raise NotFoundError(message)
+            reports = [sync.session(path, caller=Caller(named=True))]
+        elif (since_ns := place.states.installed_ns) is None:
+            print("nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history")
+            reports = []
         else:
-            since_ns = place.states.installed_ns
             found = left_behind(place.states, place.config_dir, place.destination_names, since_ns, None)
             reports = [sync.session(path) for path in found]
     for report in reports:
         _print(report)
+    if not reports:
+        place.config()  # no session has said what is wrong with the settings
     return 0 if all(report.complete for report in reports) else 1
 
 
 def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Work for a hook. Nobody reads what is printed: a wrong setting stands in the log, its word in the spool."""
     place = Workplace.open(environment, hooked=True)
+    place.states.stamp_installed()
+    (place.states.folder / "hooked").touch(mode=0o600)
+    pid = environment.get("CLAUDE_PID", "")
     try:
         config = place.config(environment.get("CLAUDE_PROJECT_DIR"))
+        caller = Caller(int(pid) if pid.isdecimal() else None, config.anchor)
+        return _work(place, Path(options.spooled), options.deadline, caller)
     except CcTraceError as error:
         place.log.write(f"nothing is delivered: {error}")
-        return 2
-    place.world.rest_seconds = config.rest_seconds
-    pid = environment.get("CLAUDE_PID", "")
-    caller = Caller(int(pid) if pid.isdecimal() else None, config.anchor)
-    return _work(place, Path(options.spooled), options.deadline, caller)
+    except Exception as error:  # noqa: BLE001  (whatever it was, this is the only place that can tell)
+        place.log.write(f"the worker ended: {type(error).__name__}: {error}")
+    return 2
 
 
 def _print(report: Report) -> None:
@@ -150,6 +158,6 @@ def _sweep_is_due(stamp: Path) -> bool:
 
 def _sweep(place: Workplace, sync: Sync) -> None:
     states = place.states
-    for path in left_behind(states, place.config_dir, place.destination_names, states.installed_ns):
+    for path in left_behind(states, place.config_dir, place.destination_names, states.installed_ns or 0):
         sync.session(path)
     place.reached("swept")

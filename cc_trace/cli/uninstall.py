@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.cli.places import here
 from cc_trace.errors import CcTraceError, InstallError
-from cc_trace.installation import find_places, noted
+from cc_trace.installation import find_places, forget_settings, noted
 from cc_trace.installation.claude_settings import plugins
 from cc_trace.installation.removal import purge, remove_files
 from cc_trace.installation.settings_file import read_settings, unregister
@@ -27,7 +28,7 @@ _SAID: Final = {
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Uninstall; each settings file is dealt with whatever becomes of the others. Exit 2 if one could not be."""
-    places = find_places(environment, Path.cwd() if options.project else None)
+    places = find_places(environment, here() if options.project else None)
     if options.project and options.purge:
         message = "--purge takes away what all projects share; leave out --project"
         raise InstallError(message)
@@ -38,7 +39,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         if not options.project:
             print("cc-trace: all else was left in place, so that you can run this again", file=sys.stderr)
         return 2
-    if not options.project:
+    if options.project:
+        forget_settings(places)
+    else:
         done += _remove(places, everything=options.purge)
     for line in done or ["cc-trace is not installed"]:
         print(line)
@@ -52,10 +55,19 @@ def _unregister(places: Places, *, only: bool) -> tuple[list[str], list[CcTraceE
             outcome = unregister(path)
             if outcome in _SAID:
                 done.append(f"settings {path}: {_SAID[outcome]}")
+            elif path != places.settings and not path.exists():
+                done.append(f"left: {path} is gone; if it was moved, {_again(path)}")
             done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
         except CcTraceError as error:
             failed.append(error)
     return done, failed
+
+
+def _again(path: Path) -> str:
+    """Return how to take our hooks out of a settings file that lies elsewhere now."""
+    if path.parent.name == ".claude":
+        return "run `cc-trace uninstall --project` there"
+    return "run `cc-trace uninstall` with CLAUDE_CONFIG_DIR set to where it is now"
 
 
 def _remove(places: Places, *, everything: bool) -> list[str]:

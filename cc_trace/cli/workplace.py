@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cc_trace.cli.places import here, home
 from cc_trace.config import read_config
-from cc_trace.destinations import open_destination
+from cc_trace.destinations import KINDS, open_destination
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.log import Log
 from cc_trace.orders import Plan, World
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from cc_trace.destinations import DestinationSettings
     from cc_trace.destinations.outcomes import Destination
 
+__all__ = ["Workplace", "here", "home"]
+
 
 @dataclass(slots=True)
 class Workplace:
@@ -40,6 +43,7 @@ class Workplace:
     log: Log
     world: World
     to: str | None = None  # only this destination
+    skipped: set[tuple[str, str | None]] = field(default_factory=set)  # destinations, by name and endpoint
     _configs: dict[str | None, Config] = field(default_factory=dict)
     _plans: dict[str | None, Plan] = field(default_factory=dict)
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
@@ -47,6 +51,9 @@ class Workplace:
     @classmethod
     def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> Workplace:
         """Make the state folder, and find the settings. `hooked`: a hook started us, and nobody looks on."""
+        if to is not None and to.partition(":")[0] not in KINDS:
+            message = f"--to names {to!r}; allowed are {', '.join(KINDS[:-1])} and otel:NAME"
+            raise ConfigError(message)
         sources = Sources(environment, home(environment), hooked)
         config_dir = claude_folder(environment, sources.home)
         states = States(state_folder(environment, config_dir))
@@ -58,8 +65,8 @@ class Workplace:
         world = World(time.time, time.sleep, patient=hooked)
         place = cls(sources, config_dir, states, Log(states.folder), world, to)
         world.reached = place.steps(environment.get("CC_TRACE_DIE_AT"))
-        if (seconds := environment.get("CC_TRACE_UNCLEAR_SECONDS")) is not None:
-            world.unclear_seconds = float(seconds)
+        with contextlib.suppress(ValueError):
+            world.unclear_seconds = float(environment.get("CC_TRACE_UNCLEAR_SECONDS", world.unclear_seconds))
         return place
 
     def settings(self, project: str | None) -> Settings:
@@ -79,18 +86,29 @@ class Workplace:
     def plan(self, project: str | None) -> Plan:
         """Return what is to be done with the sessions of a project."""
         if project not in self._plans:
-            config = self.config(project)
-            off = config.off(project)
-            opened = () if off is not None else tuple(map(self._opened, config.destinations))
-            self._plans[project] = Plan(opened, Privacy(config.privacy), off)
+            config, off = self.config(project), self.off(project)
+            wanted = [each for each in config.destinations if (each.name, each.endpoint) not in self.skipped]
+            opened = () if off is not None else tuple(map(self._opened, wanted))
+            self._plans[project] = Plan(opened, Privacy(config.privacy), off, config.rest_seconds)
         return self._plans[project]
 
-    def destination_names(self, project: str | None) -> list[str]:
-        """Return the names of a project's destinations; none where its settings are wrong."""
+    def off(self, project: str | None) -> str | None:
+        """Return why sessions of a project are left out, None where they are not."""
+        return self.config(project).off(project, os.path.realpath)
+
+    def skip(self, settings: DestinationSettings) -> None:
+        """Do without a destination from now on."""
+        self.skipped.add((settings.name, settings.endpoint))
+        self._plans.clear()
+
+    def destination_names(self, project: str | None) -> list[str] | None:
+        """Return the names of a project's destinations; none where it is off, None where its settings are wrong."""
         try:
+            if self.off(project) is not None:
+                return []
             return [settings.name for settings in self.config(project).destinations]
         except CcTraceError:
-            return []
+            return None
 
     def reached(self, step: str) -> None:
         """Pass a named step."""
@@ -134,13 +152,3 @@ class Workplace:
         destination = open_destination(settings)
         self._destinations.append((settings, destination))
         return destination
-
-
-def home(environment: Mapping[str, str]) -> Path:
-    """Return the user's home folder."""
-    named = environment.get("HOME")
-    try:
-        return Path(named) if named else Path.home()
-    except RuntimeError as error:
-        message = "HOME is not set, and this user has no home folder"
-        raise ConfigError(message) from error

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Destination
 
 DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
+KINDS: Final = ("local", "otlp", "langfuse", "file", "otel")
 LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 Protocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 

@@ -13,6 +13,7 @@ import shlex
 import stat
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -133,7 +134,10 @@ def hook_copy(script: bytes, python: Path) -> bytes:
 
 
 def install(places: Places, python: Path, prepare: Callable[[], None]) -> Installed:
-    """Put the hook in its place, call `prepare`, then register the hook; all of it or nothing. Raises InstallError."""
+    """Put the hook in its place, call `prepare` for the state folder, then register the hook. Raises InstallError.
+
+    All of it is done or nothing: what `prepare` made goes again, too.
+    """
     command = registered_command(places.hook, python)
     change = planned(places.settings, command)
     with attempt("read", hook_script()):
@@ -144,10 +148,11 @@ def install(places: Places, python: Path, prepare: Callable[[], None]) -> Instal
             _make_folder(places, places.settings.parent, 0o700, undo)
         with attempt("use", places.state):
             _make_folder(places, places.state, 0o700, undo)
+            undo.callback(_quietly, partial(_empty, places.state, frozenset(places.state.iterdir())))
             prepare()
         with attempt("write", places.record):
             _note(places, "settings", places.settings, undo)
-        carry_out(change)
+        change = carry_out(change)
         undo.pop_all()
     return Installed(command, change, is_new)
 
@@ -166,12 +171,12 @@ def _put_hook(places: Places, wanted: bytes, undo: contextlib.ExitStack) -> bool
     hook = places.hook
     with attempt("write", hook):
         _make_folder(places, hook.parent, 0o755, undo)
-        there = hook.is_file()
-        if there and hook.read_bytes() == wanted and stat.S_IMODE(hook.stat().st_mode) == 0o755:  # noqa: PLR2004
+        before = hook.read_bytes() if hook.is_file() else None
+        mode = 0 if before is None else stat.S_IMODE(hook.stat().st_mode)
+        if (before, mode) == (wanted, 0o755):
             return False
         replace_file(hook, wanted, mode=0o755)
-        if not there:
-            undo.callback(_quietly, hook.unlink)
+        undo.callback(_quietly, hook.unlink if before is None else partial(replace_file, hook, before, mode=mode))
     return True
 
 
@@ -192,11 +197,28 @@ def _note(places: Places, kind: Noted, path: Path, undo: contextlib.ExitStack) -
     record = places.record
     before = record.read_bytes() if record.exists() else b""
     replace_file(record, before + os.fsencode(f"{kind}\t{path}\n"))
-    if not before:
-        undo.callback(_quietly, record.unlink)
+    undo.callback(_quietly, partial(replace_file, record, before) if before else record.unlink)
 
 
-def _quietly(remove: Callable[[], None]) -> None:
+def forget_settings(places: Places) -> None:
+    """Take a settings file out of the record: our hooks are. Raises InstallError."""
+    with attempt("write", places.record):
+        if places.settings in noted(places, "settings"):
+            line = os.fsencode(f"settings\t{places.settings}")
+            lines = places.record.read_bytes().split(b"\n")
+            replace_file(places.record, b"\n".join(each for each in lines if each != line))
+
+
+def _empty(folder: Path, before: frozenset[Path]) -> None:
+    """Take out the empty folders and empty files that were not there before."""
+    for path in {*folder.iterdir()} - before:
+        if path.is_dir():
+            _quietly(path.rmdir)
+        elif path.lstat().st_size == 0:
+            _quietly(path.unlink)
+
+
+def _quietly(remove: Callable[[], object]) -> None:
     """Undo what can be undone: the error that led here is the one to report."""
     with contextlib.suppress(OSError):
         remove()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cc_trace.installation import Places
 
 _STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off")
-_STATE_FILES: Final = ("installed", "swept", "ledger.db", "traces.db", "traces.jsonl", "cc-trace.log")
-_STAMP: Final = "installed"
+_STAMPS: Final = ("installed", "hooked", "swept")
+_STATE_FILES: Final = (*_STAMPS, "ledger.db", "traces.db", "traces.jsonl", "cc-trace.log")
 
 
 def remove_files(places: Places) -> list[str]:
@@ -69,10 +69,10 @@ def purge(places: Places) -> tuple[list[str], list[str]]:
 
 
 def _forget(state: Path) -> None:
-    """Remove the note since when sessions are ours, and folders that were never used: the next one starts anew."""
-    stamp = state / _STAMP
-    if stamp.is_file() and stamp.stat().st_size == 0:
-        stamp.unlink()
+    """Remove the notes of when what was done, and folders that were never used: the next one starts anew."""
+    for stamp in (state / name for name in _STAMPS):
+        if stamp.is_file() and stamp.stat().st_size == 0:
+            stamp.unlink()
     for name in _STATE_FOLDERS:
         _remove_if_empty(state / name)
     _remove_if_empty(state)

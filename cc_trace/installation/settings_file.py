@@ -19,9 +19,10 @@ from cc_trace.errors import InstallError, JsonTextError
 from cc_trace.installation.claude_settings import meaning, registered, with_hooks, without_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _NEW_MODE: Final = 0o600
+_TRIES: Final = 5  # at a file that others keep writing to
 
 Removal: TypeAlias = Literal["not there", "taken out", "restored", "removed"]
 
@@ -31,6 +32,7 @@ class Change:
     """What registering our hooks will do to a file."""
 
     path: Path
+    command: str
     before: str | None  # None: there is no file
     after: str
     backup: Path | None  # None: nothing to keep
@@ -53,26 +55,54 @@ def planned(path: Path, command: str) -> Change:
         after = with_hooks(before or "", command)
         # With our hooks in it, the file is not what it was before; that was kept by an earlier installation.
         fresh = before is not None and not registered(before)
-    change = Change(path, before, after, backup_of(path) if fresh else None)
+    change = Change(path, command, before, after, backup_of(path) if fresh else None)
     with attempt("write", path):
         if change.needed:
             _allowed(path)
     return change
 
 
-def carry_out(change: Change) -> None:
-    """Make a planned change, wholly or not at all. Raises InstallError."""
-    if not change.needed:
-        return
-    with attempt("write", change.path):
-        if change.backup is not None:
-            replace_file(change.backup, (change.before or "").encode(), like=change.path)
-        try:
-            replace_file(_target(change.path), change.after.encode(), like=change.path)
-        except OSError:
-            if change.backup is not None:
-                change.backup.unlink()
-            raise
+def carry_out(change: Change) -> Change:
+    """Make a planned change, wholly or not at all; return it as it was made. Raises InstallError.
+
+    Claude Code writes this file, too: if it is no longer what the plan was made for, the plan is made anew.
+    """
+    kept: Path | None = None
+    try:
+        for _ in range(_TRIES):
+            if not change.needed:
+                return change
+            with attempt("write", change.path):
+                if change.backup is not None:
+                    replace_file(change.backup, (change.before or "").encode(), like=change.path)
+                    kept = change.backup
+                if _replace(change.path, change.before, change.after):
+                    return change
+            change = planned(change.path, change.command)
+            if change.before is not None and change.backup is None:
+                kept = None  # another installation was quicker; it needs the copy
+            elif kept is not None:
+                _drop(kept)
+        raise _restless(change.path)
+    except InstallError:
+        if kept is not None:
+            _drop(kept)
+        raise
+
+
+def _drop(backup: Path) -> None:
+    """Take away the copy of a file that is not changed after all. If that fails, it is a copy too many."""
+    with contextlib.suppress(OSError):
+        backup.unlink()
+
+
+def _replace(path: Path, before: str | None, after: str, like: Path | None = None) -> bool:
+    """Replace a settings file that still says what it did; return whether it does."""
+    return replace_file(_target(path), after.encode(), like=like or path, wanted=lambda: read_settings(path) == before)
+
+
+def _restless(path: Path) -> InstallError:
+    return InstallError(f"{path} was changed by others again and again; end them and try again")
 
 
 def unregister(path: Path) -> Removal:
@@ -80,27 +110,36 @@ def unregister(path: Path) -> Removal:
 
     If what remains says the same as the file of before, that comes back byte for byte.
     """
-    text = read_settings(path)
-    if text is None:
-        return "not there"
+    for _ in range(_TRIES):
+        text = read_settings(path)
+        if text is None:
+            return "not there"
+        outcome = _unregister(path, text)
+        if outcome is not None:
+            return outcome
+    raise _restless(path)
+
+
+def _unregister(path: Path, text: str) -> Removal | None:
+    """Take our hooks out of a file that says this; None if it no longer does."""
     with _named(path, "uninstall"):
         rest = without_hooks(text)
         backup, kept = backup_of(path), _kept(path)
-        target, empty, restored = _target(path), meaning(rest) == {}, kept is not None and _says(kept, rest)
+        empty, restored = meaning(rest) == {}, kept is not None and _says(kept, rest)
     with attempt("write", path):
         if rest != text:
             _allowed(path)
         if rest == text:
             outcome: Removal = "not there"
-        elif restored:
-            replace_file(target, (kept or "").encode(), like=backup)
-            outcome = "restored"
         elif kept is None and empty:
-            target.unlink()
+            if read_settings(path) != text:
+                return None
+            _target(path).unlink()
             outcome = "removed"
+        elif _replace(path, text, kept or "" if restored else rest, like=backup if restored else path):
+            outcome = "restored" if restored else "taken out"
         else:
-            replace_file(target, rest.encode(), like=path)
-            outcome = "taken out"
+            return None
         backup.unlink(missing_ok=True)
     return outcome
 
@@ -147,8 +186,18 @@ def _allowed(path: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(needed))
 
 
-def replace_file(path: Path, data: bytes, *, like: Path | None = None, mode: int = _NEW_MODE) -> None:
-    """Replace a file as a whole, with the mode and owner of another one if that is there. Raises OSError."""
+def replace_file(
+    path: Path,
+    data: bytes,
+    *,
+    like: Path | None = None,
+    mode: int = _NEW_MODE,
+    wanted: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Replace a file as a whole, with the mode and owner of another one if that is there. Raises OSError.
+
+    `wanted` is asked last, when all is written and synced; return what it says.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -165,10 +214,14 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, mode: int
                 with contextlib.suppress(PermissionError):  # only root changes files of others, and gives them back
                     os.chown(temporary, status.st_uid, status.st_gid)
         temporary.chmod(mode)
+        if not (is_wanted := wanted()):
+            temporary.unlink()
+            return is_wanted
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    return is_wanted
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cc_trace.errors import ConfigError
-from cc_trace.redact.names import HEADERS, compiled, kind_of, may_be_secret
+from cc_trace.redact.names import HEADERS, compiled, kind_of, may_be_secret, says_password
 from cc_trace.redact.patterns import PATTERNS, Pattern
 from cc_trace.redact.scan import Span, secrets
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cc_trace.entries import JsonValue
+    from cc_trace.redact.names import Written
 
 __all__ = ["PATTERNS", "Pattern", "Redactor"]
 
@@ -94,7 +95,10 @@ class Redactor:
             masked = masked.removeprefix(HEADERS[kind])
             return text if masked == text else masked
         masked = self.text(text)
-        if kind is None or not may_be_secret(kind, text, "quoted") or compiled(_MARKER).fullmatch(masked):
+        if kind is None:
+            return masked
+        written: Written = "password" if kind == "password" and says_password(name) else "quoted"
+        if not may_be_secret(kind, text, written) or compiled(_MARKER).fullmatch(masked):
             return masked
         self.counts[kind] += 1
         return _marker(kind)

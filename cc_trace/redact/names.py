@@ -1,7 +1,9 @@
 """Whether what a name is given may be a secret: source code and prose name secrets too.
 
 The rule here: doubt is settled by how the value is written. Where only data stands anything may be one, in quotes what
-is neither prose nor a placeholder, and amid code only what looks generated.
+is neither prose nor a placeholder, and amid code only what looks generated. Under a key that is `password`, `passwd` or
+`passphrase` in full, or ends so, a text is one unless it is empty, a placeholder, a reference, a path or prose: more
+than 6 words or 100 characters, or the words of a form or of a complaint ("Enter it twice", "is too short").
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from functools import cache, lru_cache
 from string import ascii_letters, digits
 from typing import Final, Literal, TypeAlias
 
-from cc_trace.redact.patterns import ENDINGS, SUFFIX
+from cc_trace.redact.patterns import ENDINGS, LONGEST, SUFFIX
 
-# Where only data stands, in quotes, at the end of its line, or amid what may be code or prose.
-Written: TypeAlias = Literal["data", "quoted", "line", "amid"]
+# In the place of a login's password, under a key that says password, where only data stands, in quotes, behind an
+# option of a command, at the end of its line, or amid what may be code or prose.
+Written: TypeAlias = Literal["login", "password", "data", "quoted", "argument", "line", "amid"]
 
 # A key that ends so holds what stands behind this in a request.
 HEADERS: Final = {"authorization": "authorization: ", "cookie": "cookie: "}
@@ -35,23 +38,48 @@ _REFERENCE: Final = (
     r"|.*?(?:\$\{|\{\{|\$\(|#\{|<[a-z_ -]+>|\.\$|\.\.\.|\u2026)"
 )
 _PATH_OR_ADDRESS: Final = (
-    r"(?:[a-z][a-z0-9+.-]*:)?//|(?:~|\.{1,2})?(?:/[\w.@+-]{1,64})+/?\Z|[a-z]:[\\/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+\Z"
+    r"(?:projects|secrets?|kv|arn:[a-z-]{3,10})[/:][\w./:@+*-]*\Z"
+    r"|(?:[a-z][a-z0-9+.-]*:)?//|(?:~|\.{1,2})?(?:/[\w.@+-]{1,64})+/?\Z|[a-z]:[\\/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+\Z"
 )
 # What says itself that it is one: `your-api-key`, `access_token`, `self.password`.
 _SELF_NAMED: Final = (
     rf"(?:test|mock|fake|dummy|example|sample|your|insert|replace|invalid|wrong|bad|expired)[-_ ].*?{_WORD}"
     rf"|(?=[a-z_.\- ]*?{_WORD})[a-z_.\- ]*[,;)}}\]]*\Z"
 )
-_NO_SECRET: Final = f"(?is){_PLACEHOLDER}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_SELF_NAMED}"
+# The numbers of attacks, weaknesses and standards: what is written about secrets names them.
+_CATALOGUE: Final = r"(?:t[0-9]{4}(?:\.[0-9]{3})?|(?:cve|cwe|capec|rfc|iso)[- ]?[0-9]{2,5}(?:-[0-9]{1,7})?)\W*\Z"
+_NO_SECRET: Final = f"(?is){_PLACEHOLDER}|{_CATALOGUE}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_SELF_NAMED}"
 _NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}\Z"
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
 _WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.-][A-Za-z]*[0-9]{0,2})+\Z"
 _CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
 _VARIABLE: Final = rf"(?i)(?=.*{_WORD})[a-z_]+[0-9]{{0,2}}[a-z_]*\Z"
+_PROSE: Final = (
+    r"(?is).{101}|(?:\S+\s+){6}\S|(?:\S+\s+){2}.*[.?:]\Z"
+    r"|(?:please|enter|re-?enter|repeat|type|choose|create|confirm|your|the|a|an|this|that|use|show|hide|set|must|should"
+    r"|is|are|was|has|have|does|do|can|can't|cannot|could|too|not|no|at|minimum|invalid|wrong|incorrect|forgot|forgotten"
+    r"|same|see|if|when|for|with|new|old|current)\s"
+)
+# As commands are told a password: not a word, but for its case or its signs.
+_NO_WORD: Final = r"(?s)(?=.*[A-Za-z]).*[0-9!@#%^*+~]|.*[a-z].*[A-Z]"
+_CONNECTION: Final = (
+    r"(?i:server|data source|address|host|hostname|user|user ?id|username|uid|database|initial catalog|driver|dsn"
+    r"|port)[ ]?="
+)
+_CONNECTION_MORE: Final = r"[^;=\r\n]{0,99};[ ]?(?:[^;=\r\n]{1,32}=[^;=\r\n]{0,99};[ ]?){0,4}"
+_CONNECTION_VALUE: Final = r"[^;'\"`\\\s]+(?: [^;'\"`\\\s]+){0,5}(?=;)|[^;'\"`\\\s]+"
 _IDENTIFIER: Final = r"[A-Za-z_]+[0-9]{0,3}[A-Za-z_]*\Z|.*[$*]"
 # In characters; shorter ones are rather examples than secrets.
-_SHORTEST: Final[dict[Written, int]] = {"data": 3, "quoted": 4, "line": 6, "amid": 6}
-_SHORTEST_PIN: Final = 6
+_SHORTEST: Final[dict[Written, int]] = {
+    "login": 1,
+    "password": 1,
+    "data": 3,
+    "quoted": 4,
+    "argument": 4,
+    "line": 6,
+    "amid": 6,
+}
+_SHORTEST_PIN: Final[dict[Written, int]] = {"password": 4, "data": 6, "quoted": 6, "argument": 6}
 _SHORTEST_TOKEN: Final = 8
 # Where a shell, a URL or a connection string ends a value, and what code puts behind one.
 _NEXT: Final = r"[;&][\w .-]+="
@@ -73,22 +101,33 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
     def is_(expression: str) -> bool:
         return compiled(expression).match(value) is not None
 
-    if len(value) < _SHORTEST["data"]:
+    if len(value) < _SHORTEST[written] or (written in ("line", "amid") and not is_(_LETTERS_AND_DIGITS)):
         return False
-    if (written in ("line", "amid") and not is_(_LETTERS_AND_DIGITS)) or is_(_NO_SECRET):
+    if is_(_NO_SECRET):
         return False
+    if written == "login":
+        return True
     if is_(_NUMBER):
-        return "password" in name and written in ("data", "quoted") and len(value) >= _SHORTEST_PIN
+        return "password" in name and len(value) >= _SHORTEST_PIN.get(written, LONGEST)
+    if written == "password":
+        return not is_(_PROSE)
     generated = is_(_LETTERS_AND_DIGITS) and not is_(_WORDS)
     if written == "data":
         return generated or name not in ("auth", "credentials")
-    if len(value) < _SHORTEST[written] or compiled(r"\s").search(value):
+    if compiled(r"\s").search(value):
         return False
     if written == "quoted":
         return name in ("password", "secret") or (generated and len(value) >= _SHORTEST_TOKEN)
-    if not generated or is_(_CODE) or is_(_VARIABLE):
+    if is_(_CODE) or is_(_VARIABLE):
         return False
-    return written == "line" or not is_(_IDENTIFIER)
+    if written == "argument" and name == "password":
+        return is_(_NO_WORD)
+    return generated and len(value) >= _SHORTEST["line"] and (written != "amid" or not is_(_IDENTIFIER))
+
+
+def says_password(key: str) -> bool:
+    """Tell whether a key ends in the word itself, not in `pass` or `pwd`, which mean other things too."""
+    return compiled(rf"(?i)pass(?:word|wd|phrase){SUFFIX}\Z").search(key) is not None
 
 
 def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
@@ -99,26 +138,56 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
         return None
     before = text[max(0, at - 48) : at]
     left = before[len(before.rstrip(ascii_letters + digits + "_-.$")) :]
-    upper, direct = match[0][:3].isupper(), match["is"] == "="
     written: Written = "quoted"
-    if group == "argument":
+    if group in ("argument", "option"):
         if not left.startswith("--"):
             return None
-        written = "line"
-    elif group == "quoted" and upper and direct:
-        written = "data"
+        written = "argument" if group == "argument" else "quoted"
+    elif group == "quoted":
+        written = _written_in_quotes(match)
     elif group == "bare":
+        if name == "password" and (of_login := _connection_value(match, left)):
+            return of_login if may_be_secret(name, text[slice(*of_login)], "login") else None
         value = re.split(_NEXT, value, maxsplit=1)[0].rstrip(_BEHIND)
-        ends = len(value) == end - start and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
+        written = _written_bare(match, start + len(value), before, left)
         end = start + len(value)
-        ends = ends or (direct and text[end : end + 1] == ";")
-        dashed = "-" in left
-        setting = direct and (upper or dashed or before.removesuffix(left)[-1:] in ("?", "&"))
-        yaml = ends and ":" in match["is"] and (dashed or (upper and "_" in left))
-        written = "line" if ends else "amid"
-        if setting or (yaml and not compiled(_CODE).match(value)):
-            written = "data"
     return (start, end) if may_be_secret(name, value, written) else None
+
+
+def _written_in_quotes(match: re.Match[str]) -> Written:
+    upper, direct = match[0][:3].isupper(), match["is"] == "="
+    if upper and direct:
+        return "data"
+    text, at, value = match.string, match.start("is"), match["quoted"]
+    key = text[max(0, match.start() - 8) : at].rstrip("\\'\"`]")
+    # A key in quotes is data; else the quote may be one that ends a text: `ask("Password: ") + "..."`.
+    sure = text[at - 1] in "'\"`]" or (len(value) >= _SHORTEST["quoted"] and value[0] not in "),;:+ ")
+    return "password" if sure and text.startswith(match["q"], match.end()) and says_password(key) else "quoted"
+
+
+def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Written:
+    """Tell it of a value without quotes, which ends where given; `left` is the beginning of its name."""
+    text, upper, direct = match.string, match[0][:3].isupper(), match["is"] == "="
+    ends = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
+    ends = ends or (direct and text[end : end + 1] == ";")
+    dashed = "-" in left
+    setting = direct and (upper or dashed or before.removesuffix(left)[-1:] in ("?", "&"))
+    yaml = ends and ":" in match["is"] and (dashed or (upper and "_" in left))
+    if setting or (yaml and not compiled(_CODE).match(match.string, match.start("bare"), end)):
+        return "data"
+    return "line" if ends else "amid"
+
+
+def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None:
+    """Give where the password of a connection string stands, `Server=a;User Id=b;Password=c;`, if it is in one."""
+    text, at = match.string, match.start() - len(left)
+    value = compiled(_CONNECTION_VALUE).match(text, match.start("bare"), match.start("bare") + LONGEST)
+    if value is None or "=" not in match["is"] or "." in left:
+        return None
+    before, behind = text[max(0, at - LONGEST) : at], text[value.end() : value.end() + LONGEST]
+    if before.rstrip(" ").endswith(";") and compiled(rf"{_CONNECTION}{_CONNECTION_MORE}\Z").search(before):
+        return value.span()
+    return value.span() if compiled(rf";[ ]?{_CONNECTION}").match(behind) else None
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ class Pattern:
 
     The expression is tried wherever one of the hints stands in the text, from the hint's first character on; a hint
     has at least three characters, all of them ASCII. What is masked is the group `secret`; or the group that matched
-    last, if what it holds may be a secret; or, in an expression without groups, the whole match.
+    last, if what it holds may be a secret, see `scan`; or, in an expression without groups, the whole match.
     """
 
     name: str
@@ -49,14 +49,16 @@ SUFFIX: Final = (
     r"(?:[_-]?(?:key|value|base|base64|b64|hash|confirm|confirmation|prod|dev|test|staging|live|old|new|[0-9]{1,3}))"
     r"{0,2}(?-i:S)?"
 )
-# <name>element</name>, --name argument, name = "quoted", name: bare; also name: str = "quoted", name ... value: bare.
+# <name>element</name>, name = "quoted", name: bare, --name "option", "--name", "option", --name argument; also
+# name: str = "quoted" and name ... value: bare.
 _VALUE: Final = (
-    rf"(?:>(?P<element>[^\s<>]{{4,256}})</| (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9]){BARE}{{6,{LONGEST}}})"
-    rf"|(?:{_QUOTE}\]?)?"
+    rf"(?:>(?P<element>[^\s<>]{{4,256}})</|(?:{_QUOTE}\]?)?"
     r"(?P<is>(?:[ \t]?:[ \t]?[\w&\[\]|. ]{1,24}(?==))?[ \t]{0,4}(?:=>|:=|[:=])(?![=>~])[ \t]{0,4}"
     r"|,?\s{1,40}['\"]?value['\"]?:[ \t]?)(?:[bru@]{1,2}(?=['\"]))?"
     rf"(?:(?P<q>{_QUOTE})(?P<quoted>[^'\"`\\\r\n]*(?:(?!(?P=q))(?:\\.|[^\\\r\n])[^'\"`\\\r\n]*)*)"
-    rf"|(?P<bare>{BARE}{{1,{LONGEST}}})))"
+    rf"|(?P<bare>{BARE}{{1,{LONGEST}}}))"
+    rf"|(?: |{_QUOTE},\s{{1,40}})(?P<o>{_QUOTE})(?P<option>[\w!@#%^*~][^'\"`\\\r\n]{{0,{LONGEST}}})(?P=o)"
+    rf"| (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9A-Z!@#%^*+~]){BARE}{{4,{LONGEST}}}))"
 )
 
 
@@ -100,6 +102,12 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         r"(?:GOCSPX-[\w-]{20,}|ya29\.[\w-]{20,}|1//0[\w-]{30,})",
         *("GOCSPX-", "ya29.", "1//0"),
     ),
+    # Of a shared access URL; without `se` too: those of logic apps have none.
+    Pattern(
+        "azure signature",
+        r"(?:[&?;]|(?<=\\u00)26)sig=(?P<secret>(?=[A-Za-z]{0,99}[0-9%+/])[\w%+/=-]{40,})",
+        ("&sig=", "?sig=", ";sig=", "26sig="),
+    ),
     Pattern("azure key", r"(?:(?<=ccount)|(?<=ccess))Key=(?P<secret>[A-Za-z0-9+/%]{40,}={0,2})", ("Key=",)),
     _token(
         "stripe key",
@@ -111,6 +119,31 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     _token("hugging face token", r"hf_[A-Za-z0-9]{30,}[\w-]*", "hf_"),
     _token("twilio key", r"SK[0-9a-f]{32}(?![0-9A-Za-z])[\w-]*", *(f"SK{digit}" for digit in "0123456789abcdef")),
     _token("sendgrid key", r"SG\.[\w-]{16,40}\.[\w-]{16,}", "SG."),
+    _token("shopify token", r"shp(?:at|ss|ca|pa)_[0-9A-Fa-f]{32}[\w-]*", "shpat_", "shpss_", "shpca_", "shppa_"),
+    _token("linear key", r"lin_(?:api|oauth)_[A-Za-z0-9]{30,}[\w-]*", "lin_api_", "lin_oauth_"),
+    # The second is base64 of an object.
+    _token("grafana token", r"(?:glsa_\w{24,}|glc_eyJ[\w+/-]{20,}=*)", "glsa_", "glc_eyJ"),
+    _token("docker token", r"dckr_[po]at_[\w-]{20,}", "dckr_pat_", "dckr_oat_"),
+    _token("sentry token", r"(?:sntrys_eyJ[\w+/=-]{20,}|sntryu_[0-9a-f]{40,})", "sntrys_eyJ", "sntryu_"),
+    _token("figma token", r"figd_[\w-]{30,}", "figd_"),
+    _token("xai key", r"xai-(?=[A-Za-z]{0,99}?[0-9])[A-Za-z0-9]{40,}[\w-]*", "xai-"),
+    _token("perplexity key", r"pplx-[A-Za-z0-9]{32,}[\w-]*", "pplx-"),
+    _token("age key", r"AGE-SECRET-KEY-1[0-9A-Z]{40,}", "AGE-SECRET-KEY-1"),
+    _token("atlassian token", r"ATATT3[\w=-]{40,}", "ATATT3"),
+    _token(
+        "notion token",
+        r"(?:ntn_[A-Za-z0-9]{40,}|secret_(?=[A-Za-z]{0,42}[0-9])[A-Za-z0-9]{43}(?![A-Za-z0-9]))[\w-]*",
+        *("ntn_", "secret_"),
+    ),
+    _token("supabase token", r"(?:sbp_[0-9a-f]{40}|sb_secret_[\w-]{20,})[\w-]*", "sbp_", "sb_secret_"),
+    _token("replicate token", r"r8_[A-Za-z0-9]{37}[\w-]*", "r8_"),
+    _token(
+        "doppler token",
+        r"dp\.(?:pt|ct|sa|st|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,}",
+        *("dp.pt.", "dp.ct.", "dp.sa.", "dp.st.", "dp.scim.", "dp.audit."),
+    ),
+    _token("fly token", r"(?:fo1_[\w-]{40,}|FlyV1 fm[0-9][a-z]?_[\w+/=,-]{40,})", "fo1_", "FlyV1 fm"),
+    _token("planetscale token", r"pscale_(?:tkn|pw|oauth)_[\w.=-]{30,}", "pscale_tkn_", "pscale_pw_", "pscale_oauth_"),
     _token("digitalocean token", r"do[opr]_v1_\w{40,}[\w-]*", "dop_v1_", "doo_v1_", "dor_v1_"),
     _token("databricks token", r"dapi[0-9a-f]{32}[\w-]*", "dapi"),
     _token("vault token", r"hv[sbr]\.[\w-]{20,}", "hvs.", "hvb.", "hvr."),
@@ -131,7 +164,9 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     ),
     Pattern(
         "url password",
-        r"[a-z]://[^\s/:@'\"`<>\\]{0,100}:(?P<value>[^\s/'\"`<>\\]{1,256})@(?!sha256:)[\w\[.%-]",
+        r"[a-z]://(?:[^\s/:@'\"`<>\\]{0,100}:(?:(?P<value>[^\s/'\"`<>\\]{1,256})"
+        r"|(?P<slashed>(?!(?:[0-9]{0,5}|[A-Z_]{1,20}|(?i:port))[/?#])[^\s@'\"`<>\\]{1,128}))"
+        r"|(?:(?<=http://)|(?<=https://))(?P<userinfo>[\w.~%+-]{20,256}))@(?!sha256:)[\w\[.%-]",
         tuple(f"{letter}://" for letter in "abcehlmnopqrstvx"),
     ),
     Pattern(
@@ -143,6 +178,19 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "bearer token",
         r"(?i:(?<=b)earer)\s{1,4}(?P<value>(?=[\w.~+/=-]{0,99}?[0-9])[\w.~+/=-]{16,})",
         ("earer", "EARER"),
+    ),
+    _token("basic login", r"(?i:basic)\s{1,4}(?P<basic>[A-Za-z0-9+/]{6,}={0,2})", "Basic ", "basic ", "BASIC "),
+    # curl -u name:password, docker login -p password
+    Pattern(
+        "command line password",
+        rf"(?: -u[ =]?|--(?:proxy-)?user[ =])(?:{_QUOTE})?[^\s:'\"`\\]{{1,64}}:(?P<curl>{BARE}{{1,{LONGEST}}})"
+        rf"|(?: -p|--password)[ =](?:{_QUOTE})?(?P<login>(?!-){BARE}{{1,{LONGEST}}})",
+        (" -u ", " -u'", ' -u"', "--user", "--proxy-user", " -p ", "--password"),
+    ),
+    Pattern(
+        "netrc password",
+        rf"(?<!\S)login\s{{1,40}}\S{{1,99}}\s{{1,40}}password\s{{1,40}}(?P<netrc>{BARE}{{1,{LONGEST}}})",
+        ("login ", "login\t"),
     ),
     Pattern(
         "api key header",
