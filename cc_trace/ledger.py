@@ -15,6 +15,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cc_trace.errors import StateError
 from cc_trace.private_files import open_private
 
 if TYPE_CHECKING:
@@ -43,6 +44,17 @@ def put_aside(path: Path) -> str:
         with contextlib.suppress(FileNotFoundError):
             path.with_name(f"{path.name}{suffix}").rename(path.with_name(f"{path.name}.aside-{number}{suffix}"))
     return f"{path.name}.aside-{number}"
+
+
+def open_ledger(path: Path) -> Ledger | None:
+    """Return the ledger for a look, None where there is none; one that cannot be used is a StateError."""
+    if not path.exists():
+        return None
+    try:
+        return Ledger(path, lambda _: False)
+    except (OSError, sqlite3.Error) as error:
+        message = f"cannot use {path}: {error}"
+        raise StateError(message) from error
 
 
 class Ledger:

@@ -76,4 +76,5 @@ def main_transcripts(config_dir: Path) -> Iterator[Path]:
 
 def is_main(path: Path) -> bool:
     """Tell a session's own transcript from those of its agents."""
-    return not path.name.startswith("agent-") and is_session_id(path.stem) and path.is_file()
+    named = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
+    return named and path.is_file()

@@ -34,15 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cc-trace: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader has seen enough (`| head`); Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader has seen enough (`| head`)
         return 0
     except KeyboardInterrupt:
         return 130
     except OSError as error:  # a full disk, a folder in a file's place: said in one line, wherever it happened
         print(f"cc-trace: {error}", file=sys.stderr)
+        _drop_output()
         return 2
     return code
+
+
+def _drop_output() -> None:
+    """Let what could not be written go: Python would complain about it once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from cc_trace.cli.workplace import Workplace
 from cc_trace.endings import seen_in
 from cc_trace.errors import CcTraceError
 from cc_trace.history import oldest_taken, past_sessions, since_seconds, waiting
-from cc_trace.ledger import Ledger
+from cc_trace.ledger import open_ledger
 from cc_trace.openings import first_cwd
 from cc_trace.orders import Report
 from cc_trace.progress import SessionState
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cc_trace.cli.backfill_bar import Bar
     from cc_trace.delivery import Advance
     from cc_trace.history import Past
+    from cc_trace.ledger import Ledger
 
 
 class Wish(Protocol):
@@ -69,6 +70,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         else:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
+            with place.sync():
+                pass  # what is wrong with the state folder is said once, and here
             wish = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
             reports = _side_by_side(environment, options, found, bar, wish)
         with _interrupts(wish):
@@ -91,9 +94,8 @@ def _forget(place: Workplace, to: str | None, found: Sequence[Past]) -> None:
     if to is None:
         message = "--again needs --to: it forgets what was delivered there, and sends all of it once more"
         raise CcTraceError(message)
-    path = place.states.folder / "ledger.db"
-    if path.exists():
-        with contextlib.closing(Ledger(path, lambda _: False)) as ledger:
+    if (ledger := open_ledger(place.states.folder / "ledger.db")) is not None:
+        with contextlib.closing(ledger):
             ledger.forget(to)
     for past in found:
         with place.states.locked(past.path.stem, _LOCK_SECONDS) as held:
@@ -119,10 +121,10 @@ def _warn(place: Workplace, found: Sequence[Past], now: float) -> None:
 
 def _counted(place: Workplace, found: Sequence[Past], summary: Summary) -> int:
     """Count what would be sent, and send nothing."""
-    path = place.states.folder / "ledger.db"
     counted: dict[str, set[str]] = {}
     with contextlib.ExitStack() as stack:
-        ledger = stack.enter_context(contextlib.closing(Ledger(path, lambda _: False))) if path.exists() else None
+        if (ledger := open_ledger(place.states.folder / "ledger.db")) is not None:
+            stack.callback(ledger.close)
         for past in found:
             try:
                 _count(place, past, summary, ledger, counted)

@@ -20,7 +20,10 @@ _COMMAND: Final = 256
 _CURL: Final = r"(?:^|[^\w.-])(?:curl|curlie|wget|xh|https?)(?:\.exe)?\s"
 _LOGIN: Final = r"(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm|registry|az|oc|cf)\s+login\s|\bsshpass\s"
 _COMMAND_END: Final = r"(?<!\\)\n|&&|\|"
-_NETRC: Final = r"(?:\bmachine\s+\S{1,99}|\bdefault)\s+\Z|(?:\A|\n)[ \t]*\Z"
+# In one line with its machine, else in a line of its own: prose has words like those too.
+_NETRC: Final = (
+    r"(?:\bmachine\s+\S{1,99}|\bdefault)\s+login\s+\S{1,99}\s+pas\Z|(?:\A|\n)[ \t]*login[ \t]+\S{1,99}\s*\n\s*pas\Z"
+)
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
 # Two digits at least with a letter behind: names have their digits at their end.
 _GENERATED: Final = r"(?:.*?[0-9][A-Za-z]){2}"
@@ -46,10 +49,7 @@ def _login(found: re.Match[str]) -> bool:
 
 def _netrc(found: re.Match[str]) -> bool:
     before = found.string[max(0, found.start() - _COMMAND) : found.start()]
-    entry = compiled(_NETRC).search(before)
-    # Without its machine in sight it has a line of its own: prose has words like those in one line.
-    whole = entry is not None and (bool(entry[0].strip()) or "\n" in found[0])
-    return whole and _is_password("netrc password", found)
+    return compiled(_NETRC).search(before) is not None and _is_password("netrc password", found)
 
 
 def _slashed(found: re.Match[str]) -> bool:

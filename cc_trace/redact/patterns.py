@@ -38,7 +38,7 @@ _IS: Final = rf"(?:{_QUOTE}\]?)?[ \t]{{0,4}}[:=][ \t]{{0,4}}(?:{_QUOTE})?"
 
 # How the names of secrets end. Of keys only some are secret, see `names`.
 ENDINGS: Final = {
-    "password": r"(?<=pas)sword|(?<=[^/]pa)sswd|(?<=pass)phrase|[_\-'\"]pass|[_-]?pwd",
+    "password": r"(?<=pas)sword|(?<=[^/]pas)swd|(?<=pass)phrase|[_\-'\"]pass|[_-]?pwd",
     "secret": r"(?<=s)ecret",
     "token": r"(?<=t)(?<!next_t)(?<!nextt)(?<!page_t)(?<!paget)(?<!publickeyt)oken",
     "key": r"(?:[_-]|api)?key",
@@ -105,8 +105,8 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     # Of a shared access URL; without `se` too: those of logic apps have none.
     Pattern(
         "azure signature",
-        r"(?:[&?;]|(?<=\\u00)26)sig=(?P<secret>(?=[A-Za-z]{0,99}[0-9%+/])[\w%+/=-]{40,})",
-        ("&sig=", "?sig=", ";sig=", "26sig="),
+        r"(?:(?<=[&?;]s)|(?<=\\u0026s))ig=(?P<secret>(?=[A-Za-z]{0,99}[0-9%+/])[\w%+/=-]{40,})",
+        ("ig=",),
     ),
     Pattern("azure key", r"(?:(?<=ccount)|(?<=ccess))Key=(?P<secret>[A-Za-z0-9+/%]{40,}={0,2})", ("Key=",)),
     _token(
@@ -120,7 +120,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     _token("twilio key", r"SK[0-9a-f]{32}(?![0-9A-Za-z])[\w-]*", *(f"SK{digit}" for digit in "0123456789abcdef")),
     _token("sendgrid key", r"SG\.[\w-]{16,40}\.[\w-]{16,}", "SG."),
     _token("shopify token", r"shp(?:at|ss|ca|pa)_[0-9A-Fa-f]{32}[\w-]*", "shpat_", "shpss_", "shpca_", "shppa_"),
-    _token("linear key", r"lin_(?:api|oauth)_[A-Za-z0-9]{30,}[\w-]*", "lin_api_", "lin_oauth_"),
+    _token("linear key", r"lin_api_[A-Za-z0-9]{30,}[\w-]*", "lin_api_"),
     # The second is base64 of an object.
     _token("grafana token", r"(?:glsa_\w{24,}|glc_eyJ[\w+/-]{20,}=*)", "glsa_", "glc_eyJ"),
     _token("docker token", r"dckr_[po]at_[\w-]{20,}", "dckr_pat_", "dckr_oat_"),
@@ -130,12 +130,13 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     _token("perplexity key", r"pplx-[A-Za-z0-9]{32,}[\w-]*", "pplx-"),
     _token("age key", r"AGE-SECRET-KEY-1[0-9A-Z]{40,}", "AGE-SECRET-KEY-1"),
     _token("atlassian token", r"ATATT3[\w=-]{40,}", "ATATT3"),
-    _token(
+    Pattern(
         "notion token",
-        r"(?:ntn_[A-Za-z0-9]{40,}|secret_(?=[A-Za-z]{0,42}[0-9])[A-Za-z0-9]{43}(?![A-Za-z0-9]))[\w-]*",
-        *("ntn_", "secret_"),
+        rf"{_START}ntn_[0-9]{{6,}}[A-Za-z0-9]{{30,}}[\w-]*"
+        r"|(?<=s)ecret_(?P<secret>(?=[A-Za-z]{0,42}[0-9])[A-Za-z0-9]{43}(?![\w-]))",
+        ("ecret_", *(f"ntn_{digit}" for digit in "0123456789")),
     ),
-    _token("supabase token", r"(?:sbp_[0-9a-f]{40}|sb_secret_[\w-]{20,})[\w-]*", "sbp_", "sb_secret_"),
+    _token("supabase token", r"sbp_[0-9a-f]{40}[\w-]*", "sbp_"),
     _token("replicate token", r"r8_[A-Za-z0-9]{37}[\w-]*", "r8_"),
     _token(
         "doppler token",
@@ -143,7 +144,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         *("dp.pt.", "dp.ct.", "dp.sa.", "dp.st.", "dp.scim.", "dp.audit."),
     ),
     _token("fly token", r"(?:fo1_[\w-]{40,}|FlyV1 fm[0-9][a-z]?_[\w+/=,-]{40,})", "fo1_", "FlyV1 fm"),
-    _token("planetscale token", r"pscale_(?:tkn|pw|oauth)_[\w.=-]{30,}", "pscale_tkn_", "pscale_pw_", "pscale_oauth_"),
+    _token("planetscale token", r"pscale_(?:tkn|pw|oauth)_[\w.=-]{30,}", "pscale_"),
     _token("digitalocean token", r"do[opr]_v1_\w{40,}[\w-]*", "dop_v1_", "doo_v1_", "dor_v1_"),
     _token("databricks token", r"dapi[0-9a-f]{32}[\w-]*", "dapi"),
     _token("vault token", r"hv[sbr]\.[\w-]{20,}", "hvs.", "hvb.", "hvr."),
@@ -176,21 +177,21 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     ),
     Pattern(
         "bearer token",
-        r"(?i:(?<=b)earer)\s{1,4}(?P<value>(?=[\w.~+/=-]{0,99}?[0-9])[\w.~+/=-]{16,})",
-        ("earer", "EARER"),
+        r"(?i:bearer)\s{1,4}(?P<value>(?=[\w.~+/=-]{0,99}?[0-9])[\w.~+/=-]{16,})",
+        ("Bearer", "bearer", "BEARER"),
     ),
     _token("basic login", r"(?i:basic)\s{1,4}(?P<basic>[A-Za-z0-9+/]{6,}={0,2})", "Basic ", "basic ", "BASIC "),
     # curl -u name:password, docker login -p password
     Pattern(
         "command line password",
-        rf"(?: -u[ =]?|--(?:proxy-)?user[ =])(?:{_QUOTE})?[^\s:'\"`\\]{{1,64}}:(?P<curl>{BARE}{{1,{LONGEST}}})"
-        rf"|(?: -p|--password)[ =](?:{_QUOTE})?(?P<login>(?!-){BARE}{{1,{LONGEST}}})",
-        (" -u ", " -u'", ' -u"', "--user", "--proxy-user", " -p ", "--password"),
+        rf"(?: -u ?| --user[ =])(?:{_QUOTE})?[^\s:'\"`\\]{{1,64}}:(?P<curl>{BARE}{{1,{LONGEST}}})"
+        rf"|(?: -p|(?<=--pas)sword)[ =](?:{_QUOTE})?(?P<login>(?!-){BARE}{{1,{LONGEST}}})",
+        (" -u", " --user", " -p", "sword"),
     ),
     Pattern(
         "netrc password",
-        rf"(?<!\S)login\s{{1,40}}\S{{1,99}}\s{{1,40}}password\s{{1,40}}(?P<netrc>{BARE}{{1,{LONGEST}}})",
-        ("login ", "login\t"),
+        rf"(?<=\spas)sword[ \t]{{1,8}}(?P<netrc>{BARE}{{1,{LONGEST}}})",
+        ("sword",),
     ),
     Pattern(
         "api key header",
@@ -202,9 +203,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         rf"(?i:(?<=co)okie){_IS}(?P<secret>[\w.-]{{1,64}}=(?![$<{{%*(\[])[^\s;,'\"`\\]{{4,}}(?:;[^\r\n'\"`\\]*)?)",
         ("okie", "OKIE"),
     ),
-    _assigned(
-        "password", "sword", "sswd", "phrase", "_pass", "-pass", "'pass", '"pass', "_pwd", "-pwd", "pwd=", "Pwd="
-    ),
+    _assigned("password", "sword", "swd", "phrase", "_pass", "-pass", "'pass", '"pass', "_pwd", "-pwd", "pwd=", "Pwd="),
     _assigned("secret", "ecret"),
     _assigned("token", "oken"),
     _assigned("key", "_key", "-key", "apikey", "key:", "Key"),

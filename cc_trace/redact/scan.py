@@ -25,7 +25,11 @@ Span: TypeAlias = tuple[int, int, int]
 # tuple, because it is looked at a thousand times for one secret.
 _Try: TypeAlias = tuple[int, tuple[str, ...], tuple[int, ...]]
 
-# The commonest characters: a hint is better looked for elsewhere.
+# The commonest pairs and characters: a hint is better looked for elsewhere.
+_COMMON_PAIRS: Final = (
+    "er en re es in nt on te se st at ti de to ss an le io or me ro si ta ge al he co as ng ed it ch th is nd il id ec"
+    " ar ra ut ns om ex pe oo ol li ri ag us la tr ve ha ea et ne ac pa ou rs yp ce ct ty fi sh"
+)
 _COMMON: Final = "etaoinsrlcdpmuhgf-/."
 
 
@@ -81,9 +85,13 @@ def _unit(pair: str) -> str:
 
 
 def _rarest(hint: str) -> int:
-    return max(
-        range(max(1, len(hint) - 3)), key=lambda at: sum(character not in _COMMON for character in hint[at : at + 3])
-    )
+    """Give where in a hint the pair stands that is, with the pair one further, the rarest."""
+
+    def rarity(at: int) -> tuple[int, int]:
+        rare_pairs = sum(hint[place : place + 2] not in _COMMON_PAIRS for place in (at, at + 1))
+        return rare_pairs, sum(character not in _COMMON for character in hint[at : at + 3])
+
+    return max(range(max(1, len(hint) - 3)), key=rarity)
 
 
 @cache
