@@ -27,11 +27,13 @@ coverage: $(STAMP)
 	$(BIN)/coverage report --skip-covered
 
 bench: $(STAMP)
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py --write
 
-# 100,000 mutated transcripts; `make test` runs a bounded number of them.
+# Inputs that break it, looked for by coverage, so many seconds for each of the targets in tests/fuzz. What it finds is
+# kept in tests/fuzz_cases, and `make test` runs it for ever after.
+FUZZ_SECONDS ?= 60
 fuzz: $(STAMP)
-	$(BIN)/python tests/fuzz.py --count 100000
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
 
 # The price table, after raising genai-prices in pyproject.toml.
 prices: $(STAMP)
@@ -44,4 +46,4 @@ $(STAMP): pyproject.toml cc_trace/__init__.py
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .fuzz

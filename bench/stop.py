@@ -6,53 +6,61 @@ The cost must not grow with the transcript: the worker reads on from where it wa
 from __future__ import annotations
 
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 import transcripts
+from table import MB, Row, ratio
+from timing import Cost, cost
 
-MEGABYTE: Final = 1_000_000
-ROUNDS: Final = 5
-Row = tuple[str, float, float | None]
+if TYPE_CHECKING:
+    from table import Effort
+
+MAX_RATIO: Final = 1.2
+MAX_MEMORY: Final = 80 * MB
 
 _PROMPT: Final = {"type": "user", "message": {"role": "user", "content": "one more"}}
 _IDLE: Final = "import cc_trace.cli.sync, cc_trace.destinations.local, filelock"
 
 
-def rows() -> list[Row]:
-    """Return the ratios of CPU time, and of memory against an idle worker in multiples of 80 MB."""
-    costs = {size: _cost(size) for size in (1, 30, 300)}
-    short = costs[1][0]
-    idle = _memory_of(_IDLE)
-    found: list[Row] = [
-        (f"worker's CPU for one more turn, {size} MB against 1 MB", costs[size][0] / short, 1.2) for size in (30, 300)
+def rows(effort: Effort) -> list[Row]:
+    """Return CPU time against that on the shortest transcript, and memory on the longest against an idle worker's."""
+    costs = {size: _cost(size, effort) for size in effort.stop_megabytes}
+    shortest, longest = min(costs), max(costs)
+    idle = cost([sys.executable, "-c", _IDLE], os.environ).peak_bytes
+    peak = costs[longest].peak_bytes
+    times = [
+        ratio(
+            f"worker's CPU for one more turn, {size} MB / {shortest} MB",
+            taken.cpu_seconds / costs[shortest].cpu_seconds,
+            None if size == shortest else MAX_RATIO,
+            f"{taken.cpu_seconds * 1000:.0f} ms",
+        )
+        for size, taken in costs.items()
     ]
-    above = (costs[300][1] - idle) / (80 * MEGABYTE)
-    found.append(("worker's memory above an idle one on 300 MB, against 80 MB", max(0.0, above), 1.0))
-    return found
+    name = f"worker's memory for one more turn, {longest} MB / an idle worker's"
+    measured = f"{peak / idle:.2f} x ({peak / MB:.0f} MB)"
+    return [*times, Row(name, measured, f"{MAX_MEMORY // MB} MB above it", peak - idle <= MAX_MEMORY)]
 
 
-def _cost(megabytes: int) -> tuple[float, float]:
-    """Return the median CPU seconds and the peak memory of a worker that delivers one more turn."""
+def _cost(megabytes: int, effort: Effort) -> Cost:
+    """Return the least that a worker took which delivered one more turn, and the most memory any of them had."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         path = home / ".claude" / "projects" / "-p" / f"{transcripts.SESSION}.jsonl"
         path.parent.mkdir(parents=True)
-        transcripts.write(path, "current", megabytes * MEGABYTE)
+        transcripts.write(path, "current", megabytes * MB)
         _append_turn(path, 0)
         _work(home, path)
-        seconds, peak = [], 0.0
-        for number in range(1, ROUNDS + 1):
+        costs = []
+        for number in range(1, effort.workers + 1):
             _append_turn(path, number)
-            cpu, memory = _work(home, path)
-            seconds.append(cpu)
-            peak = max(peak, memory)
-        return statistics.median(seconds), peak
+            costs.append(_work(home, path))
+    least = min(costs, key=lambda each: each.cpu_seconds)
+    return Cost(least.seconds, least.cpu_seconds, max(each.peak_bytes for each in costs))
 
 
 def _append_turn(path: Path, number: int) -> None:
@@ -67,32 +75,10 @@ def _append_turn(path: Path, number: int) -> None:
         file.writelines(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
-def _work(home: Path, transcript: Path) -> tuple[float, float]:
+def _work(home: Path, transcript: Path) -> Cost:
     spool = home / ".claude" / "state" / "cc-trace" / "spool"
     spool.mkdir(parents=True, exist_ok=True)
     spooled = spool / "1.json"
     spooled.write_bytes(orjson.dumps({"transcript_path": str(transcript), "hook_event_name": "Stop"}))
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "CC_TRACE_DESTINATIONS": "local"}
-    command = [sys.executable, "-m", "cc_trace", "sync", "--spooled", str(spooled)]
-    return _measured(command, environment)
-
-
-def _memory_of(program: str) -> float:
-    return _measured([sys.executable, "-c", program], dict(os.environ))[1]
-
-
-def _measured(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Return CPU seconds and peak memory of one process."""
-    process = subprocess.Popen(command, env=environment)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        message = f"{command} ended with {process.returncode}"
-        raise RuntimeError(message)
-    kilobyte = 1 if sys.platform == "darwin" else 1024
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * kilobyte
-
-
-if __name__ == "__main__":
-    for name, ratio, limit in rows():
-        print(f"{name}: {ratio:.2f} (limit {limit})")
+    return cost([sys.executable, "-m", "cc_trace", "sync", "--spooled", str(spooled)], environment)

@@ -134,7 +134,11 @@ def _is_map(value: object) -> bool:
 
 
 def _are_notes(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(note, dict) for note in value)
+    return isinstance(value, list) and all(isinstance(note, dict) and _is_flat(note) for note in value)
+
+
+def _is_flat(note: dict[str, object]) -> bool:
+    return all(value is None or isinstance(value, str | int | float) for value in note.values())
 
 
 def _are_anchors(value: object) -> bool:

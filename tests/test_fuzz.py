@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fuzz import SEEDS, SESSION, Folders, check, failure, failures
+from fuzz import lines
+from fuzz.target import CASES, NAMES, failure, load, memory, mutant
+from fuzz.transcripts import SESSION
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
-CHUNK = 500
+# As many as take some seconds.
+MUTANTS = {"lines": 1500, "payloads": 1500, "states": 400, "settings": 1000, "config": 1000, "redaction": 1000}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=memory()) as name:
+        yield Path(name)
+
+
 DEEP = "[" * 300 + "]" * 300  # orjson reads 1,024 levels and writes 254
 
 # What went wrong -> the fewest lines it went wrong with.
@@ -79,21 +92,35 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2500, CHUNK))
-def test_mutants_raise_nothing_and_keep_the_invariants(first: int, tmp_path: Path) -> None:
-    """Repeat a failing number N with `python tests/fuzz.py --seed N --count 1`."""
-    assert failures(tmp_path, range(first, first + CHUNK)) == []
+@pytest.mark.parametrize("name", NAMES)
+def test_mutants_raise_nothing_and_keep_the_invariants(name: str, folder: Path) -> None:
+    """Repeat a failing number N with `PYTHONPATH=tests python -m fuzz TARGET --mutant N`."""
+    target = load(name)
+    check = target.checker(folder)
+    found = ((number, failure(check, mutant(target, number))) for number in range(MUTANTS[name]))
+    assert [(number, wrong.name) for number, wrong in found if wrong is not None] == []
 
 
-def test_the_seeds_themselves_are_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_the_seeds_themselves_are_well(name: str, folder: Path) -> None:
     """What the mutants are made from breaks nothing: otherwise every mutant would say the same."""
-    folders = Folders(tmp_path)
-    assert [failure(folders, index, {}) for index in range(len(SEEDS))] == [None] * len(SEEDS)
+    target = load(name)
+    check = target.checker(folder)
+    assert [failure(check, seed) for seed in target.seeds] == [None] * len(target.seeds)
 
 
-@pytest.mark.parametrize("lines", FOUND.values(), ids=FOUND)
-def test_what_the_long_run_found(lines: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(path.parent.name, path, id=f"{path.parent.name}/{path.name}") for path in sorted(CASES.glob("*/*"))],
+)
+def test_what_the_long_run_kept(name: str, case: Path, folder: Path) -> None:
+    """Each of these inputs once raised, broke what must hold, or took too long."""
+    assert failure(load(name).checker(folder), case.read_bytes()) is None
+
+
+@pytest.mark.parametrize("transcript", FOUND.values(), ids=FOUND)
+def test_what_the_long_run_found_in_transcripts(transcript: tuple[str, ...], folder: Path) -> None:
     """Each case once raised or broke an invariant."""
-    transcript = tmp_path / f"{SESSION}.jsonl"
-    transcript.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    check(transcript)
+    path = folder / f"{SESSION}.jsonl"
+    path.write_text("".join(line + "\n" for line in transcript), encoding="utf-8")
+    lines.check(path)

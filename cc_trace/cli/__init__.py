@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Final
 
-from cc_trace.cli.arguments import parser
+import cc_trace
+from cc_trace.cli.commands import overview
 from cc_trace.errors import CcTraceError
 
+TYPE_CHECKING = False  # importing typing, argparse or importlib takes as long as all that `--help` does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -18,21 +18,19 @@ if TYPE_CHECKING:
 
 # What a transcript becomes holds no cycles, and a command is over soon: looking for garbage at every 700th object, as
 # Python does by default, takes a tenth of the time it takes to read a session.
-GC_THRESHOLD: Final = 100_000
+GC_THRESHOLD = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 well, 1 not all was well, 2 the call was wrong."""
     if sys.stdout is None:  # closed by who called us
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (for as long as we run)
-    options = parser().parse_args(arguments)
-    gc.set_threshold(GC_THRESHOLD)
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = _run(options)
-        sys.stdout.flush()  # here, where a reader that has gone is dealt with
-    except CcTraceError as error:
-        print(f"cc-trace: {error}", file=sys.stderr)
-        return 2
+        if given in (["--help"], ["-h"], ["--version"]):
+            print(f"cc-trace {cc_trace.__version__}" if given == ["--version"] else overview(), flush=True)
+            return 0
+        return _called(given)
     except BrokenPipeError:
         _drop_output()  # the reader has seen enough (`| head`)
         return 0
@@ -41,6 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder in a file's place: said in one line, wherever it happened
         print(f"cc-trace: {error}", file=sys.stderr)
         _drop_output()
+        return 2
+
+
+def _called(given: Sequence[str]) -> int:
+    from cc_trace.cli.arguments import parser  # noqa: PLC0415  (argparse, see above)
+
+    options = parser().parse_args(given)
+    gc.set_threshold(GC_THRESHOLD)
+    try:
+        code = _run(options)
+        sys.stdout.flush()  # here, where a reader that has gone is dealt with
+    except CcTraceError as error:
+        print(f"cc-trace: {error}", file=sys.stderr)
         return 2
     return code
 
@@ -51,6 +62,8 @@ def _drop_output() -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import importlib  # noqa: PLC0415  (see above)
+
     # Imported when called: what one command needs, another need not pay for.
     module = importlib.import_module(f"cc_trace.cli.{options.command}")
     code: int = module.run(options, os.environ)

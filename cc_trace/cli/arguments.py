@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, TypeAlias
 
 import cc_trace
+from cc_trace.cli.commands import COMMANDS, overview
 
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (it has no other name)
@@ -15,7 +16,8 @@ _JSON = "as JSON"
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    made = argparse.ArgumentParser(prog="cc-trace", description=cc_trace.__doc__.splitlines()[0])
+    made = argparse.ArgumentParser(prog="cc-trace")
+    made.format_help = overview  # type: ignore[method-assign]  # the same, however it is asked for
     made.add_argument("--version", action="version", version=f"cc-trace {cc_trace.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _installation(commands)
@@ -24,15 +26,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _command(commands: Commands, name: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+
+
 def _installation(commands: Commands) -> None:
-    install = commands.add_parser("install", help="register the hook with Claude Code and try it out")
+    install = _command(commands, "install")
     install.add_argument("--project", action="store_true", help="in .claude/settings.json here, not for the user")
-    uninstall = commands.add_parser("uninstall", help="take out what install put in")
+    uninstall = _command(commands, "uninstall")
     uninstall.add_argument("--project", action="store_true", help="only from .claude/settings.json here")
     uninstall.add_argument("--purge", action="store_true", help="also the state, the log and the local store")
-    doctor = commands.add_parser("doctor", help="check everything, and prove that traces arrive")
+    doctor = _command(commands, "doctor")
     doctor.add_argument("--json", action="store_true", help=_JSON)
-    config = commands.add_parser("config", help="show the settings and where each comes from, or change them")
+    config = _command(commands, "config")
     config.add_argument("--json", action="store_true", help=_JSON)
     actions = config.add_subparsers(dest="action", metavar="ACTION")
     change = actions.add_parser("set", help="write a setting to config.toml")
@@ -43,15 +49,15 @@ def _installation(commands: Commands) -> None:
 
 
 def _looking(commands: Commands) -> None:
-    show = commands.add_parser("show", help="show a session as a tree, or as spans in JSON")
+    show = _command(commands, "show")
     _session(show)
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
     show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
     show.add_argument("--json", action="store_true", help="one JSON object per span and line, the session's last")
-    preview = commands.add_parser("preview", help="print exactly what would be sent of a session")
+    preview = _command(commands, "preview")
     _session(preview)
     preview.add_argument("--to", metavar="DESTINATION", help="one of those in use; needed where there are several")
-    status = commands.add_parser("status", help="what is delivered, what is behind and why")
+    status = _command(commands, "status")
     status.add_argument("--json", action="store_true", help=_JSON)
 
 
@@ -61,13 +67,13 @@ def _session(command: argparse.ArgumentParser) -> None:
 
 
 def _delivering(commands: Commands) -> None:
-    sync = commands.add_parser("sync", help="deliver undelivered turns now")
+    sync = _command(commands, "sync")
     which = sync.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="ID", help="this session only")
     which.add_argument("--transcript", metavar="PATH", help="this transcript only")
     which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # what the hook passes on
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
-    backfill = commands.add_parser("backfill", help="deliver the history of this machine")
+    backfill = _command(commands, "backfill")
     backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders; default: all sessions")
     backfill.add_argument("--since", metavar="AGE", help="only what was written to since: 30d, 12h, or 2026-10-01")
     backfill.add_argument("--to", metavar="DESTINATION", help="only there; default: all in use")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _SWEEP_EVERY_SECONDS = 60.0
 _MAX_SPOOLED_BYTES = 16 << 20
 _LEFT_SECONDS = 60.0
+_PID_DIGITS = 10
 _WORKER_SECONDS = 5.0  # a worker takes what its hook spooled within a tenth of a second
 
 
@@ -65,7 +66,7 @@ def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     pid = environment.get("CLAUDE_PID", "")
     try:
         config = place.config(environment.get("CLAUDE_PROJECT_DIR"))
-        caller = Caller(int(pid) if pid.isdecimal() else None, config.anchor)
+        caller = Caller(int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None, config.anchor)
         return _work(place, Path(options.spooled), options.deadline, caller)
     except CcTraceError as error:
         place.log.write(f"nothing is delivered: {error}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cc_trace.spans import Span
 
 _OWN: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
+_LEVEL: Final = 4  # a sixth of the time of gzip's own default, 9, for a tenth more bytes
 
 
 class OtlpHttp:
@@ -50,7 +51,7 @@ class OtlpHttp:
 
     def send(self, parcels: Sequence[Parcel]) -> Outcome:
         """Post one batch."""
-        body = gzip.compress(self._packing.body(parcels), mtime=0)  # the same spans are the same bytes
+        body = gzip.compress(self._packing.body(parcels), _LEVEL, mtime=0)  # the same spans are the same bytes
         answer = self._exchange.post(self._url, self._headers, body)
         return outcome(answer, self._unspoken, time.time()) if isinstance(answer, Answer) else answer
 

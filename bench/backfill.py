@@ -1,0 +1,97 @@
+"""The history to a collector on this machine: how fast, in how much memory, and against parsing the same lines.
+
+A run whose spans did not all arrive, each once, is no figure: then this raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spans import parse_lines
+from table import MB, Row, ratio
+from timing import Cost, cost, cpu_seconds
+from transcripts import MIXES, SESSION, write
+
+from cc_trace.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from table import Effort
+    from transcripts import Mix
+
+LISTENER: Final = Path(__file__).with_name("listener.py")
+COMMAND: Final = ("backfill", "{path}", "--to", "otlp")
+AGE_SECONDS: Final = 86_400  # since it was last written to: the session is over
+MAX_MEMORY: Final = 150 * MB
+
+
+def rows(effort: Effort) -> list[Row]:
+    """Return time and memory for each mix of lines."""
+    return [row for mix in MIXES for row in _rows(mix, effort)]
+
+
+def _rows(mix: Mix, effort: Effort) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder, _listening() as url:
+        home = Path(folder)
+        path = home / ".claude" / "projects" / "-p" / f"{SESSION}.jsonl"
+        path.parent.mkdir(parents=True)
+        write(path, mix, effort.speed_bytes)
+        past = time.time() - AGE_SECONDS
+        os.utime(path, (past, past))
+        costs = [_delivered(home, path, url) for _ in range(effort.backfills)]
+        floor = cpu_seconds(effort.backfills, partial(parse_lines, path))[0]
+        size = path.stat().st_size
+    least = min(costs, key=lambda each: each.cpu_seconds)
+    quickest, peak = min(each.seconds for each in costs), max(each.peak_bytes for each in costs)
+    name = f"{mix}, {effort.speed_bytes // MB} MB: backfill"
+    speed = f"{size / MB / quickest:.0f} MB/s"
+    yield ratio(
+        f"{name} to a collector on this machine / `orjson.loads` of every line", least.cpu_seconds / floor, None, speed
+    )
+    measured = f"{peak / size:.2f} x ({peak / MB:.0f} MB)"
+    yield Row(f"{name}, peak memory / size of the file", measured, f"{MAX_MEMORY // MB} MB", peak <= MAX_MEMORY)
+
+
+def _delivered(home: Path, path: Path, url: str) -> Cost:
+    """Run it with nothing delivered before, and see that all arrived."""
+    shutil.rmtree(home / ".claude" / "state", ignore_errors=True)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "CC_TRACE_OTLP_ENDPOINT": url}
+    command = [part.format(path=path) for part in COMMAND]
+    taken = cost([sys.executable, "-m", "cc_trace", *command], environment)
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  (our own listener)
+        told = json.load(answer)
+    count = _count(path)
+    if (told["spans"], told["distinct"]) != (count, count):
+        message = f"{count} spans were to arrive, {told['spans']} did, {told['distinct']} of them distinct"
+        raise RuntimeError(message)
+    return taken
+
+
+def _count(path: Path) -> int:
+    """Return how many spans there are; counted in another process, so that this one stays small."""
+    counted = subprocess.run([sys.executable, __file__, path], check=True, capture_output=True, text=True)
+    return int(counted.stdout)
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[str]:
+    listener = subprocess.Popen([sys.executable, LISTENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with listener:  # closes its stdin, on which it ends
+        assert listener.stdout is not None  # noqa: S101
+        yield f"http://127.0.0.1:{int(listener.stdout.readline())}"
+
+
+if __name__ == "__main__":
+    print(sum(1 for _ in Session(Path(sys.argv[1])).spans()))

@@ -1,0 +1,59 @@
+"""A collector on a port of its own that takes every batch at once and tells at the end what it got.
+
+    python bench/listener.py    # prints its port; GET / answers {"spans": ..., "distinct": ..., "bytes": ...}
+
+It looks into the batches only when asked: while they come, it takes as little of the machine as it can.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, Final
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+_BATCHES: Final[list[bytes]] = []
+
+
+class _Listener(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # one connection for all batches
+
+    def do_POST(self) -> None:
+        _BATCHES.append(self.rfile.read(int(self.headers["content-length"])))
+        self._answer(b"", "application/x-protobuf")
+
+    def do_GET(self) -> None:
+        requests = [ExportTraceServiceRequest.FromString(gzip.decompress(batch)) for batch in _BATCHES]
+        scopes = [scope for request in requests for part in request.resource_spans for scope in part.scope_spans]
+        ids = [span.span_id for scope in scopes for span in scope.spans]
+        told = {"spans": len(ids), "distinct": len(set(ids)), "bytes": sum(map(len, _BATCHES))}
+        _BATCHES.clear()
+        self._answer(json.dumps(told).encode(), "application/json")
+
+    def _answer(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:  # noqa: ANN401  (the base class's own)
+        pass
+
+
+def main() -> int:
+    """Serve until stdin ends, which it does when whoever started this is gone."""
+    with HTTPServer(("127.0.0.1", 0), _Listener) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(server.server_address[1], flush=True)
+        sys.stdin.read()
+        server.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

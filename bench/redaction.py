@@ -1,0 +1,55 @@
+"""Masking secrets in all that a transcript holds, against parsing it. It holds none: then all of it is searched."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from table import MB, Row, ratio
+from timing import cpu_seconds
+from transcripts import MIXES, write
+
+from cc_trace.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from table import Effort
+    from transcripts import Mix
+
+    from cc_trace.entries import JsonValue
+
+# More would mean that a hint was given whose pairs of letters are common, see `cc_trace.redact`.
+MAX_RATIO: Final = 15.0
+
+
+def rows(effort: Effort) -> list[Row]:
+    """Return CPU time for the values of all lines, of each mix."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [_speed(Path(folder, "transcript.jsonl"), mix, effort) for mix in MIXES]
+
+
+def _speed(path: Path, mix: Mix, effort: Effort) -> Row:
+    write(path, mix, effort.speed_bytes)
+    lines = path.read_bytes().splitlines()
+    values: list[JsonValue] = [orjson.loads(line) for line in lines]
+    rounds = max(1, effort.rounds // 3)  # a round takes long, and its times differ little
+    ours, floor = cpu_seconds(rounds, partial(_mask, values), partial(_parse, lines))
+    name = f"{mix}, {effort.speed_bytes // MB} MB: masking every value / `orjson.loads` of every line"
+    return ratio(name, ours / floor, MAX_RATIO, f"{path.stat().st_size / MB / ours:.0f} MB/s")
+
+
+def _mask(values: Sequence[JsonValue]) -> None:
+    redactor = Redactor()
+    for value in values:
+        if redactor.value(value) is not value:
+            message = f"something was masked where no secret is: {redactor.counts}"
+            raise RuntimeError(message)
+
+
+def _parse(lines: Sequence[bytes]) -> None:
+    for line in lines:
+        orjson.loads(line)

@@ -1,0 +1,84 @@
+"""Time and memory, of work in this process and of other processes.
+
+Rule: what is compared takes turns, so that what slows the machine down slows all of it down. Of the same work on the
+same bytes the least time is taken: it takes longer only where something else was in its way. Of the user's waiting the
+median is taken: what else goes on belongs to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cc_trace.cli import GC_THRESHOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a process took from start to end."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def cpu_seconds(rounds: int, *works: Callable[[], object]) -> list[float]:
+    """Return the least CPU time of each; garbage is looked for before each, and then as the command line does it."""
+    gc.set_threshold(GC_THRESHOLD)
+    found: list[list[float]] = [[] for _ in works]
+    for round_ in range(rounds + 1):
+        for work, seconds in zip(works, found, strict=True):
+            gc.collect()
+            began = time.process_time()
+            work()
+            took = time.process_time() - began
+            if round_:  # the first fills caches
+                seconds.append(took)
+    return [min(seconds) for seconds in found]
+
+
+def waits(
+    commands: Mapping[str, Sequence[str]],
+    rounds: int,
+    environment: Mapping[str, str],
+    given: bytes = b"",
+    pause_seconds: float = 0.0,
+    of: Callable[[Sequence[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """Return the time from the start of each command to its end, one `of` all rounds."""
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for round_ in range(rounds + 1):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            subprocess.run(command, input=given, env=environment, check=True, stdout=subprocess.DEVNULL)
+            took = time.perf_counter() - began
+            if round_:  # the first makes folders and fills caches
+                seconds[name].append(took)
+            time.sleep(pause_seconds)
+    return {name: of(values) for name, values in seconds.items()}
+
+
+def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    """Run a command and return what it took.
+
+    Its peak includes what this process held when it started it: whoever wants to know it starts it first.
+    """
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        message = f"{' '.join(command)} ended with {process.returncode}"
+        raise RuntimeError(message)
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS tells bytes, Linux KiB
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)

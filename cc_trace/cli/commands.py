@@ -1,0 +1,30 @@
+"""The commands, and what each is for. Nothing is imported here: `cc-trace --help` needs no more than this."""
+
+COMMANDS = {
+    "install": "register the hook with Claude Code and try it out",
+    "uninstall": "take out what install put in",
+    "doctor": "check everything, and prove that traces arrive",
+    "config": "show the settings and where each comes from, or change them",
+    "show": "show a session as a tree, or as spans in JSON",
+    "preview": "print exactly what would be sent of a session",
+    "status": "what is delivered, what is behind and why",
+    "sync": "deliver undelivered turns now",
+    "backfill": "deliver the history of this machine",
+}
+
+
+def overview() -> str:
+    """Return what `cc-trace --help` prints."""
+    lines = [f"  {name:<10}  {about}" for name, about in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: cc-trace [--help] [--version] COMMAND ...",
+            "",
+            "Claude Code's sessions as exact traces.",
+            "",
+            *lines,
+            "",
+            "`cc-trace COMMAND --help` says more of each.",
+            "",
+        ]
+    )

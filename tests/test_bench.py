@@ -1,0 +1,42 @@
+"""The benchmark still measures: run in the small, it prints every figure of the table."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from shared import ROOT
+
+FIGURES = [
+    "hook (sh) / `python3 -c pass`",
+    "hook (sh) while the backend refuses / `python3 -c pass`",
+    "hook (sh) while the backend hangs / `python3 -c pass`",
+    "hook (sh) / empty sh script",
+    "`python3 -m cc_trace.hook` / `python3 -c pass`",
+    "`cc-trace --help` / `python3 -c pass`",
+    "`python3 -m cc_trace --help` / `python3 -c pass`",
+    "worker's CPU for one more turn, 1 MB / 1 MB",
+    "worker's CPU for one more turn, 2 MB / 1 MB",
+    "worker's memory for one more turn, 2 MB / an idle worker's",
+    "current, 0 MB: all spans / `orjson.loads` of every line",
+    "older, 0 MB: all spans / `orjson.loads` of every line",
+    "current, 0 MB: peak memory, all spans / size of the file",
+    "older, 0 MB: peak memory, all spans / size of the file",
+    "current, 0 MB: masking every value / `orjson.loads` of every line",
+    "older, 0 MB: masking every value / `orjson.loads` of every line",
+    "older, 0 MB: spans to gzipped OTLP requests / opentelemetry-sdk's exporter",
+    "older, 0 MB: the same without gzip",
+    "current, 0 MB: backfill to a collector on this machine / `orjson.loads` of every line",
+    "current, 0 MB: backfill, peak memory / size of the file",
+    "older, 0 MB: backfill to a collector on this machine / `orjson.loads` of every line",
+    "older, 0 MB: backfill, peak memory / size of the file",
+]
+
+
+def test_every_figure_is_measured() -> None:
+    """Each row has a ratio; the figures of a run this small mean nothing."""
+    command = [sys.executable, str(ROOT / "bench" / "run.py"), "--small"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    rows = re.findall(r"^\| (.+?) \| (\d+\.\d\d x)", printed, re.MULTILINE)
+    assert [figure for figure, _ in rows] == FIGURES
