@@ -25,7 +25,9 @@ _MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
 # No token is shorter than that, and a name with its value has a character that no identifier has.
 _SHORT: Final = 20
 _SHORTEST_TEXT: Final = 7
-_MAX_KEYS: Final = 4096
+# Keys, and texts as long as names and paths are: of those that have no secret so many are remembered.
+_MAX_CLEAN: Final = 4096
+_LONGEST_CLEAN: Final = 64
 
 _Key: TypeAlias = str | int
 _Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
@@ -40,7 +42,7 @@ class Redactor:
     def __init__(self, own: Sequence[str] = ()) -> None:
         self.counts: Counter[str] = Counter()
         self._own = tuple(map(_own_expression, own))
-        self._clean_keys: set[str] = set()
+        self._clean: set[str] = set()
 
     def text(self, text: str) -> str:
         """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
@@ -91,12 +93,12 @@ class Redactor:
     def _named(self, name: str, text: str) -> str:
         """Return a text without secrets, or masked as a whole if its name says secret and it may be one."""
         kind = kind_of(name)
+        if kind is None:
+            return text if len(text) <= _LONGEST_CLEAN and self._is_clean(text) else self.text(text)
         if kind in HEADERS and (masked := self.text(HEADERS[kind] + text)).startswith(HEADERS[kind]):
             masked = masked.removeprefix(HEADERS[kind])
             return text if masked == text else masked
         masked = self.text(text)
-        if kind is None:
-            return masked
         written: Written = "password" if kind == "password" and says_password(name) else "quoted"
         if not may_be_secret(kind, text, written) or compiled(_MARKER).fullmatch(masked):
             return masked
@@ -117,14 +119,14 @@ class Redactor:
             made[masked] = changed.get(key, item)
         return made
 
-    def _is_clean(self, key: str) -> bool:
-        """Tell whether a key has no secret. The same few keys come again and again, so those are remembered."""
-        if key in self._clean_keys:
+    def _is_clean(self, text: str) -> bool:
+        """Tell whether a key or a short text has no secret. The same few come again and again: those are remembered."""
+        if text in self._clean:
             return True
-        if self._spans(key):
+        if self._spans(text):
             return False
-        if len(self._clean_keys) < _MAX_KEYS:
-            self._clean_keys.add(key)
+        if len(self._clean) < _MAX_CLEAN:
+            self._clean.add(text)
         return True
 
 

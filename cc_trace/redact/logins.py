@@ -22,7 +22,8 @@ _LOGIN: Final = r"(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm|regist
 _COMMAND_END: Final = r"(?<!\\)\n|&&|\|"
 # In one line with its machine, else in a line of its own: prose has words like those too.
 _NETRC: Final = (
-    r"(?:\bmachine\s+\S{1,99}|\bdefault)\s+login\s+\S{1,99}\s+pas\Z|(?:\A|\n)[ \t]*login[ \t]+\S{1,99}\s*\n\s*pas\Z"
+    r"(?:\bmachine\s+\S{1,99}|(?:\A|\n)default)\s+login\s+(?!and\b|or\b)\S{1,99}\s+pas\Z"
+    r"|(?:\A|\n)[ \t]*login[ \t]+\S{1,99}\s*\n\s*pas\Z"
 )
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
 # Two digits at least with a letter behind: names have their digits at their end.

@@ -143,7 +143,11 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         r"dp\.(?:pt|ct|sa|st|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,}",
         *("dp.pt.", "dp.ct.", "dp.sa.", "dp.st.", "dp.scim.", "dp.audit."),
     ),
-    _token("fly token", r"(?:fo1_[\w-]{40,}|FlyV1 fm[0-9][a-z]?_[\w+/=,-]{40,})", "fo1_", "FlyV1 fm"),
+    Pattern(
+        "fly token",
+        r"(?:(?<=[^A-Za-z0-9]f)o1_|FlyV1 fm[0-9][a-z]?_)(?P<secret>[\w+/=,-]{40,})",
+        ("o1_", "FlyV1 fm"),
+    ),
     _token("planetscale token", r"pscale_(?:tkn|pw|oauth)_[\w.=-]{30,}", "pscale_"),
     _token("digitalocean token", r"do[opr]_v1_\w{40,}[\w-]*", "dop_v1_", "doo_v1_", "dor_v1_"),
     _token("databricks token", r"dapi[0-9a-f]{32}[\w-]*", "dapi"),
