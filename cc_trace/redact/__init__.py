@@ -100,7 +100,9 @@ class Redactor:
             return text if masked == text else masked
         masked = self.text(text)
         written: Written = "password" if kind == "password" and says_password(name) else "quoted"
-        if not may_be_secret(kind, text, written) or compiled(_MARKER).fullmatch(masked):
+        # What is too long for a secret need not be without the one that was in it.
+        secret = any(may_be_secret(kind, each, written) for each in (text, masked))
+        if not secret or compiled(_MARKER).fullmatch(masked):
             return masked
         self.counts[kind] += 1
         return _marker(kind)
