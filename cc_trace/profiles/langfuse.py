@@ -16,6 +16,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.profiles.chat import answered, asked
 from cc_trace.profiles.facts import facts
 from cc_trace.profiles.text import attribute, json_text, plain
 
@@ -40,10 +41,10 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         found["langfuse.observation.level"] = level
         if span.error:
             found["langfuse.observation.status_message"] = span.error
-    if (asked := _input(span)) is not None:
-        found["langfuse.observation.input"] = asked
-    if (answered := _output(span)) is not None:
-        found["langfuse.observation.output"] = answered
+    if (given := _input(span)) is not None:
+        found["langfuse.observation.input"] = given
+    if (result := _output(span)) is not None:
+        found["langfuse.observation.output"] = result
     if span.response is not None:
         found |= _generation(span, span.response)
     for key, value in facts(span).items():
@@ -134,7 +135,7 @@ def _input(span: Span) -> str | None:
         case "tool", given:
             return json_text(given)
         case _, list() as messages:
-            return json_text([_message(message) for message in messages]) if messages else None
+            return json_text([asked(message) for message in messages]) if messages else None
         case _, given:
             return json_text([{"role": "user", "content": plain(given)}])
 
@@ -146,34 +147,13 @@ def _output(span: Span) -> str | None:
         case (("tool" | "event"), given):
             return plain(given)
         case _, dict() as message:
-            return json_text([_answer(message)])
+            return json_text([answered(message, _thoughts)])
         case _, given:
             return json_text([{"role": "assistant", "content": plain(given)}])
 
 
-def _message(message: JsonValue) -> JsonValue:
-    if not isinstance(message, dict):
-        return {"role": "user", "content": plain(message)}
-    given = message.get("content")
-    return {**message, "content": "" if given is None else plain(given)}
-
-
-def _answer(message: dict[str, JsonValue]) -> JsonValue:
-    found: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
-    thinking, calls = message.get("thinking"), message.get("tool_calls")
-    if isinstance(thinking, list) and any(thinking):  # often only a signature was kept
-        found["thinking"] = [{"type": "thinking", "content": plain(thought)} for thought in thinking if thought]
-    if isinstance(calls, list) and calls:
-        found["tool_calls"] = [_call(call) for call in calls]
-    return found
-
-
-def _call(call: JsonValue) -> JsonValue:
-    match call:
-        case {"id": id_, "name": name, "input": given}:
-            return {"id": id_, "type": "function", "function": {"name": name, "arguments": json_text(given)}}
-        case _:
-            return call
+def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:
+    return {"thinking": [{"type": "thinking", "content": thought} for thought in thoughts]}
 
 
 def _iso(time_ns: int) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.profiles.chat import answered, asked
 from cc_trace.profiles.facts import facts
 from cc_trace.profiles.otel import named
 from cc_trace.profiles.text import attribute, json_text, plain
@@ -68,7 +69,7 @@ def _input(span: Span) -> str | None:
         case (("tool" | "event"), given):
             return plain(given)
         case _, list() as messages:
-            return json_text({"messages": [_asked(message) for message in messages]})
+            return json_text({"messages": [asked(message) for message in messages]})
         case _, given:
             return json_text({"messages": [{"role": "user", "content": plain(given)}]})
 
@@ -80,31 +81,10 @@ def _output(span: Span) -> str | None:
         case (("tool" | "event"), given):
             return plain(given)
         case _, dict() as message:
-            return json_text({"choices": [{"message": _answered(message)}]})
+            return json_text({"choices": [{"message": answered(message, _thoughts)}]})
         case _, given:
             return json_text({"choices": [{"message": {"role": "assistant", "content": plain(given)}}]})
 
 
-def _asked(message: JsonValue) -> JsonValue:
-    if not isinstance(message, dict):
-        return {"role": "user", "content": plain(message)}
-    given = message.get("content")
-    return {**message, "content": "" if given is None else plain(given)}
-
-
-def _answered(message: dict[str, JsonValue]) -> JsonValue:
-    found: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
-    thinking, calls = message.get("thinking"), message.get("tool_calls")
-    if isinstance(thinking, list) and any(thinking):  # often only a signature was kept
-        found["reasoning"] = "\n\n".join(plain(thought) for thought in thinking if thought)
-    if isinstance(calls, list) and calls:
-        found["tool_calls"] = [_call(call) for call in calls]
-    return found
-
-
-def _call(call: JsonValue) -> JsonValue:
-    match call:
-        case {"id": id_, "name": name, "input": given}:
-            return {"id": id_, "type": "function", "function": {"name": name, "arguments": json_text(given)}}
-        case _:
-            return call
+def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:
+    return {"reasoning": "\n\n".join(thoughts)}
