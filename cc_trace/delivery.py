@@ -63,8 +63,9 @@ class Surroundings:
 
 
 class Advance(NamedTuple):
-    """How far a delivery has got: spans and turns taken since the last time, and up to where all is delivered."""
+    """How far a delivery has got: spans and turns taken in the last batch, and up to where all is delivered."""
 
+    to: str
     spans: int
     turns: int
     offset: int
@@ -97,8 +98,7 @@ class Delivery:
     def run(self) -> bool:
         """Deliver; return whether all that was final is there now."""
         progress = self._progress
-        settled = {*progress.accepted, *progress.rejected}
-        stopped = False
+        settled, stopped = {*progress.accepted, *progress.rejected}, False
         try:
             for trace in self._session.traces():
                 self._turn(trace, settled)
@@ -142,7 +142,7 @@ class Delivery:
         if self._around.deadline is not None and self._around.clock() >= self._around.deadline:
             self._fail("the time allowed was over")
         ready = self._claimed(batch) if self._ledger is not None else batch
-        turns, self._sent_before = self.turns, self.sent
+        turns, self._sent_before, to = self.turns, self.sent, self._destination.name
         self._blamed, self._smallest = {}, min(ready, key=lambda parcel: parcel.size, default=None)
         if ready:
             try:
@@ -152,7 +152,7 @@ class Delivery:
                 raise
             self._blame()
         self._advance()
-        self._around.advanced(Advance(self.sent - self._sent_before, self.turns - turns, self._progress.offset))
+        self._around.advanced(Advance(to, self.sent - self._sent_before, self.turns - turns, self._progress.offset))
 
     def _claimed(self, batch: list[Parcel]) -> list[Parcel]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""

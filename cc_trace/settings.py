@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from cc_trace.errors import ConfigError
 from cc_trace.redact import Redactor
@@ -14,7 +15,7 @@ from cc_trace.redact import Redactor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs"]
+Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs", "url"]
 
 _TOO_LARGE: Final = 1e9  # seconds, or characters
 _SHOWN: Final = 40  # characters of a wrong number
@@ -54,7 +55,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("enabled", "false: nothing is traced, and what is written meanwhile stays out for good", "flag", "true"),
     Setting("exclude", "folders whose sessions are left out, with what is below them; `*` and `~` are known", "names"),
     Setting("destinations", "local, otlp, langfuse, file, otel:NAME; default: those that are configured", "names"),
-    Setting("otlp_endpoint", "an OTLP endpoint, such as http://localhost:4318"),
+    Setting("otlp_endpoint", "an OTLP endpoint, such as http://localhost:4318", "url"),
     Setting(
         "otlp_protocol",
         "http/protobuf, http/json, or grpc, which needs the extra `grpc`",
@@ -90,6 +91,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "langfuse_base_url",
         "where Langfuse is",
+        "url",
         default="https://cloud.langfuse.com",
         before=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
         own="LANGFUSE_BASE_URL",
@@ -220,7 +222,7 @@ class Settings:
         except ValueError:
             number = -1.0
         if not 0 <= number < _TOO_LARGE:
-            message = f"{self._place(name)} is {value[:_SHOWN]!r}; a number is wanted"
+            message = f"{self._place(name)} is {value[:_SHOWN]!r}; a number from 0 on is wanted"
             raise ConfigError(message)
         return number
 
@@ -237,7 +239,7 @@ class Settings:
         for part in self.names(name):
             key, equals, value = part.partition("=")
             if not equals or not key.strip():
-                message = f"{self._place(name)} has a part that is not key=value"
+                message = f"{self._place(name)} has a part that is not key=value, such as authorization=Bearer KEY"
                 raise ConfigError(message)
             pairs[key.strip()] = value.strip()
         return pairs
@@ -257,10 +259,23 @@ def check(setting: Setting, text: str) -> None:
             given.number(setting.name)
         case "pairs":
             given.pairs(setting.name)
+        case "url":
+            _check_url(setting, text)
         case "lines":
             Redactor(given.names(setting.name))
         case _:
             given.text(setting.name)
+
+
+def _check_url(setting: Setting, text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no port, or no address
+        fine = False
+    if not fine:
+        message = f"{setting.variable} is to be a URL such as http://localhost:4318, with http:// or https://"
+        raise ConfigError(message)
 
 
 def _as_text(value: object, kind: Kind) -> str:

@@ -127,12 +127,12 @@ def test_no_key_is_shown() -> None:
             {"CC_TRACE_TRACEPARENT": "00-1-2-01"},
             "CC_TRACE_TRACEPARENT is '00-1-2-01'; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted",
         ),
-        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; a number is wanted"),
+        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; a number from 0 on is wanted"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
-            "CC_TRACE_OTLP_HEADERS has a part that is not key=value",
+            "CC_TRACE_OTLP_HEADERS has a part that is not key=value, such as authorization=Bearer KEY",
         ),
-        ({"CC_TRACE_TIMEOUT_SECONDS": "soon"}, "CC_TRACE_TIMEOUT_SECONDS is 'soon'; a number is wanted"),
+        ({"CC_TRACE_TIMEOUT_SECONDS": "soon"}, "CC_TRACE_TIMEOUT_SECONDS is 'soon'; a number from 0 on is wanted"),
     ],
 )
 def test_a_wrong_value_is_named(environment: dict[str, str], message: str) -> None:

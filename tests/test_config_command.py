@@ -119,7 +119,10 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
         (["set", "contents", "full"], "there is no setting 'contents'; `cc-trace config` lists them"),
         (["set", "content", "some"], "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
         (["set", "enabled", "maybe"], "CC_TRACE_ENABLED is 'maybe'; allowed are true and false"),
-        (["set", "otlp_headers", SECRET], "CC_TRACE_OTLP_HEADERS has a part that is not key=value"),
+        (
+            ["set", "otlp_headers", SECRET],
+            "CC_TRACE_OTLP_HEADERS has a part that is not key=value, such as",
+        ),
         (["set", "mask", "(a"], "'(a' is no regular expression: missing ), unterminated subpattern at position 0"),
         (
             ["set", "wait", "1"],
@@ -164,3 +167,23 @@ def test_where_traces_go_is_said(shell: Shell) -> None:
     assert shell.run().stdout.splitlines()[-1] == f"traces of {shell.home} go to: local"
     off = shell.run(CC_TRACE_ENABLED="false").stdout.splitlines()[-1]
     assert off == f"traces of {shell.home} go to: nowhere, CC_TRACE_ENABLED is false"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("otlp_endpoint", "localhost:4318"),
+        ("otlp_endpoint", "ftp://x"),
+        ("otlp_endpoint", "http://x:99999"),
+        ("destinations", "local,foo"),
+        ("traceparent", "xyz"),
+        ("file", "out.jsonl"),
+        ("langfuse_secret_key", ""),
+    ],
+)
+def test_what_no_destination_could_use_is_refused_at_once(shell: Shell, name: str, value: str) -> None:
+    """Not when the next session ends."""
+    done = shell.run("set", name, value)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert not shell.file.exists()
+    assert shell.run("set", name).returncode == 2  # nothing on stdin

@@ -250,9 +250,9 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     backend.behaviour = OK
     done = home.command("sync", "--session", transcript.stem)
     assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 2 spans to otlp\n")
-    assert home.command("sync").stdout.startswith("nothing is ours to deliver yet: run `cc-trace install`")
+    assert home.command("sync").stderr.startswith("cc-trace: nothing is ours to deliver yet: run `cc-trace install`")
     home.install()
-    assert home.command("sync").stdout == ""
+    assert home.command("sync").stdout == "nothing is left behind\n"
     rows = orjson.loads(home.command("status", "--json").stdout)
     assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]
 

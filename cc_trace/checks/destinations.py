@@ -37,6 +37,7 @@ _KINDS: Final = (
     ("redirect", re.compile(r"^3\d\d |header with status: 3")),
     ("key", re.compile(r"^40[13] |^UNAUTHENTICATED|^PERMISSION_DENIED")),
     ("url", re.compile(r"^(?:404|405|410|501) |^UNIMPLEMENTED|^NOT_FOUND|a web page")),
+    ("plain", re.compile(r"WRONG_VERSION_NUMBER")),
     ("certificate", re.compile(r"certificate|handshake|\bSSL\b|\bTLS\b", re.IGNORECASE)),
     ("network", re.compile(r"^cannot connect|^no answer|no answer within|^UNAVAILABLE|DEADLINE_EXCEEDED")),
     ("load", re.compile(r"^(?:429|5\d\d) |^RESOURCE_EXHAUSTED")),
@@ -200,6 +201,8 @@ def remedy(settings: DestinationSettings, message: str) -> str:
             return f"{_set('otlp_headers')} with the header that the backend asks for, such as authorization=..."
         case "url", _:
             return f"correct the address: {_set(url, 'URL')}"
+        case "plain", _:
+            return f"that server speaks plain http: {_set(url, 'http://...')}"
         case "certificate", "langfuse":
             return "set SSL_CERT_FILE to a file with the certificate to trust, also in the env of settings.json"
         case "certificate", _:

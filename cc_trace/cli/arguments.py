@@ -35,7 +35,7 @@ def _installation(commands: Commands) -> None:
     install.add_argument("--project", action="store_true", help="in .claude/settings.json here, not for the user")
     uninstall = _command(commands, "uninstall")
     uninstall.add_argument("--project", action="store_true", help="only from .claude/settings.json here")
-    uninstall.add_argument("--purge", action="store_true", help="also the state, the log and the local store")
+    uninstall.add_argument("--purge", action="store_true", help="also state, log, local store and config.toml")
     doctor = _command(commands, "doctor")
     doctor.add_argument("--json", action="store_true", help=_JSON)
     config = _command(commands, "config")

@@ -162,6 +162,8 @@ class _Worker:
         self._told = told
         self._wish = wish
         self._session = ""
+        self._spans: Counter[str] = Counter()  # of this session, by destination
+        self._turns: Counter[str] = Counter()
         self._failures: dict[tuple[str, str | None], tuple[int, str]] = {}
         place.world.advanced = self._advanced
         self._stack = contextlib.ExitStack()
@@ -169,7 +171,7 @@ class _Worker:
 
     def deliver(self, past: Past) -> Report:
         """Deliver a session; an interrupt leaves the rest of it for the next run."""
-        self._session = past.path.stem
+        self._session, self._spans, self._turns = past.path.stem, Counter(), Counter()
         state = self._place.states.peek(past.path.stem)
         try:
             names = self._place.destination_names(state.cwd) if state is not None else None
@@ -178,7 +180,7 @@ class _Worker:
             report = self._sync.session(past.path)
             self._give_up(past, report)
         except KeyboardInterrupt:
-            return Report(past.path.stem, behind={"*": "interrupted"})
+            return Report(past.path.stem, self._spans, {"*": "interrupted"}, turns=self._turns)
         return report
 
     def _give_up(self, past: Past, report: Report) -> None:
@@ -201,6 +203,8 @@ class _Worker:
 
     def _advanced(self, advance: Advance) -> None:
         self._told(self._session, advance)
+        self._spans[advance.to] += advance.spans
+        self._turns[advance.to] += advance.turns
         if self._wish.value:
             raise KeyboardInterrupt
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from cc_trace.cli.workplace import Workplace, here, home
+from cc_trace.config import read_config
+from cc_trace.destinations import KINDS
 from cc_trace.errors import ConfigError
 from cc_trace.private_files import write_private
 from cc_trace.redact import Redactor
-from cc_trace.settings import SETTINGS, check
+from cc_trace.settings import SETTINGS, Layer, Settings, check
 from cc_trace.sources import Sources, read_toml, unknown_keys
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from cc_trace.settings import Found, Setting, Settings
+    from cc_trace.settings import Found, Setting
 
 _TAIL = 4  # of a key, shown so that one can tell which it is
 _LONG = 16
@@ -103,8 +105,15 @@ def _named(name: str) -> Setting:
 
 
 def _set(setting: Setting, value: str | None, sources: Sources) -> int:
-    text = _given(setting) if value is None else value
+    try:
+        text = _given(setting) if value is None else value
+    except EOFError:
+        text = ""
+    if not text.strip():
+        message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` takes it out"
+        raise ConfigError(message)
     check(setting, text)
+    _check_alone(setting, text, sources)
     import tomlkit  # noqa: PLC0415  (50 ms, and only `set` and `unset` write)
 
     file = sources.config_file.resolve()
@@ -117,6 +126,18 @@ def _set(setting: Setting, value: str | None, sources: Sources) -> int:
         if sources.environment.get(variable):
             print(f"but {variable} is set in this environment, and goes before it")
     return 0
+
+
+def _check_alone(setting: Setting, text: str, sources: Sources) -> None:
+    """Refuse what a setting cannot be, whatever the others are."""
+    given = Settings([Layer("the command line", {setting.variable: text})])
+    if setting.name in ("exclude", "traceparent", "file"):
+        read_config(given, Path("/"), sources.home)
+    if setting.name == "destinations":
+        for name in given.names("destinations"):
+            if name.partition(":")[0] not in KINDS:
+                message = f"there is no destination {name!r}; allowed are {', '.join(KINDS[:-1])} and otel:NAME"
+                raise ConfigError(message)
 
 
 def _unset(setting: Setting, sources: Sources) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cc_trace.progress import Progress, SessionState
 
 
-LEFT_OUT = "left out: it was written to while tracing was off; `cc-trace sync --session ID` delivers it"
+LEFT_OUT = "left out: written to while it was off or excluded; when it is not, `cc-trace sync --session ID` sends it"
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

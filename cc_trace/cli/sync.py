@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +47,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
                 raise NotFoundError(message)
             reports = [sync.session(path, caller=Caller(named=True))]
         elif (since_ns := place.states.installed_ns) is None:
-            print("nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history")
-            reports = []
+            message = "nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history"
+            raise NotFoundError(message)
         else:
             found = left_behind(place.states, place.config_dir, place.destination_names, since_ns, None)
             reports = [sync.session(path) for path in found]
@@ -55,7 +56,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         _print(report)
     if not reports:
         place.config()  # no session has said what is wrong with the settings
-    return 0 if all(report.complete for report in reports) else 1
+        print("nothing is left behind")
+    if any(report.behind for report in reports):
+        print("`cc-trace doctor` finds out why, and says what to do; nothing is lost", file=sys.stderr)
+    left_out = named is not None and any(report.off for report in reports)
+    return 0 if all(report.complete for report in reports) and not left_out else 1
 
 
 def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -81,7 +86,11 @@ def _print(report: Report) -> None:
         return
     if report.off is not None:
         print(f"{report.session_id}: left out: {report.off}")
-    for name in report.sent | report.behind:
+    if "*" in report.behind:
+        print(f"{report.session_id}: behind: {report.behind['*']}")
+    for name in dict.fromkeys([*report.sent, *report.behind]):
+        if name == "*":
+            continue
         sent = report.sent.get(name, 0)
         why = f"; behind: {report.behind[name]}" if name in report.behind else ""
         print(f"{report.session_id}: {sent} span{'' if sent == 1 else 's'} to {name}{why}")

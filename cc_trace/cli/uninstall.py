@@ -75,8 +75,12 @@ def _remove(places: Places, *, everything: bool) -> list[str]:
     if everything:
         removed, left = purge(places)
         done += [f"{what}: removed" for what in removed] + [f"left: {what}" for what in left]
-    elif (places.state / "sessions").is_dir() and any((places.state / "sessions").iterdir()):
-        done.append(f"left: state, store and log in {places.state} (`--purge` removes them, too)")
+    else:
+        kept = [places.state / "sessions", places.state / "traces.db"]
+        if any(path.is_file() or (path.is_dir() and any(path.iterdir())) for path in kept):
+            done.append(f"left: state, store and log in {places.state} (`--purge` removes them, too)")
+        if places.config.exists():
+            done.append(f"left: your settings in {places.config} (`--purge` removes them, too)")
     others = Path(sys.prefix).resolve() != places.environment.resolve() and places.hook.exists()
     done += [f"{what}: removed" for what in remove_files(places)]
     if others:
