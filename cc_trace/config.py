@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from cc_trace.destinations import LANGFUSE_CLOUD, DestinationSettings
+from cc_trace.destinations import LANGFUSE_CLOUD, DestinationSettings, check_name
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import PrivacySettings
 from cc_trace.profiles.labels import Labels
@@ -129,6 +129,8 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
     if not timeout:
         message = "CC_TRACE_TIMEOUT_SECONDS is 0; no request can be answered in that time"
         raise ConfigError(message)
+    found = settings.found("destinations")
+    check_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
     match kind:
         case "local":
             return DestinationSettings(name, "local", path=state_dir / "traces.db", labels=labels)
@@ -142,12 +144,8 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
             return _otlp(name, settings, labels, timeout, home)
         case "langfuse":
             return _langfuse(name, settings, labels, timeout)
-        case "otel" if exporter:
+        case _:
             return DestinationSettings(name, "otel", exporter=exporter, labels=labels, timeout_seconds=timeout)
-    found = settings.found("destinations")
-    place = found.place if found is not None else "CC_TRACE_DESTINATIONS"
-    message = f"{place} names {name!r}; allowed are local, otlp, langfuse, file and otel:NAME"
-    raise ConfigError(message)
 
 
 def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:

@@ -57,15 +57,20 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
         with contextlib.suppress(RuntimeError):  # there is no such user
             path = path.expanduser()
         if is_there(Path.is_file, path):
-            if not is_main(path):
-                message = f"{path} is not a session's transcript: its name is no session id"
-                raise NotFoundError(message)
-            yield path
+            yield a_session(path)
         elif is_there(Path.is_dir, path):
             yield from sorted(filter(is_main, path.rglob("*.jsonl")))
         else:
             message = f"there is no transcript and no folder {path}"
             raise NotFoundError(message)
+
+
+def a_session(path: Path) -> Path:
+    """Return a path that a user named, if it is that of a session's own transcript."""
+    if not is_main(path):
+        message = f"{path} is not a session's transcript: its name is no session id"
+        raise NotFoundError(message)
+    return path
 
 
 def since_seconds(text: str | None, now: float) -> float:

@@ -49,6 +49,7 @@ class Caller:
 
 
 NOBODY: Final = Caller()
+WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # and so the session stays out
 
 
 @dataclass(slots=True)

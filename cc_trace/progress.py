@@ -81,6 +81,11 @@ class SessionState:
         """Return how far the transcript has been read."""
         return max((progress.offset for progress in self.destinations.values()), default=0)
 
+    @property
+    def tied_to(self) -> dict[int, Anchor]:
+        """Return what traces are tied to, by the number of the turn from which on it holds."""
+        return {int(first): Anchor(*anchor) for first, anchor in self.anchors.items()}
+
     def untouched(self) -> int:
         """Return the number of the first turn of which nothing has been sent anywhere."""
         return 1 + max((progress.begun for progress in self.destinations.values()), default=0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from cc_trace.destinations import LANGFUSE_CLOUD
 from cc_trace.errors import ConfigError
 from cc_trace.redact import Redactor
 
@@ -92,7 +93,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "langfuse_base_url",
         "where Langfuse is",
         "url",
-        default="https://cloud.langfuse.com",
+        default=LANGFUSE_CLOUD,
         before=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
         own="LANGFUSE_BASE_URL",
         others=("LANGFUSE_HOST",),
@@ -249,22 +250,25 @@ class Settings:
         return found.place if found is not None else BY_NAME[name].variable
 
 
-def check(setting: Setting, text: str) -> None:
-    """Raise ConfigError if a setting cannot have this value."""
-    given = Settings([Layer("the command line", {setting.variable: text})])
+def checked(setting: Setting, given: Settings) -> object:
+    """Return a setting's value as TOML has it. One that cannot be is a ConfigError."""
+    name, text = setting.name, given.text(setting.name)
     match setting.kind:
         case "flag":
-            given.flag(setting.name)
+            return given.flag(name)
         case "number":
-            given.number(setting.name)
-        case "pairs":
-            given.pairs(setting.name)
-        case "url":
-            _check_url(setting, text)
+            number = given.number(name)
+            return int(number) if number.is_integer() else number
+        case "names":
+            return given.names(name)
         case "lines":
-            Redactor(given.names(setting.name))
-        case _:
-            given.text(setting.name)
+            Redactor(given.names(name))  # raises where one is no regular expression
+            return given.names(name)
+        case "pairs":
+            given.pairs(name)
+        case "url":
+            _check_url(setting, text or "")
+    return text
 
 
 def _check_url(setting: Setting, text: str) -> None:

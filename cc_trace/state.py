@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.errors import StateError
@@ -21,16 +20,12 @@ from cc_trace.progress import DAMAGE, from_json, to_json
 from cc_trace.transcript import is_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from cc_trace.progress import SessionState
 
 FINGERPRINT_BYTES: Final = 1024
-
-
-def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
-    """Return our own folder, by default inside Claude Code's."""
-    return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
 
 
 class States:

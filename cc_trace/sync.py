@@ -18,7 +18,7 @@ from cc_trace.endings import is_alive, seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
 from cc_trace.openings import first_cwd, first_session_id
-from cc_trace.orders import NOBODY, Caller, Plan, Report, World
+from cc_trace.orders import NOBODY, WRITTEN_WHILE_OFF, Caller, Plan, Report, World
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.progress import SessionState
 from cc_trace.sessions import Resume, Session
@@ -177,8 +177,8 @@ class Sync:
         if caller.named:
             self._states.take_in(session_id)
         if self._states.left_out(session_id):
-            self._log.write(f"{session_id}: left out, it was written to while tracing was off")
-            return "it was written to while tracing was off"
+            self._log.write(f"{session_id}: left out, {WRITTEN_WHILE_OFF}")
+            return WRITTEN_WHILE_OFF
         return None
 
     def _state(self, transcript: Path) -> SessionState:
@@ -207,11 +207,10 @@ class Sync:
     ) -> Session:
         progress = state.progress(to)
         rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
-        anchors = {int(first): Anchor(*anchor) for first, anchor in state.anchors.items()}
         resume = Resume(
             progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
         )
-        return Session(transcript, resume, ending=ending, told_ns=told_ns, rest_ns=rest_ns, anchors=anchors)
+        return Session(transcript, resume, ending=ending, told_ns=told_ns, rest_ns=rest_ns, anchors=state.tied_to)
 
     def _deliver(
         self,

@@ -99,6 +99,11 @@ def claude_folder(environment: Mapping[str, str], home: Path) -> Path:
     return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
 
 
+def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
+    """Return our own folder, by default inside Claude Code's."""
+    return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
+
+
 def find(target: str, config_dir: Path, cwd: Path) -> Path:
     """Find the transcript that a user means by a path or by a session id, in every layout known."""
     path = Path(target)

@@ -19,7 +19,7 @@ from shared import ROOT
 from cc_trace.errors import CcTraceError
 from cc_trace.installation import find_places, hook_copy, hook_script, registered_command
 from cc_trace.installation.settings_file import carry_out, planned, read_settings, unregister
-from cc_trace.state import state_folder
+from cc_trace.transcript import state_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under test is the one for POSIX shells")
 

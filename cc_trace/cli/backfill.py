@@ -22,7 +22,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.history import oldest_taken, past_sessions, since_seconds, waiting
 from cc_trace.ledger import open_ledger
 from cc_trace.openings import first_cwd
-from cc_trace.orders import Report
+from cc_trace.orders import WRITTEN_WHILE_OFF, Report
 from cc_trace.progress import SessionState
 from cc_trace.sweep import is_behind
 
@@ -139,7 +139,7 @@ def _count(place: Workplace, past: Past, summary: Summary, ledger: Ledger | None
     cwd = state.cwd if state is not None else first_cwd(past.path)
     off = place.off(cwd)
     if off is None and place.states.left_out(past.path.stem):
-        off = "it was written to while tracing was off"
+        off = WRITTEN_WHILE_OFF
     if off is not None:
         summary.off[off] += 1
         return

@@ -10,11 +10,11 @@ import orjson
 
 from cc_trace.cli.workplace import Workplace, here, home
 from cc_trace.config import read_config
-from cc_trace.destinations import KINDS
+from cc_trace.destinations import check_name
 from cc_trace.errors import ConfigError
 from cc_trace.private_files import write_private
 from cc_trace.redact import Redactor
-from cc_trace.settings import SETTINGS, Layer, Settings, check
+from cc_trace.settings import SETTINGS, Layer, Settings, checked
 from cc_trace.sources import Sources, read_toml, unknown_keys
 
 if TYPE_CHECKING:
@@ -112,14 +112,13 @@ def _set(setting: Setting, value: str | None, sources: Sources) -> int:
     if not text.strip():
         message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` takes it out"
         raise ConfigError(message)
-    check(setting, text)
-    _check_alone(setting, text, sources)
+    typed = _checked(setting, text, sources)
     import tomlkit  # noqa: PLC0415  (50 ms, and only `set` and `unset` write)
 
     file = sources.config_file.resolve()
     read_toml(file)  # a file that is wrong is refused, with its position, and stays as it is
     document = tomlkit.parse(file.read_text("utf-8") if file.exists() else "")
-    document[setting.name] = _typed(setting, text)
+    document[setting.name] = typed
     write_private(file, tomlkit.dumps(document).encode())
     print(f"{setting.name} is set in {sources.config_file}")
     for variable in setting.variables:
@@ -128,16 +127,16 @@ def _set(setting: Setting, value: str | None, sources: Sources) -> int:
     return 0
 
 
-def _check_alone(setting: Setting, text: str, sources: Sources) -> None:
-    """Refuse what a setting cannot be, whatever the others are."""
+def _checked(setting: Setting, text: str, sources: Sources) -> object:
+    """Return a value as config.toml is to have it; what the setting could never be is refused."""
     given = Settings([Layer("the command line", {setting.variable: text})])
-    if setting.name in ("exclude", "traceparent", "file"):
-        read_config(given, Path("/"), sources.home)
+    value = checked(setting, given)
     if setting.name == "destinations":
-        for name in given.names("destinations"):
-            if name.partition(":")[0] not in KINDS:
-                message = f"there is no destination {name!r}; allowed are {', '.join(KINDS[:-1])} and otel:NAME"
-                raise ConfigError(message)
+        for name in given.names(setting.name):
+            check_name(name, setting.variable)
+    elif setting.name != "trace_to_langfuse":  # both need others, which may be set later
+        read_config(given, Path("/"), sources.home)
+    return value
 
 
 def _unset(setting: Setting, sources: Sources) -> int:
@@ -161,16 +160,3 @@ def _given(setting: Setting) -> str:
 
         return getpass.getpass(f"{setting.name}: ") if setting.secret else input(f"{setting.name}: ")
     return sys.stdin.read().strip()
-
-
-def _typed(setting: Setting, text: str) -> Any:  # noqa: ANN401  (what TOML has)
-    match setting.kind:
-        case "flag":
-            return text.lower() in ("1", "true", "yes", "on")
-        case "number":
-            return int(float(text)) if float(text).is_integer() else float(text)
-        case "names" | "lines":
-            separator = "\n" if setting.kind == "lines" else ","
-            return [part.strip() for part in text.split(separator) if part.strip()]
-        case _:
-            return text

@@ -18,8 +18,8 @@ from cc_trace.cli.places import home
 from cc_trace.destinations.endpoint import redacted
 from cc_trace.errors import ConfigError
 from cc_trace.sources import Sources
-from cc_trace.state import States, state_folder
-from cc_trace.transcript import claude_folder
+from cc_trace.state import States
+from cc_trace.transcript import claude_folder, state_folder
 
 if TYPE_CHECKING:
     import argparse

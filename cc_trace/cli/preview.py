@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from cc_trace.cli.workplace import Workplace, here
 from cc_trace.errors import ConfigError, NotFoundError
 from cc_trace.openings import first_cwd
+from cc_trace.orders import WRITTEN_WHILE_OFF
 from cc_trace.privacy import Privacy
 from cc_trace.sessions import Session
-from cc_trace.spans import Anchor
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
     place = Workplace.open(environment, to=options.to)
     transcript = find(options.session, place.config_dir, here())
-    config = place.config(first_cwd(transcript))
-    plan = place.plan(first_cwd(transcript))
+    project = first_cwd(transcript)
+    config, plan = place.config(project), place.plan(project)
     if plan.off is not None:
         print(f"cc-trace: nothing of this session is sent: {plan.off}", file=sys.stderr)
         return 1
@@ -35,10 +35,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         raise ConfigError(message)
     privacy = Privacy(config.privacy)
     if place.states.left_out(transcript.stem):
-        print("cc-trace: it was written to while tracing was off, and is sent only if asked for", file=sys.stderr)
+        print(f"cc-trace: {WRITTEN_WHILE_OFF}, and is sent only if asked for", file=sys.stderr)
     state = place.states.peek(transcript.stem)
-    anchors = {int(first): Anchor(*anchor) for first, anchor in (state.anchors if state else {}).items()}
-    session = Session(transcript, ending="over", anchors=anchors)
+    session = Session(transcript, ending="over", anchors=state.tied_to if state is not None else None)
     spans = _print(session, plan.destinations[0], privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
     said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"

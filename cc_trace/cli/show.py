@@ -13,8 +13,7 @@ from cc_trace.cli.rows import session_row, span_row
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
 from cc_trace.sessions import Session
-from cc_trace.state import state_folder
-from cc_trace.transcript import claude_folder, find
+from cc_trace.transcript import claude_folder, find, state_folder
 
 if TYPE_CHECKING:
     import argparse

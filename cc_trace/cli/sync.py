@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from cc_trace.cli.workplace import Workplace, here
 from cc_trace.errors import CcTraceError, NotFoundError
+from cc_trace.history import a_session
 from cc_trace.orders import NOBODY, Caller
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.sweep import is_main, left_behind
+from cc_trace.sweep import left_behind
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         for session_id in () if named is not None else [*_take_spool(place, None), *place.states.pending()]:
             sync.wanted(session_id)
         if named is not None:
-            path = find(named, place.config_dir, here())
-            if not is_main(path):
-                message = f"{path} is not a session's transcript: its name is no session id"
-                raise NotFoundError(message)
+            path = a_session(find(named, place.config_dir, here()))
             reports = [sync.session(path, caller=Caller(named=True))]
         elif (since_ns := place.states.installed_ns) is None:
             message = "nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history"

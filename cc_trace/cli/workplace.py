@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from cc_trace.cli.places import here, home
 from cc_trace.config import read_config
-from cc_trace.destinations import KINDS, open_destination
+from cc_trace.destinations import check_name, open_destination
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.log import Log
 from cc_trace.orders import Plan, World
 from cc_trace.privacy import Privacy
 from cc_trace.settings import Layer, Settings
 from cc_trace.sources import Sources
-from cc_trace.state import States, state_folder
+from cc_trace.state import States
 from cc_trace.sync import Sync
-from cc_trace.transcript import claude_folder
+from cc_trace.transcript import claude_folder, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +44,7 @@ class Workplace:
     world: World
     to: str | None = None  # only this destination
     skipped: set[tuple[str, str | None]] = field(default_factory=set)  # destinations, by name and endpoint
+    _debugging: bool | None = None
     _configs: dict[str | None, Config] = field(default_factory=dict)
     _plans: dict[str | None, Plan] = field(default_factory=dict)
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
@@ -51,9 +52,8 @@ class Workplace:
     @classmethod
     def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> Workplace:
         """Make the state folder, and find the settings. `hooked`: a hook started us, and nobody looks on."""
-        if to is not None and to.partition(":")[0] not in KINDS:
-            message = f"--to names {to!r}; allowed are {', '.join(KINDS[:-1])} and otel:NAME"
-            raise ConfigError(message)
+        if to is not None:
+            check_name(to, "--to")
         sources = Sources(environment, home(environment), hooked)
         config_dir = claude_folder(environment, sources.home)
         states = States(state_folder(environment, config_dir))
@@ -139,10 +139,12 @@ class Workplace:
         return reached
 
     def _debug(self) -> bool:
-        try:
-            return self.config(None).debug
-        except ConfigError:
-            return False
+        """Tell whether every step is to be logged. Asked at each of them, and found out once."""
+        if self._debugging is None:
+            self._debugging = False
+            with contextlib.suppress(ConfigError):
+                self._debugging = self.config(None).debug
+        return self._debugging
 
     def _opened(self, settings: DestinationSettings) -> Destination:
         """Return a destination, opened once for all projects that have the same."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from cc_trace.errors import ConfigError
 from cc_trace.profiles.labels import Labels
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Destination
 
 DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
-KINDS: Final = ("local", "otlp", "langfuse", "file", "otel")
 LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 Protocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 
@@ -73,6 +72,14 @@ def open_destination(settings: DestinationSettings) -> Destination:
             from cc_trace.destinations.otlp_http import OtlpHttp
 
             return OtlpHttp(settings)
+
+
+def check_name(name: str, place: str) -> None:
+    """Raise ConfigError for a name that stands for no destination; `place` is where it was said."""
+    kind, _, exporter = name.partition(":")
+    if kind not in get_args(DestinationKind) or (kind == "otel" and not exporter):
+        message = f"{place} names {name!r}; allowed are local, otlp, langfuse, file and otel:NAME"
+        raise ConfigError(message)
 
 
 def _path(settings: DestinationSettings) -> Path:

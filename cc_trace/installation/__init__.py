@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError
 from cc_trace.installation.settings_file import attempt, carry_out, planned, replace_file
-from cc_trace.transcript import claude_folder
+from cc_trace.transcript import claude_folder, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,8 +86,7 @@ def find_places(environment: Mapping[str, str], project: Path | None) -> Places:
         settings=(claude if project is None else project.absolute() / ".claude") / "settings.json",
         data=data / "cc-trace",
         command=user / ".local" / "bin" / "cc-trace",
-        # As cc_trace.state has it, which needs packages that a broken environment lacks.
-        state=Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace").absolute(),
+        state=state_folder(environment, claude).absolute(),
         config=config / "cc-trace" / "config.toml",
     )
 
