@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -91,6 +92,13 @@ def lines(out: str) -> list[str]:
     return out.splitlines()[1:]
 
 
+def counted(out: str) -> tuple[int, int]:
+    """How many turns and spans it says went to the one destination there is, or would."""
+    found = re.search(r"([\d,]+) turns?, ([\d,]+) spans? (?:sent|would go) to otlp", out)
+    assert found, out
+    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+
+
 @pytest.mark.parametrize("jobs", ["1", "3"])
 def test_all_of_it_arrives_once(history: History, backend: HttpBackend, jobs: str) -> None:
     """Also copies in forks, also with several at a time; a second run sends nothing."""
@@ -139,11 +147,12 @@ def test_sixty_megabytes_once_in_bounded_memory(history: History, backend: HttpB
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupt_loses_nothing_and_sends_nothing_twice(history: History, backend: HttpBackend, jobs: str) -> None:
-    """It takes effect after the batch in hand, so that what was sent is recorded."""
+    """It takes effect after the batch in hand, so that what was sent is recorded; each run counts what it sent."""
     paths = history.add(*RECORDED)
     big = history.folder / f"{transcripts.SESSION}.jsonl"
     transcripts.write(big, "older", 8_000_000)
     os.utime(big, (time.time() - 2 * 86_400,) * 2)
+    all_of_it = counted(history.run("--dry-run")[1])
     backend.behaviour = Behaviour("drip", seconds=0.02)
     process = history.start("--jobs", jobs)
     _until(lambda: len(backend.spans) > 0 or process.poll() is not None)
@@ -151,10 +160,15 @@ def test_an_interrupt_loses_nothing_and_sends_nothing_twice(history: History, ba
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "run it again to go on from here; nothing is sent twice" in out
+    turns, spans = counted(out)
+    assert spans == len(backend.spans) > 0
     backend.behaviour = OK
-    assert history.run()[0] == 0
+    code, out, _ = history.run()
+    assert code == 0
     assert set(backend.counts) == expected([*paths, big])
     assert max(backend.counts.values()) == 1
+    more_turns, more_spans = counted(out)
+    assert (turns + more_turns, spans + more_spans) == all_of_it
 
 
 def _until(condition: object) -> None:

@@ -28,6 +28,7 @@ from shared import case_transcripts, label
 from cc_trace.profiles import PROFILES, Labels, resource
 from cc_trace.profiles.text import TOO_DEEP, json_text
 from cc_trace.sessions import Session
+from cc_trace.settings import BY_NAME
 from cc_trace.spans import Response
 
 if TYPE_CHECKING:
@@ -603,6 +604,11 @@ def test_a_span_in_a_profile(profile: str, case: str) -> None:
     on_every_span, expected = EXPECTED[profile]
     name, attributes = expected[case]
     assert (name, on_every_span | attributes) == PROFILES[profile](SPANS[case], LABELS)
+
+
+def test_every_profile_can_be_chosen() -> None:
+    """A setting is looked at without loading the profiles, so their names stand in two places."""
+    assert set(BY_NAME["otlp_profile"].allowed) == set(PROFILES)
 
 
 def test_resources() -> None:
