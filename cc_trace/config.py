@@ -14,6 +14,7 @@ from cc_trace.errors import ConfigError
 from cc_trace.privacy import PrivacySettings
 from cc_trace.profiles.labels import Labels
 from cc_trace.redact import Redactor
+from cc_trace.redact.quoting import quoted
 from cc_trace.spans import Anchor
 
 if TYPE_CHECKING:
@@ -29,16 +30,11 @@ _NO_SPAN: Final = "0" * 16
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """The effective settings."""
+class Scope:
+    """Which sessions are traced at all: whatever else is wrong with the settings, what is off is off."""
 
     enabled: bool
     exclude: tuple[str, ...]
-    destinations: tuple[DestinationSettings, ...]
-    privacy: PrivacySettings
-    anchor: Anchor
-    rest_seconds: float
-    debug: bool
 
     def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
         """Return why sessions of a project are left out, None where they are not. `real` follows links."""
@@ -55,6 +51,23 @@ class Config:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Config(Scope):
+    """The effective settings."""
+
+    destinations: tuple[DestinationSettings, ...]
+    privacy: PrivacySettings
+    anchor: Anchor
+    rest_seconds: float
+    debug: bool
+
+
+def read_scope(settings: Settings, home: Path) -> Scope:
+    """Return which sessions are traced; no other setting is looked at."""
+    exclude = tuple(_expanded(pattern, home) for pattern in settings.names("exclude"))
+    return Scope(settings.flag("enabled") is not False, exclude)
+
+
 def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
     """Return what the settings come to; the first that is wrong is a ConfigError."""
     if mask := settings.names("mask"):
@@ -66,9 +79,10 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         release=settings.text("release"),
         resource=settings.pairs("resource_attributes"),
     )
+    scope = read_scope(settings, home)
     return Config(
-        enabled=settings.flag("enabled") is not False,
-        exclude=tuple(_expanded(pattern, home) for pattern in settings.names("exclude")),
+        scope.enabled,
+        scope.exclude,
         destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
         privacy=PrivacySettings(
             cast("Content", settings.text("content")), int(settings.number("max_chars")), tuple(mask)
@@ -96,7 +110,7 @@ def _wanted(settings: Settings) -> bool | None:
     """Return whether TRACE_TO_LANGFUSE wants Langfuse; None where it is not set. cc-langfuse takes `true` alone."""
     said = settings.found("trace_to_langfuse")
     if said is not None and said.text.lower() not in ("true", "false"):
-        message = f"{said.place} is {said.text!r}; allowed are true and false"
+        message = f"{said.place} is {quoted(said.text)}; allowed are true and false"
         raise ConfigError(message)
     return None if said is None else said.text.lower() == "true"
 
@@ -118,7 +132,7 @@ def _anchor(settings: Settings) -> Anchor:
         return Anchor(settings.text("seed"))
     match = _TRACEPARENT.fullmatch(given.text.strip().lower())
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
-        message = f"{given.place} is {given.text!r}; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted"
+        message = f"{given.place} is {quoted(given.text)}; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted"
         raise ConfigError(message)
     return Anchor(settings.text("seed"), match[1], match[2])
 

@@ -56,7 +56,7 @@ class Surroundings:
     clock: Callable[[], float]  # unix seconds
     save: Callable[[], None]  # the session's state
     reached: Callable[[str], None] = lambda _: None  # named steps, for tests that die there
-    deadline: float | None = None
+    stopped: Callable[[], str | None] = lambda: None  # why nothing more is to be sent now
     unclear_seconds: float = UNCLEAR_SECONDS
     outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
     advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
@@ -139,8 +139,8 @@ class Delivery:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
-        if self._around.deadline is not None and self._around.clock() >= self._around.deadline:
-            self._fail("the time allowed was over")
+        if (why := self._around.stopped()) is not None:
+            self._fail(why)
         ready = self._claimed(batch) if self._ledger is not None else batch
         turns, self._sent_before, to = self.turns, self.sent, self._destination.name
         self._blamed, self._smallest = {}, min(ready, key=lambda parcel: parcel.size, default=None)

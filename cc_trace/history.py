@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.sessions import Resume, Session
 from cc_trace.sweep import is_main, main_transcripts
 from cc_trace.transcript import is_there
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     from cc_trace.destinations import DestinationSettings
     from cc_trace.ledger import Ledger
-    from cc_trace.progress import SessionState
-    from cc_trace.sessions import Ending
+    from cc_trace.progress import Progress
+    from cc_trace.sessions import Session
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # Backends that refuse spans older than so many seconds, by what their hosts' names end with.
@@ -88,19 +87,12 @@ def since_seconds(text: str | None, now: float) -> float:
 
 
 def waiting(
-    past: Past,
-    state: SessionState | None,
-    ledger: Ledger | None,
-    destination: str,
-    ending: Ending,
-    counted: set[str],
+    session: Session, progress: Progress | None, ledger: Ledger | None, destination: str, counted: set[str]
 ) -> tuple[int, int]:
     """Count the turns and spans of a session that would be sent to a destination now, but for those counted already."""
-    progress = state.destinations.get(destination) if state is not None else None
-    resume = Resume() if progress is None else Resume(progress.position, progress.turns)
     settled = set() if progress is None else {*progress.accepted, *progress.rejected}
     turns = spans = 0
-    for trace in Session(past.path, resume, ending=ending).traces():
+    for trace in session.traces():
         left = {span.span_id for span in trace.spans if span.final} - settled
         if ledger is not None:
             left -= ledger.delivered(destination, left)

@@ -122,9 +122,14 @@ class Ledger:
         select = "SELECT 1 FROM claims WHERE destination = ? AND span = ? AND settled"
         return {span for span in spans if self._database.execute(select, (destination, span)).fetchone()}
 
-    def forget(self, destination: str) -> None:
-        """Forget all that was delivered to a destination."""
-        self._database.execute("DELETE FROM claims WHERE destination = ?", (destination,))
+    def sessions(self, destination: str) -> list[str]:
+        """Return the sessions that have delivered to a destination."""
+        select = "SELECT DISTINCT session FROM claims WHERE destination = ?"
+        return [session for (session,) in self._database.execute(select, (destination,))]
+
+    def forget(self, destination: str, session: str) -> None:
+        """Forget what a session has delivered to a destination."""
+        self._database.execute("DELETE FROM claims WHERE destination = ? AND session = ?", (destination, session))
 
     def settle(self, destination: str, spans: Iterable[str]) -> None:
         """Note that these spans are delivered, or will never be."""

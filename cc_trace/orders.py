@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import UNCLEAR_SECONDS
@@ -26,6 +26,7 @@ class World:
     unclear_seconds: float = UNCLEAR_SECONDS
     patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
     advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+    interrupted: Callable[[], bool] = lambda: False  # asked before every batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Caller:
 
 NOBODY: Final = Caller()
 WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # and so the session stays out
+SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork, or what it was forked from
 
 
 @dataclass(slots=True)
@@ -63,6 +65,18 @@ class Report:
     off: str | None = None  # why it is left out
     turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
+
+    def after(self, before: Report) -> Report:
+        """Return this and what an earlier sync of the session came to, of which this is the rest."""
+        sent, turns = Counter(before.sent), Counter(before.turns)
+        sent.update(self.sent)
+        turns.update(self.turns)
+        return replace(self, sent=sent, turns=turns, refused=before.refused + self.refused)
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether all that stayed behind is what another session is sending just now."""
+        return bool(self.behind) and set(self.behind.values()) == {SENT_BY_ANOTHER}
 
     @property
     def complete(self) -> bool:

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from cc_trace.sessions import Resume, Session
 from cc_trace.spans import Anchor
 from cc_trace.transcript import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from cc_trace.sessions import Ending
 
 VERSION: Final = 1
 DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
@@ -75,6 +79,16 @@ class SessionState:
     def progress(self, destination: str) -> Progress:
         """Return the progress of one destination, from the beginning if it is new."""
         return self.destinations.setdefault(destination, Progress())
+
+    def read_on(
+        self, transcript: Path, to: str, ending: Ending, *, rest_ns: int, told_ns: int | None = None
+    ) -> Session:
+        """Return the session from where a destination has got to."""
+        progress = self.destinations.get(to, Progress())
+        resume = Resume(
+            progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
+        )
+        return Session(transcript, resume, ending=ending, told_ns=told_ns, rest_ns=rest_ns, anchors=self.tied_to)
 
     @property
     def furthest(self) -> int:

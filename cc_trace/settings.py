@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from cc_trace.destinations import LANGFUSE_CLOUD
 from cc_trace.errors import ConfigError
 from cc_trace.redact import Redactor
+from cc_trace.redact.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs", "url"]
 
 _TOO_LARGE: Final = 1e9  # seconds, or characters
-_SHOWN: Final = 40  # characters of a wrong number
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 OPTION: Final = "CLAUDE_PLUGIN_OPTION_"  # how the options of a plugin reach its hooks
@@ -189,7 +189,7 @@ class Settings:
         for layer in self._layers:
             for key in variables if layer.variables else (setting.name,):
                 value = layer.values.get(key)
-                if value is not None and (text := _as_text(value, setting.kind)) != "":
+                if value is not None and (text := as_text(value, setting.kind)) != "":
                     return Found(text, layer.origin, key, layer.shared, value if isinstance(value, dict) else None)
         return None
 
@@ -199,7 +199,7 @@ class Settings:
         if found is None:
             return setting.default
         if setting.allowed and found.text not in setting.allowed:
-            message = f"{found.place} is {found.text!r}; allowed are {', '.join(setting.allowed)}"
+            message = f"{found.place} is {quoted(found.text)}; allowed are {', '.join(setting.allowed)}"
             raise ConfigError(message)
         return found.text
 
@@ -212,7 +212,7 @@ class Settings:
             return True
         if value.lower() in _FALSE:
             return False
-        message = f"{self._place(name)} is {value!r}; allowed are true and false"
+        message = f"{self._place(name)} is {quoted(value)}; allowed are true and false"
         raise ConfigError(message)
 
     def number(self, name: str) -> float:
@@ -223,7 +223,7 @@ class Settings:
         except ValueError:
             number = -1.0
         if not 0 <= number < _TOO_LARGE:
-            message = f"{self._place(name)} is {value[:_SHOWN]!r}; a number from 0 on is wanted"
+            message = f"{self._place(name)} is {quoted(value)}; a number from 0 on is wanted"
             raise ConfigError(message)
         return number
 
@@ -282,11 +282,13 @@ def _check_url(setting: Setting, text: str) -> None:
         raise ConfigError(message)
 
 
-def _as_text(value: object, kind: Kind) -> str:
-    """Return a value of TOML or JSON as a variable would say it."""
+def as_text(value: object, kind: Kind = "text") -> str:
+    """Return a value of TOML or JSON as a variable would say it; Claude Code does the same with JSON's."""
     match value:
         case bool():
             return "true" if value else "false"
+        case float() if value.is_integer():
+            return str(int(value))
         case list():
             return ("\n" if kind == "lines" else ",").join(str(item) for item in value)
         case dict():

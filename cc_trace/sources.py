@@ -2,7 +2,9 @@
 
 Claude Code puts the `env` of its settings files into the environment of a hook. So a worker that a hook started finds
 there what holds for its own project. For a session of another project, which it may find left behind, that must not
-hold: what stems from the files is taken out again, and that project's files are asked instead.
+hold: what the files name is taken out again, whatever its value, and that project's files are asked instead. Where a
+variable that is taken out would protect the other project, that project's sessions are left to a hook of its own: the
+shell may have set it for all.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import ConfigError
-from cc_trace.settings import BY_NAME, OPTION, SETTINGS, Layer
+from cc_trace.settings import BY_NAME, OPTION, SETTINGS, Layer, Settings, as_text, checked
 from cc_trace.transcript import claude_folder
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ MANAGED: Final = (
 )
 PLUGIN: Final = "cc-trace"
 _VARIABLES: Final = frozenset(variable for setting in SETTINGS for variable in setting.variables)
+_PROTECTING: Final = ("enabled", "exclude", "content", "mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +54,65 @@ class Sources:
         file = Layer(str(self.config_file), read_toml(self.config_file), variables=False)
         user = claude_folder(self.environment, self.home)
         if own is not None and (project is None or project == Path(own)):
-            return [*self._own_layers(Path(own), user), *_lenient([user / "settings.json"]), file]
+            return [*self._own_layers(Path(own), user), file]
         managed = [env_layer(path) for path in self.managed]
         users = env_layer(user / "settings.json")
-        here = [] if project is None else _project_layers(project, user)
-        said = [*managed, users] if own is None else [*managed, *_lenient(_project_files(Path(own)), user), users]
-        environment = {
-            name: value
-            for name, value in self.environment.items()
-            if not (self.hooked and any(layer.values.get(name) == value for layer in said))
-        }
-        return [*managed, Layer("environment", environment), *here, users, file]
+        below = [*([] if project is None else _project_layers(project, user)), users, file]
+        if not self.hooked:
+            return [*managed, Layer("environment", self.environment), *below]
+        mine = _without(self.environment, [*managed, users])
+        theirs = [] if own is None else _lenient(_project_files(Path(own)), user)
+        layers = [*managed, Layer("environment", _without(mine, theirs)), *below]
+        doubt = _doubt(Settings(layers), Settings([*managed, Layer("environment", mine), *below]))
+        if doubt is not None:
+            message = f"{doubt} may be set for {own} alone or for {project} too: that is left to a hook of its own"
+            raise ConfigError(message)
+        return layers
 
     def _own_layers(self, project: Path, user: Path) -> list[Layer]:
-        """Return the environment of a hook, and apart from it what in there stems from the files of its project."""
+        """Return the layers of a hook's own project: what in its environment stems from files goes to their places."""
+        users = _lenient([user / "settings.json"])
         theirs: dict[str, object] = {}
         for layer in reversed(_lenient(_project_files(project), user)):
             if layer.shared:
-                theirs |= {name: said for name, said in layer.values.items() if self.environment.get(name) == str(said)}
-        mine = {name: value for name, value in self.environment.items() if name not in theirs}
-        return [Layer("environment", mine), Layer(str(project / ".claude"), theirs, shared=True)]
+                theirs |= self._from(layer)
+        mine = {
+            name: value
+            for name, value in self.environment.items()
+            if name not in theirs and not any(name in self._from(layer) for layer in users)
+        }
+        return [Layer("environment", mine), Layer(str(project / ".claude"), theirs, shared=True), *users]
+
+    def _from(self, layer: Layer) -> dict[str, object]:
+        """Return what of a settings file is in the environment."""
+        return {name: said for name, said in layer.values.items() if self.environment.get(name) == as_text(said)}
+
+
+def _without(environment: Mapping[str, str], layers: list[Layer]) -> dict[str, str]:
+    """Return the environment without what settings files name: one may have been edited since Claude Code read it."""
+    return {name: value for name, value in environment.items() if not any(name in layer.values for layer in layers)}
+
+
+def _doubt(sure: Settings, unsure: Settings) -> str | None:
+    """Return the variable by which unsure settings protect more than sure ones do; a wrong value protects nothing."""
+    for name in _PROTECTING:
+        with contextlib.suppress(ConfigError):
+            found = unsure.found(name)
+            if found is not None and _protection(unsure, name) - _protection(sure, name):
+                return found.key
+    return None
+
+
+def _protection(settings: Settings, name: str) -> set[str]:
+    """Return what a setting keeps from leaving, as things that can be compared."""
+    allowed = BY_NAME[name].allowed  # the more a value protects, the later it stands
+    match checked(BY_NAME[name], settings):
+        case list(patterns):
+            return set(patterns)
+        case str(content):
+            return set(allowed[: allowed.index(content)])
+        case enabled:
+            return set() if enabled else {"all"}
 
 
 def _project_files(project: Path) -> list[Path]:

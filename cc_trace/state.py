@@ -37,11 +37,13 @@ class States:
         self._locks = folder / "locks"
         self._pending = folder / "pending"
         self._off = folder / "off"
+        self._off_since = folder / "off-since"
         self.spool = folder / "spool"
 
     def prepare(self) -> None:
         """Make the folders, closed to others."""
-        for folder in (self.folder, self._sessions, self._locks, self._pending, self._off, self.spool):
+        private_folder(self.folder)
+        for folder in (self._sessions, self._locks, self._pending, self._off, self._off_since, self.spool):
             private_folder(folder)
 
     def stamp_installed(self) -> None:
@@ -60,7 +62,7 @@ class States:
     def leave_out(self, session_id: str) -> None:
         """Note that a session was written to while tracing was off: it stays out when tracing is on again."""
         self.path(session_id)
-        write_private(self._off / session_id, b"")
+        _note(self._off / session_id)
 
     def take_in(self, session_id: str) -> None:
         """Forget that a session was written to while tracing was off: its user asks for it."""
@@ -73,6 +75,21 @@ class States:
     def left_out(self, session_id: str) -> bool:
         """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
         return (self._off / session_id).exists()
+
+    def left_out_ns(self, session_id: str) -> int | None:
+        """Return when it was noted that a session was written to while tracing was off; None where it is not."""
+        try:
+            return (self._off / session_id).stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def off_since_ns(self, project: str | None) -> int:
+        """Return when a project was first seen to be off, which is now if it never was."""
+        return _note(self._off_since / _digest(project))
+
+    def seen_on(self, project: str | None) -> None:
+        """Note that a project is not off."""
+        (self._off_since / _digest(project)).unlink(missing_ok=True)
 
     def want(self, session_id: str, payload: bytes, told_ns: int) -> None:
         """Leave word that a session is to be synced, told at that time; a later word replaces an earlier one."""
@@ -173,6 +190,17 @@ class States:
         """Tell whether a process is at work on a session."""
         with self.locked(session_id) as held:
             return not held
+
+
+def _note(path: Path) -> int:
+    """Make an empty file where there is none, and return when it was made."""
+    if not path.exists():
+        write_private(path, b"")
+    return path.stat().st_mtime_ns
+
+
+def _digest(project: str | None) -> str:
+    return hashlib.sha256((project or "").encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def fingerprint(path: Path, length: int) -> str:

@@ -6,13 +6,14 @@ installation is history and not touched.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.openings import first_cwd
 from cc_trace.transcript import is_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cc_trace.progress import SessionState
@@ -29,12 +30,25 @@ def left_behind(
     since_ns: int,
     limit: int | None = MAX_SESSIONS,
 ) -> list[Path]:
-    """Return the transcripts that may hold undelivered turns, the last changed first.
+    """Return the transcripts that may hold undelivered turns.
 
-    `destinations_of` a project: None where its settings are wrong. With a `limit` such sessions are passed over: they
-    would take the places of those that can be delivered.
+    `destinations_of` a project: none where it is off, None where its settings are wrong. With a `limit` the latter are
+    passed over. The others take turns, so that a backend that is down does not keep those of another from it.
     """
-    newest: dict[str, tuple[int, int, Path]] = {}  # an id can stand in two folders; the newer file is the session
+    found: list[tuple[float, int, Path]] = []
+    for changed_ns, size, path in sorted(_newest(config_dir, since_ns), reverse=True)[:MAX_FILES]:
+        if states.left_out(path.stem):
+            continue
+        state = states.peek(path.stem)
+        names = destinations_of(state.cwd if state is not None else first_cwd(path))
+        if (names is None and limit is None) or (names is not None and is_behind(state, size, names)):
+            found.append((_next_turn(state, names), -changed_ns, path))
+    return [path for _, _, path in sorted(found)[:limit]]
+
+
+def _newest(config_dir: Path, since_ns: int) -> Iterable[tuple[int, int, Path]]:
+    """Return time, size and path of each session. An id can stand in two folders; the newer file is the session."""
+    newest: dict[str, tuple[int, int, Path]] = {}
     for path in main_transcripts(config_dir):
         try:
             status = path.stat()
@@ -42,19 +56,15 @@ def left_behind(
             continue
         if status.st_mtime_ns >= since_ns and status.st_mtime_ns > newest.get(path.stem, (-1, 0, path))[0]:
             newest[path.stem] = (status.st_mtime_ns, status.st_size, path)
-    found: list[Path] = []
-    for _, size, path in sorted(newest.values(), reverse=True)[:MAX_FILES]:
-        if len(found) == limit:
-            break
-        if states.left_out(path.stem):
-            continue
-        state = states.peek(path.stem)
-        names = destinations_of(state.cwd if state is not None else first_cwd(path))
-        if names is None:
-            found += [path] if limit is None else []
-        elif is_behind(state, size, names):
-            found.append(path)
-    return found
+    return newest.values()
+
+
+def _next_turn(state: SessionState | None, destinations: Sequence[str] | None) -> float:
+    """Return when a session was tried last, or may be next: who waits longest is first, who need not be tried last."""
+    if not destinations:
+        return math.inf
+    tried = state.destinations.values() if state is not None else ()
+    return max((max(progress.time or 0.0, progress.not_before or 0.0) for progress in tried), default=0.0)
 
 
 def is_behind(state: SessionState | None, size: int, destinations: Sequence[str]) -> bool:
@@ -63,7 +73,9 @@ def is_behind(state: SessionState | None, size: int, destinations: Sequence[str]
         return True
     for name in destinations:
         progress = state.destinations.get(name)
-        if progress is None or progress.behind or progress.unfinished or progress.error is not None or progress.intent:
+        if progress is None or progress.time is None:  # none of its deliveries came to an end
+            return True
+        if progress.behind or progress.unfinished or progress.error is not None or progress.intent:
             return True
     return False
 

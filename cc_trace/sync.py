@@ -17,11 +17,10 @@ from cc_trace.delivery import Delivery, Surroundings
 from cc_trace.endings import is_alive, seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
-from cc_trace.openings import first_cwd, first_session_id
-from cc_trace.orders import NOBODY, WRITTEN_WHILE_OFF, Caller, Plan, Report, World
+from cc_trace.openings import first_cwd, first_session_id, marks
+from cc_trace.orders import NOBODY, SENT_BY_ANOTHER, WRITTEN_WHILE_OFF, Caller, Plan, Report, World
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.progress import SessionState
-from cc_trace.sessions import Resume, Session
 from cc_trace.settling import wait_until_settled
 from cc_trace.spans import Anchor
 from cc_trace.state import FINGERPRINT_BYTES, fingerprint
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from cc_trace.destinations.outcomes import Destination
     from cc_trace.log import Log
-    from cc_trace.sessions import Ending
+    from cc_trace.sessions import Ending, Session
     from cc_trace.state import States
 
 _PASSES: Final = 3
@@ -53,6 +52,7 @@ class Sync:
         self._log = log
         self._world = world
         self._ledger = self._open_ledger()
+        self._marks: dict[Path, set[str]] = {}  # of sessions that are left out
 
     def _open_ledger(self) -> Ledger:
         path = self._states.folder / "ledger.db"
@@ -150,7 +150,8 @@ class Sync:
                 if destination.name in report.behind:
                     continue  # it failed just now; asking again at once is no use
                 told_ns = caller.told_ns if ending else None
-                session = self._session(transcript, state, destination.name, now, plan, told_ns)
+                rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
+                session = state.read_on(transcript, destination.name, now, rest_ns=rest_ns, told_ns=told_ns)
                 self._deliver(session, state, destination, plan, report, deadline)
                 if session.went_on and state.claude_pid is not None and not is_alive(state.claude_pid):
                     state.claude_pid = None  # another process goes on with it
@@ -166,19 +167,48 @@ class Sync:
     def _off(self, plan: Plan, transcript: Path, state: SessionState, caller: Caller) -> str | None:
         """Tell why a session is left out. One that was written to while tracing was off stays out, unless asked for.
 
-        That is noted when a hook speaks of it, or when a worker finds it grown; not when a user looks at history.
+        That is noted when a hook speaks of it, or when a worker finds it grown since its project was first seen to be
+        off; not when a user looks at history.
         """
-        session_id = transcript.stem
+        session_id, states = transcript.stem, self._states
         if plan.off is not None:
-            grown = self._world.patient and transcript.stat().st_size != state.size
+            grown = self._world.patient and self._grown_since(states.off_since_ns(state.cwd), transcript, state)
             if caller.told_ns is not None or grown:
-                self._states.leave_out(session_id)
+                states.leave_out(session_id)
             return plan.off
+        if self._world.patient:
+            states.seen_on(state.cwd)
         if caller.named:
-            self._states.take_in(session_id)
-        if self._states.left_out(session_id):
+            states.take_in(session_id)
+        elif states.left_out(session_id):
             self._log.write(f"{session_id}: left out, {WRITTEN_WHILE_OFF}")
             return WRITTEN_WHILE_OFF
+        elif state.size < FINGERPRINT_BYTES and (origin := self._left_out_origin(transcript)) is not None:
+            self._log.write(f"{session_id}: left out as {origin}, whose turns it has: {WRITTEN_WHILE_OFF}")
+            states.leave_out(session_id)
+            return WRITTEN_WHILE_OFF
+        return None
+
+    @staticmethod
+    def _grown_since(since_ns: int, transcript: Path, state: SessionState) -> bool:
+        status = transcript.stat()
+        return status.st_size != state.size and status.st_mtime_ns > since_ns
+
+    def _left_out_origin(self, transcript: Path) -> str | None:
+        """Return the session that is left out and was copied into this one. Asked once, when a session is new to us.
+
+        One that was written last before the other was noted is no copy of it, but what that one was copied from.
+        """
+        if not (others := self._states.all_left_out()):
+            return None
+        own, changed_ns = marks(transcript), transcript.stat().st_mtime_ns
+        for other in others:
+            path, noted_ns = transcript.with_name(f"{other}.jsonl"), self._states.left_out_ns(other)
+            if path not in self._marks:
+                self._marks[path] = marks(path)
+            copied = noted_ns is not None and changed_ns > noted_ns and not own.isdisjoint(self._marks[path])
+            if other in own or copied:
+                return other
         return None
 
     def _state(self, transcript: Path) -> SessionState:
@@ -202,15 +232,10 @@ class Sync:
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
 
-    def _session(
-        self, transcript: Path, state: SessionState, to: str, ending: Ending, plan: Plan, told_ns: int | None
-    ) -> Session:
-        progress = state.progress(to)
-        rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
-        resume = Resume(
-            progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
-        )
-        return Session(transcript, resume, ending=ending, told_ns=told_ns, rest_ns=rest_ns, anchors=state.tied_to)
+    def _stopped(self, deadline: float | None) -> str | None:
+        if self._world.interrupted():
+            return "interrupted"
+        return "the time allowed was over" if deadline is not None and self._world.clock() >= deadline else None
 
     def _deliver(
         self,
@@ -229,7 +254,13 @@ class Sync:
             return
         save = partial(self._states.save, state)
         around = Surroundings(
-            world.clock, save, world.reached, deadline, world.unclear_seconds, plan.outgoing, world.advanced
+            world.clock,
+            save,
+            world.reached,
+            partial(self._stopped, deadline),
+            world.unclear_seconds,
+            plan.outgoing,
+            world.advanced,
         )
         delivery = Delivery(session, destination, progress, self._ledger, around)
         try:
@@ -246,7 +277,7 @@ class Sync:
         report.turns[name] = report.turns.get(name, 0) + delivery.turns
         report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
         if not complete:
-            report.behind[name] = progress.error or "another session is sending the same spans"
+            report.behind[name] = progress.error or SENT_BY_ANOTHER
         if delivery.sent or not complete:
             why = f", {progress.behind} behind: {progress.error}" if not complete else ""
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")

@@ -54,6 +54,7 @@ class Behaviour:
     partly: int = 0  # how many spans a partial success says were rejected
     blamed: str | None = None  # only a batch with this span id is refused
     max_bytes: int | None = None  # only a larger batch is refused
+    before_ns: int | None = None  # only a batch with a span that began before is refused
     seconds: float = 1.0  # between two bytes
     drips: Literal["all", "body"] = "all"
 
@@ -81,6 +82,11 @@ def partial_success(rejected: int, said: str) -> Behaviour:
 def refuses_span(span_id: str, code: int = 400) -> Behaviour:
     """Refuse a batch in which this span is."""
     return Behaviour(status=code, said="bad span", blamed=span_id)
+
+
+def refuses_before(moment_ns: int) -> Behaviour:
+    """Refuse a batch with a span that began before."""
+    return Behaviour(status=400, stores=False, said="too old", before_ns=moment_ns)
 
 
 def refuses_above(max_bytes: int) -> Behaviour:
@@ -205,13 +211,15 @@ class _Backend:
 
     def _status(self, doing: Behaviour, message: ExportTraceServiceRequest, size: int) -> int:
         """The status of a batch, stored if it is to be."""
-        ids = {
-            span.span_id.hex()
+        spans = [
+            span
             for resource_spans in message.resource_spans
             for scope_spans in resource_spans.scope_spans
             for span in scope_spans.spans
-        }
-        if doing.blamed is not None and doing.blamed not in ids:
+        ]
+        if doing.blamed is not None and doing.blamed not in {span.span_id.hex() for span in spans}:
+            doing = OK
+        if doing.before_ns is not None and all(span.start_time_unix_nano >= doing.before_ns for span in spans):
             doing = OK
         if doing.max_bytes is not None and size <= doing.max_bytes:
             doing = OK

@@ -1,13 +1,9 @@
-"""`cc-trace backfill`: the history once, in bounded memory, however often it is interrupted."""
+"""`cc-trace backfill`: the history once, in bounded memory; what it says before and after."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,19 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 import transcripts
 from backend import OK, REFUSE, Behaviour, HttpBackend
-from lines import prompt, reply, write
-from shared import CASES
+from machine import RECORDED, History, counted, expected, lines
 
 from cc_trace.destinations import DestinationSettings
 from cc_trace.errors import CcTraceError
 from cc_trace.history import oldest_taken, since_seconds
-from cc_trace.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_MEMORY_KB = 150_000
-RECORDED = ["2.1.325--c6_sync_subagent", "2.1.325--g1_two_turns_exit", "2.1.325--b_tools", "2.1.325--d_resume_fork"]
 
 
 @pytest.fixture
@@ -36,67 +29,9 @@ def backend() -> Iterator[HttpBackend]:
         yield running
 
 
-class History:
-    """A machine with sessions of the past."""
-
-    def __init__(self, home: Path, backend: HttpBackend) -> None:
-        self.home = home
-        self.folder = home / ".claude" / "projects" / "-p"
-        self.folder.mkdir(parents=True)
-        self.environment = {
-            "HOME": str(home),
-            "PATH": os.environ["PATH"],
-            "CC_TRACE_OTLP_ENDPOINT": backend.url,
-            "CC_TRACE_TIMEOUT_SECONDS": "20",
-        }
-
-    def add(self, *cases: str, days: float = 1) -> list[Path]:
-        """Add recorded sessions that were written to so many days ago."""
-        for case in cases:
-            shutil.copytree(CASES / case, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.spans"))
-        paths = [path for case in cases for path in self.folder.glob("*.jsonl") if (CASES / case / path.name).exists()]
-        past = time.time() - days * 86_400
-        for path in paths:
-            for file in [path, *path.with_suffix("").rglob("*.jsonl")]:
-                os.utime(file, (past, past))
-        return paths
-
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cc_trace", "backfill", *arguments],
-            env=self.environment | environment,
-            cwd=self.home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=120)
-        return process.returncode, out, err
-
-
 @pytest.fixture
 def history(tmp_path: Path, backend: HttpBackend) -> History:
     return History(tmp_path, backend)
-
-
-def expected(paths: list[Path], kind: str | None = None) -> set[str]:
-    spans = [span for path in paths for span in Session(path, ending="over").spans()]
-    return {span.span_id for span in spans if kind in (None, span.kind)}
-
-
-def lines(out: str) -> list[str]:
-    """What was printed but for the first line, which has the time it took."""
-    return out.splitlines()[1:]
-
-
-def counted(out: str) -> tuple[int, int]:
-    """How many turns and spans it says went to the one destination there is, or would."""
-    found = re.search(r"([\d,]+) turns?, ([\d,]+) spans? (?:sent|would go) to otlp", out)
-    assert found, out
-    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
 
 
 @pytest.mark.parametrize("jobs", ["1", "3"])
@@ -145,40 +80,6 @@ def test_sixty_megabytes_once_in_bounded_memory(history: History, backend: HttpB
         stream.close()
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_interrupt_loses_nothing_and_sends_nothing_twice(history: History, backend: HttpBackend, jobs: str) -> None:
-    """It takes effect after the batch in hand, so that what was sent is recorded; each run counts what it sent."""
-    paths = history.add(*RECORDED)
-    big = history.folder / f"{transcripts.SESSION}.jsonl"
-    transcripts.write(big, "older", 8_000_000)
-    os.utime(big, (time.time() - 2 * 86_400,) * 2)
-    all_of_it = counted(history.run("--dry-run")[1])
-    backend.behaviour = Behaviour("drip", seconds=0.02)
-    process = history.start("--jobs", jobs)
-    _until(lambda: len(backend.spans) > 0 or process.poll() is not None)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "run it again to go on from here; nothing is sent twice" in out
-    turns, spans = counted(out)
-    assert spans == len(backend.spans) > 0
-    backend.behaviour = OK
-    code, out, _ = history.run()
-    assert code == 0
-    assert set(backend.counts) == expected([*paths, big])
-    assert max(backend.counts.values()) == 1
-    more_turns, more_spans = counted(out)
-    assert (turns + more_turns, spans + more_spans) == all_of_it
-
-
-def _until(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_only_what_was_written_to_since(history: History, backend: HttpBackend) -> None:
     new = history.add(RECORDED[0], days=2)
     history.add(RECORDED[1], days=40)
@@ -196,19 +97,6 @@ def test_only_what_is_named(history: History, backend: HttpBackend, tmp_path: Pa
     assert set(backend.counts) == expected([moved])
 
 
-def test_a_backend_that_is_down_is_given_up_soon(history: History, backend: HttpBackend) -> None:
-    """Not every session is tried in vain; when it is up again all is delivered."""
-    paths = history.add(*RECORDED)
-    backend.behaviour = REFUSE
-    code, out, _ = history.run()
-    assert code == 1
-    assert "  3 sessions behind: otlp: cannot connect to" in out
-    assert "behind: otlp: not tried any more: cannot connect to" in out
-    backend.behaviour = OK
-    assert history.run()[0] == 0
-    assert set(backend.counts) == expected(paths)
-
-
 def test_one_destination_does_not_hold_up_another(history: History, backend: HttpBackend) -> None:
     """The store here gets all of it, however long the collector is down."""
     paths = history.add(*RECORDED)
@@ -220,28 +108,11 @@ def test_one_destination_does_not_hold_up_another(history: History, backend: Htt
     assert set(backend.counts) == expected(paths)
 
 
-def test_a_new_backend_under_an_old_name_gets_it_when_asked(history: History) -> None:
-    paths = history.add(*RECORDED)
-    assert history.run()[0] == 0
-    with HttpBackend() as other:
-        assert history.run(CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 0
-        assert other.spans == []
-        assert history.run("--again", "--to", "otlp", CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 0
-        assert set(other.counts) == expected(paths)
-        assert max(other.counts.values()) == 1
-        assert history.run("--again", CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 2
-
-
 def test_a_project_with_a_wrong_setting_holds_up_no_other(history: History, backend: HttpBackend) -> None:
     """It is said how many sessions stay behind for it; a dry run says it, too."""
-    bad = history.home / "bad" / ".claude"
-    bad.mkdir(parents=True)
-    (bad / "settings.json").write_text('{"env": {"CC_TRACE_CONTENT": "some"}}')
+    bad = history.project("bad", CC_TRACE_CONTENT="some")
     for number in range(4):
-        path = history.folder / f"99999999-0000-4000-8000-00000000000{number}.jsonl"
-        at = {"sessionId": path.stem, "cwd": str(bad.parent)}
-        write(path, [prompt("a", 0, **at), reply(f"m{number}", "b", at=1, **at)])
-        os.utime(path, (time.time() - 90_000 - number,) * 2)
+        history.write(number, days=2, project=bad)
     paths = history.add(*RECORDED)
     message = "4 sessions {}: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"
     code, out, _ = history.run("--dry-run")
@@ -267,6 +138,13 @@ def test_only_one_of_several_destinations(history: History, backend: HttpBackend
     assert history.run("--to", "local")[0] == 0
     assert backend.spans == []
     assert (history.home / ".claude" / "state" / "cc-trace" / "traces.db").exists()
+
+
+def test_a_store_gets_what_a_fork_copied_with_the_fork(history: History) -> None:
+    """And a dry run counts that."""
+    history.add("2.1.325--d_resume_fork")
+    told = history.run("--dry-run", "--to", "local")[1]
+    assert counted(told, "local") == counted(history.run("--to", "local")[1], "local") > (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,10 @@ def test_no_key_is_shown() -> None:
             {"CC_TRACE_DESTINATIONS": "nowhere"},
             "CC_TRACE_DESTINATIONS names 'nowhere'; allowed are local, otlp, langfuse, file and otel:NAME",
         ),
+        (
+            {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_DESTINATIONS": "otlp,otlp:x"},
+            "CC_TRACE_DESTINATIONS names 'otlp:x'; allowed are local, otlp, langfuse, file and otel:NAME",
+        ),
         ({"CC_TRACE_ENABLED": "maybe"}, "CC_TRACE_ENABLED is 'maybe'; allowed are true and false"),
         (
             {"CC_TRACE_DESTINATIONS": "otlp"},

@@ -89,6 +89,39 @@ def test_no_secret_is_shown(shell: Shell) -> None:
         assert word not in json.dumps(rows) + text.stdout + text.stderr
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("OTLP_HEADERS", f"authorization: Bearer {SECRET}", "****"),
+        ("OTLP_HEADERS", f"x-team=blue,{SECRET} and more", "x-team=****, ****"),
+        (
+            "OTLP_ENDPOINT",
+            f"https://{SECRET}@h:4318/v1?key={SECRET}&sig={SECRET}",
+            "https://****@h:4318/v1?key=****&sig=****",
+        ),
+        ("OTLP_ENDPOINT", "http://localhost:4318/a", "http://localhost:4318/a"),
+        ("MASK", f"{SECRET}\nother-\\d+", "2 expressions"),
+    ],
+)
+def test_of_a_value_only_what_is_no_key_is_shown(shell: Shell, variable: str, value: str, shown: str) -> None:
+    """Also where a key stands in the wrong place."""
+    done = shell.run("--json", **{f"CC_TRACE_{variable}": value})
+    rows = {row["name"]: row["value"] for row in json.loads(done.stdout)}
+    assert rows[variable.lower()] == shown
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_the_headers_of_a_table_are_shown_by_name(shell: Shell) -> None:
+    shell.run("set", "user_id", "me")
+    shell.file.write_text(f'[otlp_headers]\nx-team = "first,{SECRET}"\n')
+    assert shell.shown()["otlp_headers"]["value"] == "x-team=****"
+
+
+def test_a_key_in_the_wrong_place_is_not_repeated(shell: Shell) -> None:
+    done = shell.run("set", "destinations", "https://u:hunter2@h.example/")
+    assert (done.returncode, done.stderr.count("\n"), "hunter2" in done.stderr) == (2, 1, False)
+
+
 def test_a_key_is_kept_closed_to_others(shell: Shell) -> None:
     """Given on stdin it stands in no history and no list of processes; the file is 0600 whatever the umask."""
     before = os.umask(0)
@@ -163,6 +196,28 @@ def test_a_stronger_variable_is_mentioned(shell: Shell) -> None:
     assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment, and goes before it"
 
 
+def test_a_variable_that_may_be_anothers_is_not_stronger(shell: Shell) -> None:
+    """config.toml goes before bare LANGFUSE_*; not before those that are meant for us."""
+    set_here = ["set", "langfuse_secret_key", SECRET]
+    said = f"langfuse_secret_key is set in {shell.file}\n"
+    assert shell.run(*set_here, LANGFUSE_SECRET_KEY="sk-other").stdout == said  # noqa: S106
+    ours = shell.run(*set_here, CC_LANGFUSE_SECRET_KEY="sk-mine")  # noqa: S106
+    assert ours.stdout == f"{said}but CC_LANGFUSE_SECRET_KEY is set in this environment, and goes before it\n"
+
+
+@pytest.mark.parametrize("stdin", ["<&-", "</dev/null", "<bytes"])
+def test_a_value_that_cannot_be_read_is_refused_in_a_line(shell: Shell, stdin: str) -> None:
+    """No stdin at all, an empty one, one that is no text."""
+    (shell.home / "bytes").write_bytes(b"a\xff\n")
+    command = f"exec {sys.executable} -m cc_trace config set user_id {stdin}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env=shell.environment, cwd=shell.home, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("cc-trace: ")
+    assert not shell.file.exists()
+
+
 def test_where_traces_go_is_said(shell: Shell) -> None:
     assert shell.run().stdout.splitlines()[-1] == f"traces of {shell.home} go to: local"
     off = shell.run(CC_TRACE_ENABLED="false").stdout.splitlines()[-1]
@@ -178,7 +233,13 @@ def test_where_traces_go_is_said(shell: Shell) -> None:
         ("destinations", "local,foo"),
         ("traceparent", "xyz"),
         ("file", "out.jsonl"),
+        ("destinations", "otlp:x"),
         ("langfuse_secret_key", ""),
+        ("tags", ",,"),
+        ("exclude", ","),
+        ("destinations", " , "),
+        ("otlp_headers", ","),
+        ("user_id", "a\udcff"),
     ],
 )
 def test_what_no_destination_could_use_is_refused_at_once(shell: Shell, name: str, value: str) -> None:

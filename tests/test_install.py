@@ -400,10 +400,13 @@ def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     said = uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
     assert said == [f"left: {work}, which does not look like a state folder"]
     (work / "sessions" / "notes.txt").unlink()
-    (work / "essay.txt").touch()
+    theirs = ["essay.txt", "hooked-on-books.md", "installed-apps.csv", "traces.db.backup", ".swept"]
+    ours = [".installed.12.tmp", "ledger.db-wal", "ledger.db.aside-1", "ledger.db.aside-1-shm", "cc-trace.log.1"]
+    for name in (*theirs, *ours):
+        (work / name).touch()
     installed(home, CC_TRACE_HOME=str(work))
     assert f"left: {work / 'essay.txt'}" in uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
-    assert sorted(path.name for path in work.iterdir()) == ["essay.txt"]
+    assert sorted(path.name for path in work.iterdir()) == sorted(theirs)
     assert refused(home, "uninstall", "--purge", "--project").startswith("--purge takes away what all projects share")
 
 

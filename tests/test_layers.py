@@ -150,6 +150,13 @@ def test_help_imports_nothing_slow() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_package_holds_modules_only() -> None:
+    """And the transcript that `cc-trace install` tries itself on."""
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file()]
+    others = [path for path in files if path.suffix not in (".py", ".pyc") and path.parts[0] != "sample"]
+    assert [path.name for path in others] == ["py.typed"]
+
+
 def test_files_and_functions_stay_small() -> None:
     """A file has at most 300 lines and a function 40; more is a missing type."""
     too_long: list[str] = []

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Outcome
     from cc_trace.spans import Span
 
-SECONDS = 0.5
-NEVER = Unclear("{place}: no answer within 0.5 seconds")
+SECONDS = 1.0
+NEVER = Unclear(f"{{place}}: no answer within {SECONDS:g} seconds")
 BROKEN = Unclear("UNAVAILABLE: Stream removed (Socket closed)")
 NO_PORT = "UNAVAILABLE: failed to connect to all addresses; last error: UNKNOWN: ipv4:{place}: "
 # What a backend does, what that means, and whether it then has the spans.
@@ -125,7 +125,7 @@ def test_each_behaviour_has_one_outcome(
         meaning = replace(meaning, message=meaning.message.format(place=f"127.0.0.1:{backend.port}"))
     begin = time.monotonic()
     assert meaning == send(otlp(backend.url), *spans)
-    assert time.monotonic() - begin < SECONDS + 1
+    assert time.monotonic() - begin < SECONDS + 5
     assert (ids(spans) if stored else Counter()) == backend.counts
     backend.behaviour = OK
     assert send(otlp(backend.url), spans[0]) == Accepted()

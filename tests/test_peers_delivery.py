@@ -107,7 +107,7 @@ def test_10_copies_are_not_exported_again(tmp_path: Path) -> None:
 
 
 def test_11_and_12_the_hook_neither_waits_nor_speaks_nor_fails(tmp_path: Path) -> None:
-    """With a backend that hangs the hook is back before the worker has even sent anything, silent, with 0."""
+    """With a backend that hangs the hook is back long before it is given up, silent, with 0."""
     with HttpBackend() as backend:
         backend.behaviour = HANG
         home = Home(tmp_path, backend)
@@ -116,8 +116,7 @@ def test_11_and_12_the_hook_neither_waits_nor_speaks_nor_fails(tmp_path: Path) -
         done = subprocess.run([str(HOOK)], input=payload, env=home.environment, capture_output=True, check=False)
         waited = time.monotonic() - begin
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-        assert not backend.requests
-        assert waited < 2  # the backend would have held it for 5
+        assert waited < 4  # the backend would have held it for 5
         _wait_for_end(home)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ONE = "11111111-0000-4000-8000-000000000001"
 TWO = "22222222-0000-4000-8000-000000000002"
+THREE = "33333333-0000-4000-8000-000000000003"
 
 
 @pytest.fixture
@@ -83,6 +84,22 @@ def test_a_sweep_goes_by_the_settings_of_the_project_it_finds(
     assert sessions(backend) == {ONE}
 
 
+def test_a_sweep_leaves_alone_what_the_shell_may_have_protected(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """The hook's project says what the shell does: nothing is sent in full, nothing left out for good."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    machine.environment["CC_TRACE_CONTENT"] = "metadata"
+    machine.settings(mine, CC_TRACE_CONTENT="metadata")
+    machine.turn(TWO, other, "private")
+    path = machine.turn(ONE, mine, "a")
+    assert machine.hook(path, mine) == 0
+    assert sessions(backend) == {ONE}
+    assert machine.command("sync").stdout == f"{TWO}: 2 spans to otlp\n"
+    assert sessions(backend) == {ONE, TWO}
+    assert "gen_ai.input.messages" not in {pair.key for span in backend.spans for pair in span.attributes}
+
+
 def test_what_was_written_while_off_stays_out_when_on_again(
     machine: Machine, backend: HttpBackend, tmp_path: Path
 ) -> None:
@@ -118,6 +135,95 @@ def test_only_what_is_written_while_off_is_left_out(machine: Machine, backend: H
     assert sessions(backend) == set()
     assert machine.command("backfill").returncode == 0
     assert sessions(backend) == {ONE, TWO}
+
+
+def test_a_wrong_setting_does_not_hide_that_tracing_is_off(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """What is written meanwhile stays out, whatever else has to be mended; that is said all the same."""
+    project = tmp_path / "p"
+    path = machine.turn(ONE, project, "secret")
+    wrong = {"CC_TRACE_ENABLED": "false", "CC_TRACE_DESTINATIONS": "langfuse"}
+    assert machine.hook(path, project, **wrong) == 0
+    log = (machine.state / "cc-trace.log").read_text()
+    assert f"{project}: CC_TRACE_ENABLED is false; and destination langfuse needs LANGFUSE_PUBLIC_KEY;" in log
+    assert machine.command("sync").returncode == 0
+    assert sessions(backend) == set()
+    assert machine.command("status").stdout.splitlines() == [f"{ONE}  {LEFT_OUT}"]
+
+
+def forked(origin: Path, session_id: str, how: str) -> Path:
+    """Copy a session as Claude Code does: with a mark on each line, with the old id on prompts, with neither."""
+    path = origin.with_name(f"{session_id}.jsonl")
+    lines = [json.loads(line) for line in origin.read_text().splitlines()]
+    for line in lines:
+        if how == "/branch":
+            line["forkedFrom"] = {"sessionId": line["sessionId"], "messageUuid": line["uuid"]}
+        if how != "--fork-session before 2.1" or line["type"] != "user":
+            line["sessionId"] = session_id
+    write(path, lines)
+    return path
+
+
+@pytest.mark.parametrize("how", ["/branch", "--fork-session before 2.1", "--fork-session"])
+def test_a_fork_of_what_was_written_while_off_stays_out(
+    machine: Machine, backend: HttpBackend, tmp_path: Path, how: str
+) -> None:
+    """It holds the same turns. Until the user asks for it by name."""
+    origin = machine.turn(ONE, tmp_path, "secret")
+    machine.hook(origin, tmp_path, CC_TRACE_ENABLED="false")
+    fork = forked(origin, TWO, how)
+    machine.turn(TWO, tmp_path, "new")
+    assert machine.hook(fork, tmp_path) == 0
+    assert machine.command("sync").returncode == 0
+    assert machine.command("backfill").returncode == 0
+    assert sessions(backend) == set()
+    said = f"{TWO}: left out as {ONE}, whose turns it has: it was written to while tracing was off"
+    assert said in (machine.state / "cc-trace.log").read_text()
+    assert machine.command("status").stdout.splitlines() == [f"{ONE}  {LEFT_OUT}", f"{TWO}  {LEFT_OUT}"]
+    assert machine.command("sync", "--session", TWO).returncode == 0
+    assert sessions(backend) == {TWO}
+
+
+def test_the_origin_of_a_fork_that_was_written_while_off_does_not_stay_out(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """What the fork has in common with it was written before."""
+    origin = machine.turn(ONE, tmp_path, "open")
+    fork = forked(origin, TWO, "--fork-session")
+    machine.turn(TWO, tmp_path, "secret")
+    machine.hook(fork, tmp_path, CC_TRACE_ENABLED="false")
+    assert machine.command("sync").returncode == 0
+    assert sessions(backend) == {ONE}
+
+
+def test_what_was_written_before_tracing_was_off_is_not_left_out(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """A session was killed, and no hook spoke of it; what is written after a worker has seen it off stays out."""
+    off = {"CC_TRACE_ENABLED": "false"}
+    machine.turn(ONE, tmp_path, "a")
+    other = machine.turn(TWO, tmp_path, "b")
+    machine.hook(other, tmp_path, **off)
+    machine.turn(THREE, tmp_path, "c")
+    machine.hook(other, tmp_path, **off)
+    assert sorted(path.name for path in (machine.state / "off").iterdir()) == [TWO, THREE]
+    assert machine.command("sync").returncode == 0
+    assert sessions(backend) == {ONE}
+
+
+def test_tracing_that_is_on_again_and_off_again_is_off_from_then_on(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    off = {"CC_TRACE_ENABLED": "false"}
+    other = machine.turn(TWO, tmp_path, "b")
+    machine.hook(other, tmp_path, **off)
+    first = machine.turn(THREE, tmp_path, "c")
+    machine.hook(first, tmp_path)
+    machine.turn(ONE, tmp_path, "a")
+    machine.hook(other, tmp_path, **off)
+    assert machine.command("sync").returncode == 0
+    assert sessions(backend) == {ONE, THREE}
 
 
 def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Machine, tmp_path: Path) -> None:

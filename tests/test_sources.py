@@ -122,6 +122,70 @@ def test_the_users_settings_in_a_hooks_environment_yield_to_another_project(plac
     assert places.content(places.other, hooked=True, **environment)[0] == "metadata"
 
 
+def test_what_a_hooks_project_named_is_not_the_users_whatever_its_value(places: Places) -> None:
+    """The file may have been edited since Claude Code read it, and its `env` may hold what is no text."""
+    places.project(places.mine, CC_TRACE_CONTENT="full", CC_TRACE_MAX_CHARS=5, CC_TRACE_DEBUG=True)
+    places.project(places.other, CC_TRACE_CONTENT="metadata", CC_TRACE_MAX_CHARS=7)
+    old = {"CC_TRACE_CONTENT": "no-tool-content", "CC_TRACE_MAX_CHARS": "5", "CC_TRACE_DEBUG": "true"}
+    sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **old)
+    settings = Settings(sources.layers(places.other))
+    assert [settings.text(name) for name in ("content", "max_chars", "debug")] == ["metadata", "7", "false"]
+    own = Settings(sources.layers(places.mine))
+    found = [own.found(name) for name in ("max_chars", "debug")]
+    assert [(each.text, each.shared) for each in found if each] == [("5", True), ("true", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "own"),
+    [
+        ("CC_TRACE_CONTENT", "metadata", "no-tool-content"),
+        ("CC_TRACE_ENABLED", "false", "true"),
+        ("CC_TRACE_EXCLUDE", "/a,/b", "/b"),
+        ("CC_TRACE_MASK", "a+\nb+", "b+"),
+    ],
+)
+def test_where_the_shell_may_have_protected_another_project_its_own_hook_is_waited_for(
+    places: Places, name: str, said: str, own: str
+) -> None:
+    """The hook's project says the same, so there is no telling. What protects no more than its own does not count."""
+    places.project(places.mine, **{name: said})
+    places.project(places.other, **{name: own})
+    sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **{name: said})
+    with pytest.raises(ConfigError) as caught:
+        sources.layers(places.other)
+    assert str(caught.value) == (
+        f"{name} may be set for {places.mine} alone or for {places.other} too: that is left to a hook of its own"
+    )
+    assert Settings(sources.layers(places.mine)).found(name.removeprefix("CC_TRACE_").lower()) is not None
+    places.user(**{name: own})  # a user's settings go before the shell's
+    assert sources.layers(places.other)
+    (places.home / ".claude" / "settings.json").unlink()
+    places.project(places.other, **{name: said})
+    assert sources.layers(places.other)
+    places.project(places.mine, **{name: own})
+    sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **{name: own})
+    assert sources.layers(places.other)
+
+
+def test_a_wrong_value_of_a_hooks_project_holds_up_no_other(places: Places) -> None:
+    places.project(places.mine, CC_TRACE_CONTENT="some", CC_TRACE_ENABLED="maybe", CC_TRACE_MASK="(a")
+    wrong = {"CC_TRACE_CONTENT": "some", "CC_TRACE_ENABLED": "maybe", "CC_TRACE_MASK": "(a"}
+    found = places.content(places.other, hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **wrong)
+    assert found == ("full", "default")
+
+
+def test_one_order_in_a_hook_and_by_hand(places: Places) -> None:
+    """What the user's settings say is in a hook's environment, and yields to what the project says, by any name."""
+    places.user(CC_LANGFUSE_BASE_URL="http://user")
+    places.project(places.mine, CC_LANGFUSE_HOST="http://project")
+    environment = {"CC_LANGFUSE_BASE_URL": "http://user", "CC_LANGFUSE_HOST": "http://project"}
+    hooked = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **environment)
+    for sources in (hooked, places.sources()):
+        found = Settings(sources.layers(places.mine)).found("langfuse_base_url")
+        assert found is not None
+        assert (found.text, found.shared) == ("http://project", True)
+
+
 def test_what_the_shell_exported_goes_before_any_project(places: Places) -> None:
     """In a hook's environment, what no settings file says is the shell's."""
     places.project(places.other, CC_TRACE_CONTENT="full")

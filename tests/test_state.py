@@ -171,3 +171,16 @@ def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
     states.want("a", b"2", 2_000)
     assert states.wanted("a")
     assert [states.take_word("a"), states.take_word("a")] == [(b"2", 2_000), None]
+
+
+def test_since_when_a_project_is_off_is_noted_once(tmp_path: Path) -> None:
+    """Until it is seen on; each project by itself, whatever its name."""
+    states = States(tmp_path)
+    states.prepare()
+    for project in ("/a", "/b\udcff", None):
+        since = states.off_since_ns(project)
+        assert states.off_since_ns(project) == since
+    states.seen_on("/a")
+    states.seen_on("/never off")
+    assert len(list((tmp_path / "off-since").iterdir())) == 2
+    assert states.off_since_ns("/a") > since

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from pathlib import Path
@@ -264,6 +265,34 @@ def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:
     assert machine.sync(fork)
     assert set(sink.taken) == expected(origin) | expected(fork)
     assert sink.twice == []
+
+
+@pytest.mark.parametrize(
+    "fork",
+    [
+        "2.0.77--d_resume_fork/3a875a4c-b2b1-4e9a-91e3-a20f30c2e0f2.jsonl",
+        "2.1.197--d_resume_fork/b107e85d-d2e8-49bb-9346-50fdd4459dc8.jsonl",
+        "2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl",
+    ],
+)
+def test_a_recorded_fork_of_what_is_left_out_is_left_out(tmp_path: Path, fork: str) -> None:
+    """Older versions name the origin on copied prompts, newer ones nowhere; another session is none of it."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    origin = machine.copy(f"{fork.partition('/')[0]}/dddddddd-0000-4000-8000-000000000001.jsonl")
+    machine.states.leave_out(origin.stem)
+    path = machine.copy(fork)
+    elsewhere = machine.projects.with_name("-q")
+    elsewhere.mkdir()
+    other = Path(shutil.move(machine.copy(TWO_TURNS), elsewhere))
+    plan, world = Plan(machine.sinks), World(time.time, lambda _: None)
+    sync = Sync(machine.states, lambda _: plan, machine.log, world, machine.projects.parent.parent)
+    for each in (other, path):
+        os.utime(each)  # written since
+        assert sync.session(each, "over").complete
+    sync.close()
+    assert machine.states.all_left_out() == sorted([origin.stem, path.stem])
+    assert set(sink.taken) == expected(other)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 99}', b"[]", b'{"version": 1, "session_id": 3}'])

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from backend import OK, REFUSE, HttpBackend
+from backend import OK, REFUSE, Behaviour, HttpBackend
 from shared import CASES, ROOT
+from waiting import until
 
 from cc_trace.sessions import Session
 from cc_trace.state import States
@@ -255,6 +256,28 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     assert home.command("sync").stdout == "nothing is left behind\n"
     rows = orjson.loads(home.command("status", "--json").stdout)
     assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]
+
+
+def test_sync_by_hand_can_be_interrupted(tmp_path: Path, backend: HttpBackend) -> None:
+    """The batch in hand is recorded, and what came of it said; the next one goes on there."""
+    home = Home(tmp_path, backend)
+    home.install()
+    os.utime(home.state / "installed", (1, 1))
+    paths = [home.add(), home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")]
+    for path in paths:
+        quieten(path)
+    backend.behaviour = Behaviour("drip", seconds=0.02)
+    command = [sys.executable, "-m", "cc_trace", "sync"]
+    process = subprocess.Popen(command, env=home.environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    until(lambda: backend.spans, "something arrives")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"{len(backend.spans)} spans to otlp" in out
+    backend.behaviour = OK
+    assert home.command("sync").returncode == 0
+    assert set(backend.counts) == expected(*paths)
+    assert max(backend.counts.values()) == 1
 
 
 def test_the_hook_delivers_in_the_background(tmp_path: Path, backend: HttpBackend) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cc_trace.checks import Check, Subject
 
-_FOLDERS: Final = ("sessions", "locks", "pending", "off", "spool")
+_FOLDERS: Final = ("sessions", "locks", "pending", "off", "off-since", "spool")
 _MAX_FILES: Final = 20_000
 _WORKER_SECONDS: Final = 120.0  # a worker takes what its hook spooled within a tenth of a second
 _POSIX: Final = os.name == "posix"

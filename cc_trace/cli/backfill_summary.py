@@ -16,6 +16,7 @@ class Summary:
 
     sessions: int
     bytes: int
+    again: bool = False  # all was forgotten before: doing that once more would send it twice
     seconds: float = 0.0
     done: int = 0
     spans: Counter[str] = field(default_factory=Counter)  # by destination
@@ -36,6 +37,11 @@ class Summary:
             self.behind[why if name == "*" else f"{name}: {why}"] += 1
         for name, spans in report.sent.items():
             self.count(name, report.turns.get(name, 0), spans)
+
+    def stays_behind(self, why: str) -> None:
+        """Add a session that cannot be delivered now."""
+        self.done += 1
+        self.behind[why] += 1
 
     def count(self, destination: str, turns: int, spans: int) -> None:
         """Add what was sent, or would be."""
@@ -64,7 +70,8 @@ class Summary:
         for why, count in self.behind.most_common():
             print(f"  {_many(count, 'session')} behind: {why}")
         if self.behind or self.done != self.sessions:
-            print("  run it again to go on from here; nothing is sent twice")
+            again = " without --again" if self.again else ""
+            print(f"  run it again{again} to go on from here; nothing is sent twice")
 
     def _print_off(self) -> None:
         for why, count in self.off.most_common():

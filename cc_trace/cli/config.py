@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _TAIL = 4  # of a key, shown so that one can tell which it is
 _LONG = 16
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -78,11 +81,34 @@ def _origin(found: Found) -> str:
 
 def shown(setting: Setting, found: Found) -> str:
     """Return a value as it may be shown: of a secret the end at most."""
+    if setting.kind == "lines":  # what is to be masked may be told by the expression that finds it
+        count = len(found.text.splitlines())
+        return f"{count} expression{'' if count == 1 else 's'}"
+    if setting.kind == "url":
+        return _address(found.text)
     if not setting.secret:
         return " ".join(Redactor().text(found.text).split("\n"))
     if setting.kind == "pairs":
-        return ", ".join(f"{part.partition('=')[0].strip()}=****" for part in found.text.split(","))
+        return ", ".join(map(_header, found.table or found.text.split(",")))
     return f"****{found.text[-_TAIL:]}" if len(found.text) >= _LONG else "****"
+
+
+def _header(part: str) -> str:
+    """Return the name of a header, if it is one: who wrote `name: key` has no `=` before the key."""
+    name = part.partition("=")[0].strip()
+    return f"{name}=****" if _HEADER_NAME.fullmatch(name) else "****"
+
+
+def _address(text: str) -> str:
+    """Return an address without the keys it may have before the host and behind the path."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "****"
+    user, at, host = parts.netloc.rpartition("@")
+    query = "&".join(f"{part.partition('=')[0]}=****" for part in parts.query.split("&") if part)
+    address = parts._replace(netloc=f"{'****' if user else ''}{at}{host}", query=query, fragment="")
+    return Redactor().text(urlunsplit(address))
 
 
 def _unknown(file: Path) -> None:
@@ -107,11 +133,12 @@ def _named(name: str) -> Setting:
 def _set(setting: Setting, value: str | None, sources: Sources) -> int:
     try:
         text = _given(setting) if value is None else value
+        text.encode()
     except EOFError:
         text = ""
-    if not text.strip():
-        message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` takes it out"
-        raise ConfigError(message)
+    except UnicodeError:
+        message = f"the value given for {setting.name} is not text in UTF-8"
+        raise ConfigError(message) from None
     typed = _checked(setting, text, sources)
     import tomlkit  # noqa: PLC0415  (50 ms, and only `set` and `unset` write)
 
@@ -121,15 +148,18 @@ def _set(setting: Setting, value: str | None, sources: Sources) -> int:
     document[setting.name] = typed
     write_private(file, tomlkit.dumps(document).encode())
     print(f"{setting.name} is set in {sources.config_file}")
-    for variable in setting.variables:
-        if sources.environment.get(variable):
-            print(f"but {variable} is set in this environment, and goes before it")
+    layers = [Layer("environment", sources.environment), Layer(str(file), {setting.name: typed}, variables=False)]
+    if (found := Settings(layers).found(setting.name)) is not None and found.key != setting.name:
+        print(f"but {found.key} is set in this environment, and goes before it")
     return 0
 
 
 def _checked(setting: Setting, text: str, sources: Sources) -> object:
     """Return a value as config.toml is to have it; what the setting could never be is refused."""
     given = Settings([Layer("the command line", {setting.variable: text})])
+    if not (given.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
+        message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` takes it out"
+        raise ConfigError(message)
     value = checked(setting, given)
     if setting.name == "destinations":
         for name in given.names(setting.name):
@@ -155,6 +185,8 @@ def _unset(setting: Setting, sources: Sources) -> int:
 
 def _given(setting: Setting) -> str:
     """Return a value from stdin, where it stands in no shell history and no list of processes."""
+    if sys.stdin is None:  # closed by whoever started us
+        return ""
     if sys.stdin.isatty():
         import getpass  # noqa: PLC0415  (only here)
 

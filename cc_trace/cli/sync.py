@@ -8,8 +8,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from cc_trace.cli.interrupts import heard_in
 from cc_trace.cli.workplace import Workplace, here
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.history import a_session
@@ -20,8 +22,9 @@ from cc_trace.transcript import find
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from cc_trace.cli.interrupts import Wish
     from cc_trace.orders import Report
     from cc_trace.sync import Sync
 
@@ -38,20 +41,17 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _hooked(options, environment)
     place = Workplace.open(environment)
     named = options.session or options.transcript
-    with place.sync() as sync:
-        for session_id in () if named is not None else [*_take_spool(place, None), *place.states.pending()]:
-            sync.wanted(session_id)
-        if named is not None:
-            path = a_session(find(named, place.config_dir, here()))
-            reports = [sync.session(path, caller=Caller(named=True))]
-        elif (since_ns := place.states.installed_ns) is None:
-            message = "nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history"
-            raise NotFoundError(message)
-        else:
-            found = left_behind(place.states, place.config_dir, place.destination_names, since_ns, None)
-            reports = [sync.session(path) for path in found]
-    for report in reports:
-        _print(report)
+    wish: Wish = SimpleNamespace(value=False)
+    place.world.interrupted = lambda: wish.value
+    reports: list[Report] = []
+    with place.sync() as sync, heard_in(wish):
+        for report in _one(place, sync, named) if named is not None else _left(place, sync):
+            _print(report)
+            reports.append(report)
+            if wish.value:
+                break
+    if wish.value:
+        return 130
     if not reports:
         place.config()  # no session has said what is wrong with the settings
         print("nothing is left behind")
@@ -61,6 +61,23 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0 if all(report.complete for report in reports) and not left_out else 1
 
 
+def _one(place: Workplace, sync: Sync, named: str) -> Iterator[Report]:
+    """Deliver the session that a user names."""
+    path = a_session(find(named, place.config_dir, here()))
+    yield sync.session(path, caller=Caller(named=True))
+
+
+def _left(place: Workplace, sync: Sync) -> Iterator[Report]:
+    """Deliver what was left behind since the installation."""
+    for session_id in [*_take_spool(place, None), *place.states.pending()]:
+        sync.wanted(session_id)
+    if (since_ns := place.states.installed_ns) is None:
+        message = "nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history"
+        raise NotFoundError(message)
+    for path in left_behind(place.states, place.config_dir, place.destination_names, since_ns, None):
+        yield sync.session(path)
+
+
 def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Work for a hook. Nobody reads what is printed: a wrong setting stands in the log, its word in the spool."""
     place = Workplace.open(environment, hooked=True)
@@ -68,8 +85,9 @@ def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     (place.states.folder / "hooked").touch(mode=0o600)
     pid = environment.get("CLAUDE_PID", "")
     try:
-        config = place.config(environment.get("CLAUDE_PROJECT_DIR"))
-        caller = Caller(int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None, config.anchor)
+        project = environment.get("CLAUDE_PROJECT_DIR")
+        anchor = place.config(project).anchor if place.off(project) is None else None
+        caller = Caller(int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None, anchor)
         return _work(place, Path(options.spooled), options.deadline, caller)
     except CcTraceError as error:
         place.log.write(f"nothing is delivered: {error}")

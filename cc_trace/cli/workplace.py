@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_trace.cli.places import here, home
-from cc_trace.config import read_config
+from cc_trace.config import read_config, read_scope
 from cc_trace.destinations import check_name, open_destination
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.log import Log
@@ -43,9 +43,10 @@ class Workplace:
     log: Log
     world: World
     to: str | None = None  # only this destination
-    skipped: set[tuple[str, str | None]] = field(default_factory=set)  # destinations, by name and endpoint
+    skipped: list[DestinationSettings] = field(default_factory=list)
     _debugging: bool | None = None
     _configs: dict[str | None, Config] = field(default_factory=dict)
+    _off: dict[str | None, str | None] = field(default_factory=dict)
     _plans: dict[str | None, Plan] = field(default_factory=dict)
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
 
@@ -86,19 +87,32 @@ class Workplace:
     def plan(self, project: str | None) -> Plan:
         """Return what is to be done with the sessions of a project."""
         if project not in self._plans:
-            config, off = self.config(project), self.off(project)
-            wanted = [each for each in config.destinations if (each.name, each.endpoint) not in self.skipped]
-            opened = () if off is not None else tuple(map(self._opened, wanted))
-            self._plans[project] = Plan(opened, Privacy(config.privacy), off, config.rest_seconds)
+            if (off := self.off(project)) is not None:
+                return Plan(off=off)
+            config = self.config(project)
+            opened = tuple(self._opened(each) for each in config.destinations if each not in self.skipped)
+            self._plans[project] = Plan(opened, Privacy(config.privacy), None, config.rest_seconds)
         return self._plans[project]
 
     def off(self, project: str | None) -> str | None:
-        """Return why sessions of a project are left out, None where they are not."""
-        return self.config(project).off(project, os.path.realpath)
+        """Return why sessions of a project are left out, None where they are not.
+
+        What else is wrong with its settings is raised where it is not off, and else stands in the log.
+        """
+        if project not in self._off:
+            off = read_scope(self.settings(project), self.sources.home).off(project, os.path.realpath)
+            try:
+                self.config(project)
+            except ConfigError as error:
+                if off is None:
+                    raise
+                self.log.write(f"{project or 'settings'}: {off}; and {error}")
+            self._off[project] = off
+        return self._off[project]
 
     def skip(self, settings: DestinationSettings) -> None:
         """Do without a destination from now on."""
-        self.skipped.add((settings.name, settings.endpoint))
+        self.skipped.append(settings)
         self._plans.clear()
 
     def destination_names(self, project: str | None) -> list[str] | None:

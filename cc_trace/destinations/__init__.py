@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from cc_trace.errors import ConfigError
 from cc_trace.profiles.labels import Labels
+from cc_trace.redact.quoting import quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,9 +77,9 @@ def open_destination(settings: DestinationSettings) -> Destination:
 
 def check_name(name: str, place: str) -> None:
     """Raise ConfigError for a name that stands for no destination; `place` is where it was said."""
-    kind, _, exporter = name.partition(":")
-    if kind not in get_args(DestinationKind) or (kind == "otel" and not exporter):
-        message = f"{place} names {name!r}; allowed are local, otlp, langfuse, file and otel:NAME"
+    kind, colon, exporter = name.partition(":")
+    if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
+        message = f"{place} names {quoted(name)}; allowed are local, otlp, langfuse, file and otel:NAME"
         raise ConfigError(message)
 
 

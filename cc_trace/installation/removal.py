@@ -7,6 +7,7 @@ when it is one, the state by its known names. Only the standard library is used,
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
     from cc_trace.installation import Places
 
-_STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off")
+_STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since")
 _STAMPS: Final = ("installed", "hooked", "swept")
-_STATE_FILES: Final = (*_STAMPS, "ledger.db", "traces.db", "traces.jsonl", "cc-trace.log")
+# With what SQLite puts beside its files, a ledger that was put aside, and a file that was being written.
+_STATE_FILES: Final = re.compile(
+    r"(?:installed|hooked|swept|traces\.jsonl|cc-trace\.log(?:\.1)?|\.installed\.\d+\.tmp)"
+    r"|(?:traces\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
+)
 
 
 def remove_files(places: Places) -> list[str]:
@@ -53,7 +58,7 @@ def purge(places: Places) -> tuple[list[str], list[str]]:
             for path in state.iterdir():
                 if path.name in _STATE_FOLDERS and not path.is_symlink():
                     shutil.rmtree(path)
-                elif path.name.lstrip(".").startswith(_STATE_FILES):
+                elif _STATE_FILES.fullmatch(path.name) and not path.is_dir():
                     path.unlink()
             left = [str(path) for path in state.iterdir()]
         _remove_if_empty(state)

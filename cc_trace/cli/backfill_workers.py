@@ -1,0 +1,190 @@
+"""Who delivers in a backfill: this process, one session after the other, or several processes side by side.
+
+An interrupt takes effect after the batch in hand: what was sent is always recorded, and a second run goes on there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.cli.interrupts import held_back
+from cc_trace.cli.workplace import Workplace
+from cc_trace.openings import first_cwd
+from cc_trace.orders import Report
+from cc_trace.sweep import is_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import BrokenExecutor, Executor, Future
+    from multiprocessing.queues import SimpleQueue
+
+    from cc_trace.cli.backfill_bar import Bar
+    from cc_trace.cli.interrupts import Wish
+    from cc_trace.delivery import Advance
+    from cc_trace.destinations import DestinationSettings
+    from cc_trace.history import Past
+
+_GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: the backend is not there
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A destination, how many sessions in a row it took nothing of, and why."""
+
+    settings: DestinationSettings
+    sessions: int = 0
+    why: str = ""
+
+
+class _Worker:
+    """Delivers one session after the other."""
+
+    def __init__(self, place: Workplace, told: Callable[[str, Advance], None], wish: Wish) -> None:
+        self._place = place
+        self._session = ""
+        self._failing: list[_Failing] = []
+        place.world.advanced = lambda advance: told(self._session, advance)
+        place.world.interrupted = lambda: bool(wish.value)
+        self._stack = contextlib.ExitStack()
+        self._sync = self._stack.enter_context(place.sync())
+
+    def deliver(self, past: Past) -> Report:
+        """Deliver a session; an interrupt leaves the rest of it for the next run."""
+        self._session = past.path.stem
+        state = self._place.states.peek(self._session)
+        names = self._place.destination_names(state.cwd) if state is not None else None
+        if names and not is_behind(state, past.size, names):
+            return Report(self._session, sent=dict.fromkeys(names, 0))
+        report = self._sync.session(past.path)
+        self._give_up(past, report)
+        return report
+
+    def _give_up(self, past: Past, report: Report) -> None:
+        """Do without a destination that took nothing of several sessions in a row: it is not there.
+
+        One that answers and refuses is: it may take the next session.
+        """
+        if "*" in report.behind or report.off is not None or report.busy:
+            return
+        state = self._place.states.peek(self._session)
+        for settings in self._place.config(state.cwd if state is not None else first_cwd(past.path)).destinations:
+            failing = self._failing_of(settings)
+            if settings in self._place.skipped:
+                report.behind[settings.name] = f"not tried any more: {failing.why}"
+                continue
+            why = report.behind.get(settings.name, "")
+            refused = state is not None and state.progress(settings.name).refusing_since is not None
+            failed = why and not refused and not report.sent.get(settings.name)
+            failing.sessions, failing.why = failing.sessions + 1 if failed else 0, why
+            if failing.sessions >= _GIVE_UP_AFTER:
+                self._place.skip(settings)
+
+    def _failing_of(self, settings: DestinationSettings) -> _Failing:
+        for failing in self._failing:
+            if failing.settings == settings:
+                return failing
+        self._failing.append(_Failing(settings))
+        return self._failing[-1]
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._stack.close()
+
+
+def in_turn(place: Workplace, found: Sequence[Past], bar: Bar, wish: Wish) -> Iterator[tuple[Past, Report]]:
+    """Deliver one session after the other."""
+    worker = _Worker(place, bar.advanced, wish)
+    try:
+        for past in found:
+            if wish.value:
+                return
+            yield past, worker.deliver(past)
+    finally:
+        worker.close()
+
+
+def side_by_side(
+    environment: Mapping[str, str], to: str | None, jobs: int, found: Sequence[Past], bar: Bar, wish: Wish
+) -> Iterator[tuple[Past, Report]]:
+    """Deliver several sessions at a time, each in a process of its own: reading them takes one core.
+
+    A fork waits for the session it was forked from, if both are at work. Interrupts are the parent's to take: in a
+    process of the pool they would hit a request in hand.
+    """
+    import multiprocessing  # noqa: PLC0415  (30 ms, and only --jobs needs it)
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415  (the same)
+
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    given = (dict(environment), to, queue, wish)
+    listener = threading.Thread(target=_listen, args=(queue, bar), daemon=True)
+    listener.start()
+    waiting: dict[Past, Report] = {}
+    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
+        for past, report in _spread(pool, jobs, found, wish):
+            if report.waits:
+                waiting[past] = report
+            else:
+                yield past, report
+        for past, report in _spread(pool, 1, [*waiting], wish):
+            yield past, report.after(waiting.pop(past))
+        yield from waiting.items()
+    queue.put(None)
+    listener.join()
+
+
+def _spread(pool: Executor, jobs: int, found: Sequence[Past], wish: Wish) -> Iterator[tuple[Past, Report]]:
+    """Keep so many processes at work until all is done, or is not wanted any more."""
+    from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait  # noqa: PLC0415  (as above)
+
+    left = iter(found)
+    at_work: dict[Future[Report], Past] = {}
+    while True:
+        for past in islice(left, 0 if wish.value else jobs - len(at_work)):
+            try:
+                with held_back():
+                    at_work[pool.submit(_deliver, past)] = past
+            except BrokenExecutor as error:
+                wish.value = True
+                yield past, _ended(past, error)
+        if not at_work:
+            return
+        for future in wait(at_work, return_when=FIRST_COMPLETED).done:
+            past = at_work.pop(future)
+            try:
+                yield past, future.result()
+            except BrokenExecutor as error:
+                wish.value = True
+                yield past, _ended(past, error)
+
+
+def _ended(past: Past, error: BrokenExecutor) -> Report:
+    """Return what came of a session whose process was killed, or could not begin."""
+    return Report(past.path.stem, behind={"*": f"the process that delivered it ended: {error}"})
+
+
+def _listen(queue: SimpleQueue[tuple[str, Advance] | None], bar: Bar) -> None:
+    while (told := queue.get()) is not None:
+        bar.advanced(*told)
+
+
+_worker: _Worker
+
+
+def _begin(
+    environment: dict[str, str], to: str | None, queue: SimpleQueue[tuple[str, Advance] | None], wish: Wish
+) -> None:
+    """Be a process of the pool."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
+    place = Workplace.open(environment, to=to)
+    _worker = _Worker(place, lambda session, advance: queue.put((session, advance)), wish)
+
+
+def _deliver(past: Past) -> Report:
+    return _worker.deliver(past)

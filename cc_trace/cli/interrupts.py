@@ -1,0 +1,45 @@
+"""An interrupt as a wish to stop soon: what was sent is always recorded, and what came of it said."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Wish(Protocol):
+    """Whether the user wants it to stop."""
+
+    value: bool
+
+
+@contextlib.contextmanager
+def heard_in(wish: Wish) -> Iterator[None]:
+    """Take the first interrupt as a wish to stop after the batch in hand; a second one ends everything."""
+
+    def heard(*_: object) -> None:
+        wish.value = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, heard)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Take no interrupts for a moment: processes started in it never do, and one that comes is taken at the end."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
