@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 Json: TypeAlias = dict[str, Any]
@@ -21,6 +21,7 @@ Mix: TypeAlias = Literal["current", "older"]
 SESSION: Final = "0b5e55ed-0000-4000-8000-00000000be4c"
 MIXES: Final[tuple[Mix, ...]] = ("current", "older")
 _VERSIONS: Final = {"current": "2.1.325", "older": "2.1.39"}
+_RESPONSE_BYTES: Final = {"current": 260_000, "older": 7_000}  # with its request and its tools
 _MODEL: Final = "claude-sonnet-4-5-20250929"
 _START_MS: Final = 9 * 3_600_000
 _WORDS: Final = (
@@ -46,13 +47,16 @@ _WORDS: Final = (
 
 
 def write(path: Path, mix: Mix, size: int) -> None:
-    """Write whole turns until the file has at least `size` bytes."""
+    """Write whole turns, the last one shorter, until the file has `size` bytes, give or take one response."""
     transcript = _Transcript(mix)
-    written = 0
     with path.open("wb") as file:
-        while written < size:
-            for line in transcript.turn():
-                written += file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+
+        def enough() -> bool:
+            return file.tell() >= size - _RESPONSE_BYTES[mix]
+
+        while not enough():
+            for line in transcript.turn(enough):
+                file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
 
 class _Transcript:
@@ -69,17 +73,23 @@ class _Transcript:
         self._tools = [self._tool_schema(number) for number in range(22)]
         self._responses = 0
 
-    def turn(self) -> Iterator[Json]:
-        """Yield a turn's lines: a prompt, 15 to 40 responses with their tools, and what is written at the end."""
+    def turn(self, enough: Callable[[], bool]) -> Iterator[Json]:
+        """Yield a turn's lines: a prompt, 15 to 40 responses with their tools, and what is written at the end.
+
+        Once there is enough, the next response is the last.
+        """
         prompt = self._cut(self._prose, self._rng.randrange(20, 600))
         if self._mix == "older":
             yield {"type": "file-history-snapshot", "messageId": self._uuid(), "snapshot": {"trackedFileBackups": {}}}
         yield self._line({"type": "user", "message": {"role": "user", "content": prompt}}, permissionMode="default")
         responses = self._rng.randint(15, 40)
         for number in range(responses):
+            last = number == responses - 1 or enough()
             if self._mix == "current":
                 yield from self._request()
-            yield from self._response(last=number == responses - 1)
+            yield from self._response(last=last)
+            if last:
+                break
         summary = {"type": "system", "subtype": "stop_hook_summary", "hookCount": 1, "hookInfos": [], "hookErrors": []}
         yield self._line(summary, preventedContinuation=False, hasOutput=False, level="suggestion")
         yield self._line({"type": "system", "subtype": "turn_duration", "durationMs": 90_000}, isMeta=False)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
+import pytest
+import transcripts
 from shared import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FIGURES = [
     "hook (sh) / `python3 -c pass`",
@@ -40,3 +46,13 @@ def test_every_figure_is_measured() -> None:
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
     rows = re.findall(r"^\| (.+?) \| (\d+\.\d\d x)", printed, re.MULTILINE)
     assert [figure for figure, _ in rows] == FIGURES
+
+
+@pytest.mark.parametrize("mix", transcripts.MIXES)
+@pytest.mark.parametrize("megabytes", [1, 30])
+def test_a_transcript_has_the_size_in_its_name(tmp_path: Path, mix: transcripts.Mix, megabytes: int) -> None:
+    """Rounded as a reader of the table would, and its last turn is whole."""
+    path = tmp_path / "transcript.jsonl"
+    transcripts.write(path, mix, megabytes * 1_000_000)
+    assert round(path.stat().st_size / 1_000_000) == megabytes
+    assert b'"subtype":"turn_duration"' in path.read_bytes().splitlines()[-1]

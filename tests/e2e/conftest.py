@@ -10,14 +10,16 @@ import pytest
 pytest.register_assert_rewrite("home", "scenarios", "stage", "terminal")
 
 import claude_code  # noqa: E402
+import processes  # noqa: E402
 import scenarios  # noqa: E402, F401  (registers them)
+from hook_calls import HookCall  # noqa: E402
 from scenario import EVERY  # noqa: E402
 from theatre import Theatre  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HELD_UP = pytest.StashKey[list[int]]()
+_CALLS = pytest.StashKey[list[HookCall]]()
 
 
 def pytest_sessionstart() -> None:
@@ -35,18 +37,19 @@ def theatre(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         commands = {version: claude_code.command(version) for version in {each.version for each in chosen}}
     except claude_code.MissingError as error:
         pytest.exit(str(error), returncode=1)
+    processes.adopt_orphans()
     running = Theatre(chosen, commands, tmp_path_factory.mktemp("e2e"))
     yield running
     running.close()
-    request.config.stash[_HELD_UP] = [
-        held_up_ms for stage in running.all_played() for held_up_ms in stage.transcripts.held_up_ms()
-    ]
+    request.config.stash[_CALLS] = running.hook_calls()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print how long the hook held sessions up."""
-    if held_up := config.stash.get(_HELD_UP, []):
-        middle, most = statistics.median(held_up), max(held_up)
+    calls = config.stash.get(_CALLS, [])
+    for event in sorted({call.event for call in calls}):
+        taken = [call.ms for call in calls if call.event == event]
+        middle, most = statistics.median(taken), max(taken)
         terminalreporter.write_line(
-            f"hook: {len(held_up)} Stops held up for {middle:.0f} ms (median), {most} ms (most)"
+            f"hook: {len(taken)} {event}s held up for {middle:.0f} ms (median), {most:.0f} ms (most)"
         )

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from script import TAG, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SESSION: Final = re.compile(r'session_(?:id":")?([0-9a-f-]{36})')
 _SUMMARY: Final = "Your task is to create a detailed summary"
@@ -66,12 +70,13 @@ class Request:
     @property
     def results(self) -> dict[str, ToolResult]:
         """The results of tools that came with it, by the call's id."""
-        return {
-            block["tool_use_id"]: ToolResult(_plain(block.get("content")), block.get("is_error", False))
-            for message in self.messages
-            for block in _blocks(message)
-            if block.get("type") == "tool_result"
-        }
+        return _results(self.messages)
+
+    @property
+    def new_results(self) -> dict[str, ToolResult]:
+        """Those of them that no response has answered yet."""
+        answered = [at for at, message in enumerate(self.messages) if message.get("role") == "assistant"]
+        return _results(self.messages[answered[-1] :] if answered else ())
 
     @property
     def _last_texts(self) -> list[str]:
@@ -85,7 +90,8 @@ class Exchange:
 
     request: Request
     message: Message | None = None
-    outcome: Literal["open", "hanging", "whole", "cut", "failed"] = "open"
+    outcome: Literal["open", "whole", "cut", "failed"] = "open"
+    asked_ns: int = field(default_factory=time.time_ns)
 
 
 def read_request(body: bytes) -> Request:
@@ -100,6 +106,15 @@ def read_request(body: bytes) -> Request:
         "output_config" in raw,
         bool(raw.get("stream")),
     )
+
+
+def _results(messages: Iterable[dict[str, Any]]) -> dict[str, ToolResult]:
+    return {
+        block["tool_use_id"]: ToolResult(_plain(block.get("content")), block.get("is_error", False))
+        for message in messages
+        for block in _blocks(message)
+        if block.get("type") == "tool_result"
+    }
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from script import PIECE_CHARS, START_OUTPUT_TOKENS, TAG
 from tree import AgentRun, Generation, ToolCall, Turn, Usage, plain_result
@@ -14,22 +14,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from exchanges import Exchange, ToolResult
-    from script import Message, Tokens, Use
+    from script import Tokens, Use
+
+_MAIN: Final = "invoke_agent claude-code"
+_BROKEN_OFF: Final = "interrupted: interrupted while answering"
 
 
 @dataclass(frozen=True, slots=True)
 class Unusual:
     """What a scenario says of a turn that did not end well, or in which something happened besides responses.
 
-    `prompt`: what was typed, where the model was asked something else. `output`: what the turn came to, where it is
-    not the last text that was served. `untold`: result and status of a call whose result the model was never told.
+    `prompt`: what was typed, where the model was asked something else. `asked`: what it was asked, where that came in
+    parts. `output`: what the turn came to, where it is not the last text that was served. `untold`: result and status
+    of a call whose result the model was never told.
     """
 
     status: str = "ok"
     events: tuple[str, ...] = ()
     prompt: str | None = None
+    asked: str | None = None
     output: str | None = None
     untold: tuple[str | None, str] = (None, "ok")
+
+    @classmethod
+    def interrupted(cls, by: str, untold: tuple[str | None, str] = (None, "ok")) -> Unusual:
+        """Return what is known of a turn that the user broke off, which Claude Code puts into these words."""
+        return cls(f"interrupted: {by}", (f"interruption: interrupted: {by}",), untold=untold)
 
 
 def expected(exchanges: Sequence[Exchange], unusual: Mapping[str, Unusual]) -> dict[str, list[Turn]]:
@@ -58,8 +68,7 @@ class _Served:
     def __init__(self, exchanges: Sequence[Exchange], unusual: Mapping[str, Unusual]) -> None:
         self._unusual = unusual
         self._prompts: dict[tuple[str, str], str] = {}  # (session, tag) -> the prompt, in order
-        self._said: dict[tuple[str, str], list[Message]] = {}
-        self._cut: set[str] = set()
+        self._answered: dict[tuple[str, str], list[Exchange]] = {}
         self._plans: dict[str, dict[str, str]] = {}  # session -> the plan it wrote last
         self._results: dict[str, ToolResult] = {}
         self._launched: dict[tuple[str, str], str] = {}  # (session, tag) -> the call that gave an agent this prompt
@@ -77,9 +86,7 @@ class _Served:
             self._results.setdefault(id_, result)
         if said is None:
             return
-        self._said.setdefault(key, []).append(said)
-        if exchange.outcome == "cut":
-            self._cut.add(said.id)
+        self._answered.setdefault(key, []).append(exchange)
         for id_, use in said.uses:
             if use.name == "Write" and "/plans/" in use.input["file_path"]:
                 plan = {"plan": use.input["content"], "planFilePath": use.input["file_path"]}
@@ -98,26 +105,36 @@ class _Served:
         unusual = self._unusual.get(tag, Unusual())
         generations = self._generations(session, tag, unusual)
         output = _last_text(generations) if unusual.output is None else unusual.output
-        return Turn(unusual.prompt or prompt, output, unusual.status, unusual.events, generations)
+        return Turn(_MAIN, unusual.prompt or prompt, output, unusual.status, unusual.events, generations)
 
     def _generations(self, session: str, tag: str, unusual: Unusual) -> tuple[Generation, ...]:
-        return tuple(self._generation(said, session, unusual) for said in self._said.get((session, tag), ()))
+        answered = self._answered.get((session, tag), ())
+        return tuple(self._generation(exchange, session, unusual) for exchange in answered)
 
-    def _generation(self, said: Message, session: str, unusual: Unusual) -> Generation:
-        if said.id in self._cut:
+    def _generation(self, exchange: Exchange, session: str, unusual: Unusual) -> Generation:
+        request, said = exchange.request, exchange.message
+        assert request.prompt is not None
+        assert said is not None
+        _, prompt, step = request.prompt
+        prompts, results = ((unusual.asked or prompt,), {}) if step == 0 else ((), request.new_results)
+        asked = prompts, tuple((id_, plain_result(result.text)) for id_, result in results.items())
+        known = f"chat {said.model}", said.id, said.model
+        if exchange.outcome == "cut":
             usage = replace(_usage(said.tokens), output=START_OUTPUT_TOKENS)
             text = said.text[:PIECE_CHARS]
-            return Generation(said.id, said.model, usage, "", text, "interrupted", "interrupted", ())
+            return Generation(*known, usage, *asked, "", text, "interrupted", _BROKEN_OFF, ())
         calls = tuple(self._call(session, id_, use, unusual) for id_, use in said.uses)
         finish = "tool_call" if calls else "stop"
-        return Generation(said.id, said.model, _usage(said.tokens), said.thinking, said.text, finish, "ok", calls)
+        return Generation(*known, _usage(said.tokens), *asked, said.thinking, said.text, finish, "ok", calls)
 
     def _call(self, session: str, id_: str, use: Use, unusual: Unusual) -> ToolCall:
         # Claude Code puts the plan into the call that asks whether it is accepted.
         arguments = use.input | (self._plans[session] if use.name == "ExitPlanMode" else {})
-        call = ToolCall(id_, use.name, json.dumps(arguments, sort_keys=True), *unusual.untold)
+        told = unusual.untold
         if (result := self._results.get(id_)) is not None:
-            call = replace(call, result=plain_result(result.text), status="error" if result.failed else "ok")
+            text = plain_result(result.text)
+            told = (text, f"error: {text}" if result.failed else "ok")
+        call = ToolCall(f"execute_tool {use.name}", id_, use.name, json.dumps(arguments, sort_keys=True), *told)
         launched = [tag for (where, tag), by in self._launched.items() if (where, by) == (session, id_)]
         return replace(call, agents=tuple(self._agent(session, tag, use) for tag in launched))
 
@@ -125,7 +142,7 @@ class _Served:
         unusual = self._unusual.get(tag, Unusual())
         generations = self._generations(session, tag, unusual)
         kind, prompt = use.input["subagent_type"], use.input["prompt"]
-        return AgentRun(kind, prompt, _last_text(generations), unusual.status, generations)
+        return AgentRun(f"invoke_agent {kind}", kind, prompt, _last_text(generations), unusual.status, generations)
 
 
 def _last_text(generations: Sequence[Generation]) -> str:

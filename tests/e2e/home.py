@@ -9,13 +9,28 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import hook_calls
 from waiting import LONG_SECONDS
+
+if TYPE_CHECKING:
+    from hook_calls import HookCall
 
 MODEL: Final = "claude-sonnet-4-5-20250929"
 _KEY: Final = "sk-ant-" + "made-up-" + "0" * 28  # the scripted API does not look at it
+_TEMPORARY: Final = re.compile(r"claude-.+|cc-socks")  # what Claude Code leaves in its folder for temporary files
+_AT_HOME: Final = re.compile(
+    r"\.local/share/(?:cc-trace/(?:hooks/cc-trace-hook|installed)|applications/.+)|\.config/.+"
+)
 _ALLOWED: Final = ("Bash", "Read", "Write", "Edit", "Agent", "Task", "Glob", "Grep")
+
+
+def real_homes_names() -> set[Path]:
+    """Return what is named after us in the home of whoever runs the tests, which is none of our business."""
+    home = Path.home()
+    folders = (home, *(home / name for name in (".cache", ".config", ".local/share", ".local/state")))
+    return {path for folder in folders for path in folder.glob("*") if re.search("cc[-_]trace", path.name)}
 
 
 class Home:
@@ -32,6 +47,7 @@ class Home:
             "env": {"CC_TRACE_DESTINATIONS": "otlp", "CC_TRACE_OTLP_ENDPOINT": sink_url},
         }
         self._api_url = api_url
+        self._calls = folder / "hook-calls"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -92,6 +108,27 @@ class Home:
         (self.config / ".claude.json").write_text(json.dumps(answered))
         if hook:
             self.cc_trace("install")
+            hook_calls.watch(self.config / "settings.json", self._calls)
+
+    @property
+    def watched(self) -> bool:
+        """Tell whether the hook was installed, so that its calls are noted; a plugin's are not."""
+        return self._calls.is_dir()
+
+    def hook_calls(self) -> list[HookCall]:
+        """Return the calls of the hook that `install` registered."""
+        return hook_calls.noted(self._calls)
+
+    def log(self) -> list[str]:
+        """Return the lines of our log, without time and process."""
+        path = self.state / "cc-trace.log"
+        return [line.split(" ", 2)[2] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def litter(self) -> list[str]:
+        """Return what nobody knows of among the temporary files and in the user's home."""
+        temporary = [path.name for path in self._temporary.iterdir() if not _TEMPORARY.fullmatch(path.name)]
+        files = [str(path.relative_to(self.user)) for path in self.user.rglob("*") if not path.is_dir()]
+        return temporary + [name for name in files if not _AT_HOME.fullmatch(name)]
 
     def leave(self) -> None:
         """Take away what Claude Code puts elsewhere: 2.0 knows no other place for the output of tasks."""

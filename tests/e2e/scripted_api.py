@@ -1,6 +1,6 @@
 """The Messages API on 127.0.0.1: answers by a script, keeps what was asked, refuses everything else.
 
-It is Claude Code's proxy as well, so that what would leave the machine comes here, is noted in `outside`, and refused.
+It is the proxy of Claude Code and our hook as well: what heeds it comes here, is noted in `outside`, and refused.
 """
 
 from __future__ import annotations
@@ -62,10 +62,6 @@ class ScriptedApi(ThreadingHTTPServer):
         """Tell whether it has been served."""
         return any(_is(each, tag, step) and each.outcome == "whole" for each in [*self.exchanges])
 
-    def hangs(self, tag: str) -> bool:
-        """Tell whether an answer was begun that is not to end."""
-        return any(_is(each, tag, 0) and each.outcome == "hanging" for each in [*self.exchanges])
-
     def begin(self, request: Request) -> tuple[Exchange, Answer, Failure | None]:
         """Note a request and choose its answer, or the failure to serve this time."""
         answer, prompt = self._chosen(request), request.prompt
@@ -110,8 +106,14 @@ class _Connection(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Print nothing."""
 
+    def parse_request(self) -> bool:
+        """Note whatever is asked of a proxy, by whatever method: it names a host, or the whole address."""
+        parsed = super().parse_request()
+        if parsed and not self.path.startswith("/"):
+            self.server.outside.append(self.path)
+        return parsed
+
     def do_CONNECT(self) -> None:
-        self.server.outside.append(self.path)
         self.close_connection = True
         self._answer(403, {"error": "nothing leaves this machine"})
 
@@ -119,8 +121,6 @@ class _Connection(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        if not self.path.startswith("/"):  # a proxy is asked for the whole address
-            self.server.outside.append(self.path)
         self._answer(404, _error("not_found_error"))
 
     def do_POST(self) -> None:
@@ -130,9 +130,7 @@ class _Connection(BaseHTTPRequestHandler):
                 self._message(read_request(body))
             case "/v1/messages/count_tokens":
                 self._answer(200, {"input_tokens": max(1, len(body) // 4)})
-            case path:
-                if not path.startswith("/"):
-                    self.server.outside.append(path)
+            case _:
                 self._answer(404, _error("not_found_error"))
 
     def _message(self, request: Request) -> None:
@@ -143,14 +141,14 @@ class _Connection(BaseHTTPRequestHandler):
         elif (said := exchange.message) is not None:
             try:
                 if request.streamed:
-                    self._stream(exchange, said, hangs=answer.hangs)
+                    self._stream(said, hangs=answer.hangs)
                 else:
                     self._answer(200, said.as_json)
                 exchange.outcome = "whole"
             except OSError:
                 exchange.outcome = "cut"
 
-    def _stream(self, exchange: Exchange, said: Message, *, hangs: bool) -> None:
+    def _stream(self, said: Message, *, hangs: bool) -> None:
         self.close_connection = True
         self.send_response(200)
         for name, value in (
@@ -164,7 +162,6 @@ class _Connection(BaseHTTPRequestHandler):
             self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
             self.wfile.flush()
             if hangs and event.get("delta", {}).get("type") == "text_delta":
-                exchange.outcome = "hanging"
                 self._wait_until_left()
                 raise BrokenPipeError
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from backend import HttpBackend
+from arrived import Arrived
 from home import Home
+from otlp_sink import Sink
 from processes import started_in
 from script import Answer, Use
 from scripted_api import ScriptedApi
@@ -23,12 +26,14 @@ from transcript_files import Transcripts
 from waiting import LONG_SECONDS, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from expected import Unusual
 
 _WAITING: Final = "touch waiting; until [ -e enough ]; do sleep 0.1; done"
+_WORKER: Final = re.compile("cc_trace sync|cc-trace-hook")
+_HELD: Final = "held-python"
 _ONE_SWEEP_SECONDS: Final = 61.0  # a worker looks for other sessions at most once a minute
 
 
@@ -65,10 +70,12 @@ class Stage:
         self._command = command
         self._closing = contextlib.ExitStack()
         self.api = self._closing.enter_context(ScriptedApi())
-        self.sink = self._closing.enter_context(HttpBackend())
+        self.sink = self._closing.enter_context(Sink())
         self.home = Home(folder, self.api.url, self.sink.url)
         self.transcripts = Transcripts(self.home.config)
         self.unusual: dict[str, Unusual] = {}
+        self.may_be_behind = False  # the backend was not well, and the log may say so
+        self.began_ns = self.ended_ns = time.time_ns()
         self._furnished = False
         self._free = folder / "workers-are-free"
 
@@ -147,31 +154,38 @@ class Stage:
 
     def hold_workers(self) -> None:
         """Let workers begin only when `release_workers` is called, as on a machine that is busy."""
-        held = self.home.folder / "held-python"
+        held = self.home.folder / _HELD
         free, python = (shlex.quote(str(path)) for path in (self._free, sys.executable))
         held.write_text(f'#!/bin/sh\nuntil [ -e {free} ]; do sleep 0.1; done\nexec {python} "$@"\n')
         held.chmod(0o755)
         self.home.settings["env"]["CC_TRACE_PYTHON"] = str(held)
 
     def release_workers(self) -> None:
-        """Let them begin, now and from now on."""
+        """Let them begin, now and from now on; at least one has been waiting for it."""
+        self._until(lambda commands: any(_HELD in each for each in commands), "a worker is held")
         self._free.touch()
 
+    def wait_for_turn(self, tag: str) -> None:
+        """Wait until a turn has arrived, while its session goes on."""
+        until(lambda: self._has_arrived(f"[[{tag}]]"), f"the turn of [[{tag}]] arrived")
+
     def wait_for_workers(self) -> None:
-        """Wait until our workers have ended, while Claude Code may go on."""
-        self._wait_until_gone("cc_trace")
+        """Wait until our workers have ended, while Claude Code may go on. One that was just forked is still a hook."""
+        self._until(lambda commands: not any(_WORKER.search(each) for each in commands), "workers ended")
 
     def settle(self) -> None:
         """Wait until every process of this home has ended, our workers among them."""
-        self._wait_until_gone("")
+        self._until(lambda commands: not commands, "processes ended")
+        self.ended_ns = time.time_ns()
 
-    def _wait_until_gone(self, word: str) -> None:
+    def _has_arrived(self, text: str) -> bool:
+        turns = Arrived([*self.sink.spans]).turns()
+        return any(text in turn.prompt for session in turns.values() for turn in session)
+
+    def _until(self, seen: Callable[[Collection[str]], bool], what: str) -> None:
+        """Wait until the commands that run in this home are as they should be."""
         running = partial(started_in, self.home.folder)
-        until(
-            lambda: not any(word in command for command in running().values()),
-            "processes ended",
-            told=lambda: str(running()),
-        )
+        until(lambda: seen(running().values()), what, told=lambda: str(running()))
 
     def let_a_minute_pass(self) -> None:
         """Make it time to look for other sessions again."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from home import real_homes_names
 from stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from hook_calls import HookCall
     from scenario import Scenario
 
 _AT_ONCE: Final = 3
@@ -22,6 +24,7 @@ class Theatre:
     def __init__(self, scenarios: Iterable[Scenario], commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
         """`commands`: how each version is started."""
         self.folder = folder
+        self._names = real_homes_names()
         self._commands = commands
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._played: dict[Scenario, Future[Stage]] = {
@@ -36,6 +39,15 @@ class Theatre:
         """Wait for all; return what those left that were played to their end."""
         futures = self._played.values()
         return [future.result() for future in futures if not future.cancelled() and future.exception() is None]
+
+    def hook_calls(self) -> list[HookCall]:
+        """Return the calls of our hook in all of them."""
+        return [call for stage in self.all_played() for call in stage.home.hook_calls()]
+
+    def litter(self) -> set[Path]:
+        """Return what has come to be in the home of whoever runs the tests."""
+        self.all_played()
+        return real_homes_names() - self._names
 
     def close(self) -> None:
         """Begin no more, and wait for those that are being played."""

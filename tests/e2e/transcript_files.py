@@ -58,11 +58,6 @@ class Transcripts:
         """Return how long nothing has been written."""
         return time.time() - max(path.stat().st_mtime for path in self.files)
 
-    def held_up_ms(self) -> list[int]:
-        """Return how long each Stop waited for our hook, where the version tells; a fork copies the lines."""
-        told = {line["uuid"]: line["hookInfos"] for line in self.every_line() if line.get("hookInfos")}
-        return [info["durationMs"] for infos in told.values() for info in infos if "durationMs" in info]
-
     def hook_output(self) -> list[dict[str, Any]]:
         """Return the lines that show that a hook printed something, failed, or made the model go on."""
         return [line for line in self.every_line() if _tells_of_output(line)]

@@ -1,4 +1,7 @@
-"""A trace as a plain value, in which what was served and what arrived are compared."""
+"""A trace as a plain value, in which what was served and what arrived are compared.
+
+`span` is a span's name. A status is `ok`, or how it ended and the message that says why: `error: no such file`.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ class Usage:
 class ToolCall:
     """A call, its result as the model was told, and the agent it launched."""
 
+    span: str
     id: str
     name: str
     arguments: str  # as JSON, its keys sorted
@@ -33,11 +37,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One response."""
+    """One response. `prompts` and `results` are what it answers: prompts with a tag, and by the call's id."""
 
+    span: str
     id: str
     model: str
     usage: Usage | None
+    prompts: tuple[str, ...]
+    results: tuple[tuple[str, str], ...]
     thinking: str
     text: str
     finish: str
@@ -49,6 +56,7 @@ class Generation:
 class AgentRun:
     """An agent's work below the call that launched it."""
 
+    span: str
     kind: str
     prompt: str
     output: str
@@ -58,8 +66,9 @@ class AgentRun:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One trace. An event is something that happened in it besides responses."""
+    """One trace. An event is something that happened in it besides responses: its name, and its status if not ok."""
 
+    span: str
     prompt: str
     output: str
     status: str

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from stage import Stage
 
 
-def agent(prompt: str, *, background: bool | None = None, tool: str = "Agent") -> Use:
-    """Return the call that launches an agent; without `background` as Claude Code does it by itself."""
-    chosen = {} if background is None else {"run_in_background": background}
+def agent(prompt: str, *, background: bool | None = None, model: str | None = None, tool: str = "Agent") -> Use:
+    """Return the call that launches an agent; what is not given Claude Code chooses by itself."""
+    chosen: dict[str, bool | str] = {} if background is None else {"run_in_background": background}
+    chosen |= {} if model is None else {"model": model}
     return Use(tool, {"description": "a part", "prompt": prompt, "subagent_type": "general-purpose", **chosen})
 
 
@@ -36,6 +37,15 @@ def foreground_agent(stage: Stage) -> None:
         part=steps(stage, "part"),
     )
     assert stage.ask("[[delegate]] go") == "It is done."
+
+
+@scenario()
+def another_model(stage: Stage) -> None:
+    """An agent that another model answers."""
+    call = agent("[[part]] go", background=False, model="haiku")
+    stage.script(delegate=[Answer(uses=(call,)), Answer("It is done.")], part=steps(stage, "part"))
+    assert stage.ask("[[delegate]] go") == "It is done."
+    assert len({each.request.model for each in stage.api.exchanges}) == 2
 
 
 @scenario()

@@ -8,6 +8,7 @@ from backend import HANG, OK, REFUSE, Behaviour, status
 from processes import started_in
 from scenario import scenario
 from script import Answer
+from waiting import LONG_SECONDS, until
 
 if TYPE_CHECKING:
     from stage import Stage
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def _first_in_vain(stage: Stage, behaviour: Behaviour) -> None:
     """Run a session whose turn the backend does not take, then another when it is well again."""
     stage.script(t1=[Answer("Answer one.")], t2=[Answer("Answer two.")])
+    stage.may_be_behind = True
     stage.sink.behaviour = behaviour
     stage.ask("[[t1]] in vain")
     stage.settle()
@@ -46,8 +48,12 @@ def backend_hanging(stage: Stage) -> None:
 
 @scenario()
 def backend_slow(stage: Stage) -> None:
-    """Claude Code has ended long before the backend has answered."""
+    """Claude Code has ended before the backend answers, and the worker has not."""
+    stage.home.settings["env"]["CC_TRACE_TIMEOUT_SECONDS"] = str(LONG_SECONDS)
     stage.script(hello=[Answer("Hello.")])
-    stage.sink.behaviour = Behaviour("drip", seconds=0.05)
+    stage.sink.hold()
     stage.ask("[[hello]] say hello")
-    assert started_in(stage.home.folder), "no worker was left when Claude Code had ended"
+    until(lambda: stage.sink.requests, "the backend was asked")
+    assert stage.sink.counts == {}
+    assert started_in(stage.home.folder), "no worker waits for the backend"
+    stage.sink.release()

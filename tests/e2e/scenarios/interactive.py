@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stage import Stage
     from terminal import Terminal
 
+_INTERRUPTED_TOOL: Final = "[Request interrupted by user for tool use]"
 _REJECTED: Final = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
     "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
@@ -22,10 +23,11 @@ _REJECTED: Final = (
 
 @scenario()
 def two_turns_then_exit(stage: Stage) -> None:
-    """Two prompts, /exit."""
+    """Two prompts, /exit. A Stop alone has a turn delivered."""
     stage.script(t1=[Answer("Answer one.")], t2=[Answer("Answer two.")])
     with stage.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
+        stage.wait_for_turn("t1")
         terminal.say_and_wait("[[t2]] two", "t2")
         terminal.exit()
 
@@ -53,14 +55,15 @@ def next_prompt_at_once(stage: Stage) -> None:
 def escape(stage: Stage) -> None:
     """Esc while an answer is streamed, and while a tool runs; then a turn that ends well."""
     stage.script(
-        slow=[Answer("This answer is broken off before it has come to its end.", hangs=True)],
+        slow=[Answer("This answer is broken\n\noff before it has come to its end.", hangs=True)],
         waits=[Answer(uses=(stage.waiting_call(),)), Answer("Never said.")],
         t1=[Answer("Answer one.")],
     )
-    stage.unusual |= dict.fromkeys(("slow", "waits"), Unusual("interrupted", ("interruption",)))
+    stage.unusual["slow"] = Unusual.interrupted("[Request interrupted by user]")
+    stage.unusual["waits"] = Unusual.interrupted(_INTERRUPTED_TOOL)
     with stage.terminal() as terminal:
         terminal.say("[[slow]] one", "slow")
-        terminal.wait_until(lambda: stage.api.hangs("slow"), "the answer was begun")
+        terminal.wait_for("This answer is broken")  # whole lines of it are drawn, so Claude Code has this one
         terminal.press("Escape", lambda: "Interrupted" in terminal.screen)
         terminal.say("[[waits]] two", "waits")
         terminal.wait_until(stage.is_waiting, "the tool runs")
@@ -116,7 +119,7 @@ def plan_accepted(stage: Stage) -> None:
 @scenario()
 def plan_accepted_and_cleared(stage: Stage) -> None:
     """A plan accepted, carried out in a new session: for the old one it was broken off."""
-    stage.unusual["plan"] = Unusual("interrupted", ("interruption",), untold=(_REJECTED, "error"))
+    stage.unusual["plan"] = Unusual.interrupted(_INTERRUPTED_TOOL, (_REJECTED, f"error: {_REJECTED}"))
     stage.home.settings["showClearContextOnPlanAccept"] = True
     with stage.terminal("--permission-mode", "plan") as terminal:
         _plan(stage, terminal)
@@ -133,9 +136,10 @@ def killed_then_another_session(stage: Stage) -> None:
         waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("Never said.")],
         t2=[Answer("Answer two.")],
     )
-    stage.unusual["waits"] = Unusual("incomplete", untold=(None, "incomplete"))
+    stage.unusual["waits"] = Unusual("incomplete: 1 tool call without a result", untold=(None, "incomplete: no result"))
     with stage.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
+        stage.wait_for_turn("t1")
         stage.wait_for_workers()
         terminal.say("[[waits]] two", "waits")
         terminal.wait_until(stage.is_waiting, "the tool runs")
@@ -159,9 +163,9 @@ def commands(stage: Stage) -> None:
         printed=[Answer("Answer two.")],
         file=[Answer("Answer three.")],
     )
-    printed = "<bash-stdout>[[printed]]</bash-stdout><bash-stderr></bash-stderr>"
+    printed = "!echo '[[printed]]'\n<bash-stdout>[[printed]]</bash-stdout><bash-stderr></bash-stderr>"
     stage.unusual["mine"] = Unusual(prompt="/mine some words")
-    stage.unusual["printed"] = Unusual(prompt=f"!echo '[[printed]]'\n{printed}")
+    stage.unusual["printed"] = Unusual(prompt=printed, asked=printed)
     with stage.terminal() as terminal:
         terminal.command("/mine some words", lambda: stage.transcripts.stops() == 1)
         terminal.shell("echo '[[printed]]'", lambda: stage.transcripts.stops() == 2)

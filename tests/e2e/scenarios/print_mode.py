@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from expected import Unusual
 from scenario import scenario
@@ -13,12 +13,32 @@ from waiting import until
 if TYPE_CHECKING:
     from stage import Stage
 
+_REFUSED: Final = "API Error: 400 scripted failure"
+
 
 @scenario()
 def one_text_turn(stage: Stage) -> None:
     """A prompt and an answer."""
     stage.script(hello=[Answer("Hello.")])
     assert stage.ask("[[hello]] say hello") == "Hello."
+
+
+@scenario()
+def long_texts(stage: Stage) -> None:
+    """Many lines, in letters of one to four bytes, arrive whole: asked, thought, written, said."""
+    asked, thought, written, said = (
+        "\n".join(
+            f"{name} {number}: na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{CJK UNIFIED IDEOGRAPH-6587} "
+            f'\N{GRINNING FACE} "quoted" \\ and\ttabbed.'
+            for number in range(600)
+        )
+        for name in ("prompt", "thought", "file", "answer")
+    )
+    path = str(stage.home.project / "long.txt")
+    stage.script(
+        long=[Answer(thinking=thought, uses=(Use("Write", {"file_path": path, "content": written}),)), Answer(said)]
+    )
+    assert stage.ask(f"[[long]] {asked}") == said
 
 
 @scenario()
@@ -63,7 +83,7 @@ def overloaded_then_fine(stage: Stage) -> None:
 def api_error(stage: Stage) -> None:
     """A request that is refused for good, after a turn that went well."""
     stage.script(hello=[Answer("Hello.")], refused=[Answer(always=Failure(400, "invalid_request_error"))])
-    stage.unusual["refused"] = Unusual("error", ("api_error",), output="API Error: 400 scripted failure")
+    stage.unusual["refused"] = Unusual(f"error: {_REFUSED}", (f"api_error: error: {_REFUSED}",), output=_REFUSED)
     stage.ask("[[hello]] say hello")
     stage.ask("[[refused]] go", "--resume", stage.session(), session=None, code=1)
 
@@ -77,8 +97,10 @@ def terminated(stage: Stage) -> None:
     running.signal(signal.SIGTERM)
     assert running.end().code == 128 + signal.SIGTERM
     stage.stop_waiting()
-    written = ("Exit code 137", "error") if stage.transcripts.contain("Exit code 137") else (None, "incomplete")
-    stage.unusual["waits"] = Unusual("incomplete", untold=written)
+    told = stage.transcripts.contain("Exit code 137")
+    written = ("Exit code 137", "error: Exit code 137") if told else (None, "incomplete: no result")
+    why = "no response to the last input" if told else "1 tool call without a result"
+    stage.unusual["waits"] = Unusual(f"incomplete: {why}", untold=written)
 
 
 @scenario()
