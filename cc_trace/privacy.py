@@ -12,7 +12,7 @@ from cc_trace.redact import Redactor
 
 if TYPE_CHECKING:
     from cc_trace.entries import JsonValue
-    from cc_trace.spans import Span
+    from cc_trace.spans import Span, Tool
 
 Content: TypeAlias = Literal["full", "no-tool-content", "metadata"]
 
@@ -47,12 +47,19 @@ class Privacy:
         elif self._content == "no-tool-content":
             span = _without_tools(span)
         return span._replace(
+            name=self.redactor.text(span.name),  # a name is chosen by the model, and not cut
+            agent_name=span.agent_name and self.redactor.text(span.agent_name),
             error=None if span.error is None else self._text(span.error),
             input=self._value(span.input),
             output=self._value(span.output),
             metadata=self._facts(span.metadata),
             about=self._trace_facts(span.about),
-            tool=span.tool and span.tool._replace(file_path=span.tool.file_path and self._text(span.tool.file_path)),
+            tool=span.tool and self._tool(span.tool),
+        )
+
+    def _tool(self, tool: Tool) -> Tool:
+        return tool._replace(
+            name=self.redactor.text(tool.name), file_path=tool.file_path and self._text(tool.file_path)
         )
 
     def _text(self, text: str) -> str:

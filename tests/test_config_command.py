@@ -156,7 +156,10 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
             ["set", "otlp_headers", SECRET],
             "CC_TRACE_OTLP_HEADERS has a part that is not key=value, such as",
         ),
-        (["set", "mask", "(a"], "'(a' is no regular expression: missing ), unterminated subpattern at position 0"),
+        (
+            ["set", "mask", "(a"],
+            "expression 1 to mask is no regular expression: missing ), unterminated subpattern at position 0",
+        ),
         (
             ["set", "wait", "1"],
             "CC_TRACE_WAIT is read by the hook before config.toml: set it as a variable, or in env",

@@ -696,7 +696,7 @@ def test_a_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
     """A wrong value is quoted; not if it is a key."""
     home.environment |= {"CC_TRACE_DESTINATIONS": SECRET, "LANGFUSE_SECRET_KEY": SECRET}
     _, checks = home.checks()
-    assert "CC_TRACE_DESTINATIONS names '***'" in named("configuration", checks)[0].found
+    assert "CC_TRACE_DESTINATIONS names '[masked: langfuse secret key]'" in named("configuration", checks)[0].found
 
 
 # Single checks

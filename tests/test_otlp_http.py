@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from cc_trace.destinations.outcomes import Destination, Outcome
     from cc_trace.spans import Span
 
-SECONDS = 0.3
+SECONDS = 1.0
 REFUSED, RESET = (f"[Errno {code}] {os.strerror(code)}" for code in (errno.ECONNREFUSED, errno.ECONNRESET))
-NEVER = Unclear("{place}: no answer within 0.3 seconds")
+NEVER = Unclear(f"{{place}}: no answer within {SECONDS:g} seconds")
 # What a backend does, what that means, and whether it then has the spans.
 OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [
     ("ok", OK, Accepted(), True),
@@ -166,7 +166,7 @@ def test_each_behaviour_has_one_outcome(
         meaning = replace(meaning, message=meaning.message.format(place=f"127.0.0.1:{backend.port}"))
     begin = time.monotonic()
     assert meaning == destination.send([destination.pack(span) for span in spans])
-    assert time.monotonic() - begin < SECONDS + 1
+    assert time.monotonic() - begin < SECONDS + 5
     assert (ids(spans) if stored else Counter()) == backend.counts
     backend.behaviour = OK
     assert destination.send([destination.pack(spans[0])]) == Accepted()
@@ -240,6 +240,23 @@ def test_a_proxy_is_used_but_not_for_this_machine(
         assert [request.path for request in proxy.requests] == ["http://collector.test/v1/traces"]
 
 
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        ("http://user:Qz7s3c#r3t@127.0.0.1:9", "is no usable URL"),
+        ("ftp://user:Qz7s3c@127.0.0.1", "is no usable URL"),
+        ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which needs a package: pip install 'httpx[socks]'"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_an_outcome_of_sending_and_its_password_stays_unspoken(
+    spans: list[Span], monkeypatch: pytest.MonkeyPatch, proxy: str, said: str
+) -> None:
+    """Opening must not fail: it would stop the other destinations."""
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    expected = Retryable(f"a proxy in HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or NO_PROXY {said}")
+    assert send(otlp("http://collector.test"), spans[0]) == expected
+
+
 @pytest.fixture
 def certificates(tmp_path: Path) -> dict[str, Path]:
     """A CA, a server's and a client's certificate of it, and another client's that nobody knows."""
@@ -270,9 +287,9 @@ def test_tls_files_are_used(certificates: dict[str, Path], spans: list[Span]) ->
         backend.behaviour = Behaviour("drip", seconds=0.05)
         begin = time.monotonic()
         assert send(replace(known, timeout_seconds=SECONDS), spans[0]) == Unclear(
-            f"127.0.0.1:{backend.port}: no answer within 0.3 seconds"
+            f"127.0.0.1:{backend.port}: no answer within {SECONDS:g} seconds"
         )
-        assert time.monotonic() - begin < SECONDS + 1
+        assert time.monotonic() - begin < SECONDS + 5
 
 
 def test_a_web_page_is_no_acceptance() -> None:

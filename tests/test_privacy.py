@@ -12,6 +12,7 @@ from shared import CASES
 
 from cc_trace.privacy import Privacy, PrivacySettings
 from cc_trace.sessions import Session
+from cc_trace.spans import Tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,6 +120,15 @@ def test_secrets_are_masked_wherever_they_stand(tmp_path: Path) -> None:
     assert KEY not in whole
     assert sent(path)["turn"][0].input == "use [masked: github token]"
     assert (sent(path)["tool"][0].error or "").startswith("401 [masked: github token]")
+
+
+def test_secrets_are_masked_in_the_names_that_the_model_chooses(tmp_path: Path) -> None:
+    """Of tools and of agents; a name is not cut."""
+    (span,) = sent(session(tmp_path, prompt("hello", 0), reply("m1", "yes", at=1)))["generation"]
+    named = span._replace(name=f"run {KEY}", agent_name=KEY, tool=Tool("t1", f"mcp__{KEY}", None))
+    made = Privacy(PrivacySettings(max_chars=5))(named)
+    masked = "[masked: github token]"
+    assert (made.name, made.agent_name, made.tool) == (f"run {masked}", masked, Tool("t1", f"mcp__{masked}", None))
 
 
 def test_own_patterns_are_masked(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _UNSENT: Final = (
     httpx.LocalProtocolError,
     UnicodeError,  # a host name that cannot be one
 )
+_PROXIES: Final = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or NO_PROXY"
 
 
 class Exchange:
@@ -57,14 +58,9 @@ class Exchange:
         self._seconds = settings.timeout_seconds
         self._unspoken = unspoken
         self._watch = _Watch()
-        self._client = httpx.Client(
-            verify=_context(settings, secure=parts.scheme == "https"),
-            headers={"user-agent": f"cc-trace/{__version__}", "accept-encoding": "identity"},
-            timeout=httpx.Timeout(self._seconds, connect=min(self._seconds, _CONNECT_SECONDS)),
-            limits=httpx.Limits(max_connections=1),
-            follow_redirects=False,
-            trust_env=not is_loopback(parts.host),  # proxies
-        )
+        self._context = _context(settings, secure=parts.scheme == "https")
+        self._proxied = not is_loopback(parts.host)
+        self._client: httpx.Client | None = None
 
     def post(self, url: str, headers: Headers, content: bytes) -> Answer | Retryable | Unclear:
         """Send a body. Never raises for anything the network or the server does."""
@@ -76,15 +72,35 @@ class Exchange:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
+
+    def _opened(self) -> httpx.Client:
+        """Return the client. It is made for the first request: a proxy that cannot be used stops nobody else."""
+        if self._client is None:
+            self._client = httpx.Client(
+                verify=self._context,
+                headers={"user-agent": f"cc-trace/{__version__}", "accept-encoding": "identity"},
+                timeout=httpx.Timeout(self._seconds, connect=min(self._seconds, _CONNECT_SECONDS)),
+                limits=httpx.Limits(max_connections=1),
+                follow_redirects=False,
+                trust_env=self._proxied,
+            )
+        return self._client
 
     def _request(
         self, method: str, url: str, headers: Headers, content: bytes | None, max_body_bytes: int
     ) -> Answer | Retryable | Unclear:
+        try:
+            client = self._opened()
+        except (httpx.InvalidURL, ValueError):  # whose text quotes the URL, a password with it
+            return Retryable(f"a proxy in {_PROXIES} is no usable URL")
+        except ImportError:
+            return Retryable(f"a proxy in {_PROXIES} speaks SOCKS, which needs a package: pip install 'httpx[socks]'")
         trace = {"trace": self._watch.trace}
         with self._watch.bounded(self._seconds):
             try:
-                with self._client.stream(method, url, headers=headers, content=content, extensions=trace) as response:
+                with client.stream(method, url, headers=headers, content=content, extensions=trace) as response:
                     return _answer(response, max_body_bytes)
             except _UNSENT as error:
                 return Retryable(self._message("cannot connect to", error))

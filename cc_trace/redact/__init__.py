@@ -28,6 +28,8 @@ _SHORTEST_TEXT: Final = 7
 # Keys, and texts as long as names and paths are: of those that have no secret so many are remembered.
 _MAX_CLEAN: Final = 4096
 _LONGEST_CLEAN: Final = 64
+# Of thousands of real texts none needs more than two.
+_MAX_PASSES: Final = 5
 
 _Key: TypeAlias = str | int
 _Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
@@ -41,14 +43,18 @@ class Redactor:
 
     def __init__(self, own: Sequence[str] = ()) -> None:
         self.counts: Counter[str] = Counter()
-        self._own = tuple(map(_own_expression, own))
+        self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
         self._clean: set[str] = set()
 
     def text(self, text: str) -> str:
         """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
-        # A secret masked can show the beginning of another one, so it goes on until nothing is found; each time less
-        # of the text is left that is no marker.
+        # A secret masked can show the beginning of another one, so it goes on until nothing is found. A text made to
+        # show one after the other would take time in its square: it is masked as a whole.
+        passes = 0
         while spans := self._spans(text):
+            passes += 1
+            if passes > _MAX_PASSES:
+                spans = [(0, len(text), spans[0][2])]
             parts: list[str] = []
             at = 0
             for start, end, rank in spans:
@@ -71,7 +77,7 @@ class Redactor:
                 # What a list holds is called as the list is.
                 name = key if isinstance(key, str) else called
                 if isinstance(item, str):
-                    if (masked := self._named(_beside(box) if name == "value" else name, item)) is not item:
+                    if (masked := self._named(_beside(box) if name in ("value", "Value") else name, item)) is not item:
                         changed[key] = masked
                 elif isinstance(item, (dict, list)):
                     boxes.append((item, name, number, key))
@@ -132,22 +138,23 @@ class Redactor:
         return True
 
 
-def _own_expression(expression: str) -> re.Pattern[str]:
+def _own_expression(number: int, expression: str) -> re.Pattern[str]:
+    """Return an expression, ready for use. One that is wrong is not repeated: it may be the secret itself."""
     try:
         made = re.compile(expression)
     except re.error as error:
-        message = f"{expression!r} is no regular expression: {error}; correct it in the patterns to mask"
-        raise ConfigError(message) from error
+        message = f"expression {number} to mask is no regular expression: {error}"
+        raise ConfigError(message) from None
     if made.search(""):
-        message = f"{expression!r} matches empty text, so it would mask nothing; correct it in the patterns to mask"
+        message = f"expression {number} to mask matches empty text, so it would mask nothing"
         raise ConfigError(message)
     return made
 
 
 def _beside(box: _Box) -> str:
-    """Give what stands beside a `value` as its `name`: so are variables and headers written as objects."""
-    name = box.get("name") if isinstance(box, dict) else None
-    return name if isinstance(name, str) else "value"
+    """Give what stands beside a `value` as its name: so are variables and headers written as objects."""
+    names = [box.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(box, dict) else []
+    return next((name for name in names if isinstance(name, str)), "value")
 
 
 def _marker(name: str) -> str:

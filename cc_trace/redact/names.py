@@ -8,6 +8,7 @@ than 6 words or 100 characters, or the words of a form or of a complaint ("Enter
 
 from __future__ import annotations
 
+import binascii
 import re
 from functools import cache, lru_cache
 from string import ascii_letters, digits
@@ -25,13 +26,19 @@ _KEYS: Final = (
     r"(?i)(?:api|app|access|account|admin|auth|client|decryption|deploy|encrypt|encryption|hmac|integration|jwt|license"
     r"|master|private|role|secret|service|session|shared|sign|signing|ssh|storage|subscription|webhook)[_ -]?key"
 )
+# A variable that is called `..._KEY` and given what looks generated; but these are no secrets.
+_ANY_KEY: Final = (
+    r"(?<![A-Z0-9_])(?!(?:[A-Z0-9]+_)*(?:PUBLIC|CACHE|PRIMARY|FOREIGN|SORT|PARTITION|HOST)_)[A-Z0-9_]+_KEY\Z"
+)
+_ANY_KEY_VALUE: Final = r"(?=.*[0-9])(?=.*[A-Za-z])(?:[A-Za-z0-9]{16,}|(?=.*[0-9][A-Za-z])[\w+/=-]{16,})\Z"
 _WORD: Final = r"(?:pass|secret|token|key|cred|auth)"
+_DOTS: Final = r"[-*.:x0_#?~\s\u2022\u2026]*\Z"
 _PLACEHOLDER: Final = (
-    r"[-*.:x0_#?~\s\u2022\u2026]*\Z"
+    r"(?:required|nullable|string|sometimes)(?:\|[a-z_]+(?::[\w,]+)?)+\Z"
     r"|(?:true|false|yes|no|on|off|null|none|nil|undefined|void|unset|empty|missing|invalid|expired|required|optional|"
     r"default|inherit|include|omit|read|write|enabled|disabled|string|str|bytes|number|integer|int|boolean|bool|any|"
     r"unknown|never|object|dict|text|bearer|basic|example|placeholder|redacted|masked|hidden|removed|change_?me|todo|"
-    r"tbd|n/a|value|here|fake|dummy|mock|test|sample)\W*\Z"
+    r"tbd|n/a|value|here|fake|dummy|mock|test|sample|enter)\W*\Z"
 )
 _REFERENCE: Final = (
     r"\$(?:[a-z_{(]|[0-9]+\Z)|[{<\[(]|%[sd({]|!(?:ref|sub|getatt|vault|secret|env|reference)\b|\\"
@@ -41,21 +48,36 @@ _PATH_OR_ADDRESS: Final = (
     r"(?:projects|secrets?|kv|arn:[a-z-]{3,10})[/:][\w./:@+*-]*\Z"
     r"|(?:[a-z][a-z0-9+.-]*:)?//|(?:~|\.{1,2})?(?:/[\w.@+-]{1,64})+/?\Z|[a-z]:[\\/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+\Z"
 )
-# What says itself that it is one: `your-api-key`, `access_token`, `self.password`.
-_SELF_NAMED: Final = (
+# What says itself that it is one: `your-api-key`, `access_token`, `self.password`. Where the place is sure it has to
+# consist of such words: a password may well be `monkeybusiness`.
+_EXAMPLE: Final = (
     rf"(?:test|mock|fake|dummy|example|sample|your|insert|replace|invalid|wrong|bad|expired)[-_ ].*?{_WORD}"
-    rf"|(?=[a-z_.\- ]*?{_WORD})[a-z_.\- ]*[,;)}}\]]*\Z"
+)
+_SELF_NAMED: Final = rf"(?=[a-z_.\- ]*?{_WORD})[a-z_.\- ]*[,;)}}\]]*\Z"
+_OWNERS: Final = (
+    r"(?:(?:your|my|the|an?|some|new|old|db|database|user|admin|root|app|service|account|session|login|id|jwt|github"
+    r"|openai|aws|self|this|config|settings|env|process|secrets|state|props|data|form|body|args|kwargs|options|request"
+    r"|req|params)[_\-. ]+|(?:access|refresh|client|bearer|api|auth|private|public|secret)[_\-. ]*)*"
+)
+_NAMED_IN_FULL: Final = (
+    rf"{_OWNERS}(?:pass|password|passwd|passwort|passphrase|pwd|secret|token|key|creds?|credentials?|auth|authorization)s?"
+    r"(?:[_\-. ]+(?:key|here|value|goes|name|field|hash|string|text|id|pass|password|token|secret|base))*[,;)}\]]*\Z"
 )
 # The numbers of attacks, weaknesses and standards: what is written about secrets names them.
 _CATALOGUE: Final = r"(?:t[0-9]{4}(?:\.[0-9]{3})?|(?:cve|cwe|capec|rfc|iso)[- ]?[0-9]{2,5}(?:-[0-9]{1,7})?)\W*\Z"
-_NO_SECRET: Final = f"(?is){_PLACEHOLDER}|{_CATALOGUE}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_SELF_NAMED}"
+_TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{4,18}(?:Z|[+-][0-9:]{4,5})?\Z"
+_NO_SECRET: Final = f"(?is){_DOTS}|{_PLACEHOLDER}|{_CATALOGUE}|{_TIME}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_EXAMPLE}"
+_NO_SURE_SECRET: Final = f"{_NO_SECRET}|{_NAMED_IN_FULL}"
+_NO_DOUBTED_SECRET: Final = f"{_NO_SECRET}|{_SELF_NAMED}"
+_NO_LOGIN: Final = rf"(?is){_DOTS}|{_REFERENCE}|{_NAMED_IN_FULL}|(?:redacted|masked|hidden|removed)\Z"
 _NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}\Z"
-_LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
-_WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.-][A-Za-z]*[0-9]{0,2})+\Z"
+# Or base64 that was filled up.
+_LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]|[A-Za-z0-9+/]{6,}={1,2}\Z"
+_WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.:-][A-Za-z]*[0-9]{0,3})+\Z"
 _CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
 _VARIABLE: Final = rf"(?i)(?=.*{_WORD})[a-z_]+[0-9]{{0,2}}[a-z_]*\Z"
 _PROSE: Final = (
-    r"(?is).{101}|(?:\S+\s+){6}\S|(?:\S+\s+){2}.*[.?:]\Z"
+    r"(?is).{101}|(?:\S+\s+){6}\S|(?:\S+\s+){2}.*[.?:]\Z|(?=\S+\s)(?:.*\s)?pass(?:word|wort|phrase|code|e)s?\b"
     r"|(?:please|enter|re-?enter|repeat|type|choose|create|confirm|your|the|a|an|this|that|use|show|hide|set|must|should"
     r"|is|are|was|has|have|does|do|can|can't|cannot|could|too|not|no|at|minimum|invalid|wrong|incorrect|forgot|forgotten"
     r"|same|see|if|when|for|with|new|old|current)\s"
@@ -68,6 +90,12 @@ _CONNECTION: Final = (
 )
 _CONNECTION_MORE: Final = r"[^;=\r\n]{0,99};[ ]?(?:[^;=\r\n]{1,32}=[^;=\r\n]{0,99};[ ]?){0,4}"
 _CONNECTION_VALUE: Final = r"[^;'\"`\\\s]+(?: [^;'\"`\\\s]+){0,5}(?=;)|[^;'\"`\\\s]+"
+_LIBPQ: Final = r"\b(?:host|hostaddr|port|dbname|user|sslmode)"
+# As commands are told values by name, and PHP.
+_TOLD: Final = (
+    r"(?:--from-literal=|--set(?:-string)?[ =]|\s-d |--data(?:-raw|-urlencode)? |\bkv put \S{1,32} )['\"]?[^\s'\"]*\Z"
+)
+_DEFINE: Final = r"\bdefine\(\s{0,4}['\"]\w*\Z"
 _IDENTIFIER: Final = r"[A-Za-z_]+[0-9]{0,3}[A-Za-z_]*\Z|.*[$*]"
 # In characters; shorter ones are rather examples than secrets.
 _SHORTEST: Final[dict[Written, int]] = {
@@ -81,6 +109,8 @@ _SHORTEST: Final[dict[Written, int]] = {
 }
 _SHORTEST_PIN: Final[dict[Written, int]] = {"password": 4, "data": 6, "quoted": 6, "argument": 6}
 _SHORTEST_TOKEN: Final = 8
+# A plan of terraform shows the old value and the new one.
+_CHANGED: Final = r"\\{0,7}\" -> \\{0,7}\"[^\"\\\r\n]{1,256}"
 # Where a shell, a URL or a connection string ends a value, and what code puts behind one.
 _NEXT: Final = r"[;&][\w .-]+="
 _BEHIND: Final = ",;&)}]>|."
@@ -103,10 +133,10 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
 
     if len(value) < _SHORTEST[written] or (written in ("line", "amid") and not is_(_LETTERS_AND_DIGITS)):
         return False
-    if is_(_NO_SECRET):
-        return False
     if written == "login":
-        return True
+        return not is_(_NO_LOGIN)
+    if is_(_NO_SURE_SECRET if written in ("password", "data") else _NO_DOUBTED_SECRET):
+        return False
     if is_(_NUMBER):
         return "password" in name and len(value) >= _SHORTEST_PIN.get(written, LONGEST)
     if written == "password":
@@ -116,6 +146,8 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
         return generated or name not in ("auth", "credentials")
     if compiled(r"\s").search(value):
         return False
+    if name == "auth" and is_basic_login(value):
+        return True
     if written == "quoted":
         return name in ("password", "secret") or (generated and len(value) >= _SHORTEST_TOKEN)
     if is_(_CODE) or is_(_VARIABLE):
@@ -123,6 +155,18 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
     if written == "argument" and name == "password":
         return is_(_NO_WORD)
     return generated and len(value) >= _SHORTEST["line"] and (written != "amid" or not is_(_IDENTIFIER))
+
+
+def is_basic_login(value: str) -> bool:
+    """Tell whether it is base64 of a name, a colon and a password."""
+    value = value.rstrip("=")
+    if not compiled(r"[A-Za-z0-9+/]{6,}\Z").match(value):
+        return False
+    try:
+        login = binascii.a2b_base64(value + "=" * (-len(value) % 4)).decode()
+    except ValueError:
+        return False
+    return ":" in login and login.isprintable()
 
 
 def says_password(key: str) -> bool:
@@ -134,15 +178,16 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
     """Give where in the text the secret stands that a name is given, if it may be one."""
     text, at, group = match.string, match.start(), match.lastgroup or ""
     (start, end), value = match.span(group), match[group]
-    if name == "key" and not compiled(_KEYS).search(text, max(0, at - 32), start):
-        return None
     before = text[max(0, at - 48) : at]
+    if name == "key" and not compiled(_KEYS).search(text, max(0, at - 32), start) and not _any_key(match, before):
+        return None
     left = before[len(before.rstrip(ascii_letters + digits + "_-.$")) :]
     written: Written = "quoted"
     if group in ("argument", "option"):
-        if not left.startswith("--"):
+        defined = group == "option" and compiled(_DEFINE).search(before)
+        if not left.startswith("--") and not defined:
             return None
-        written = "argument" if group == "argument" else "quoted"
+        written = "data" if defined else "argument" if group == "argument" else "quoted"
     elif group == "quoted":
         written = _written_in_quotes(match)
     elif group == "bare":
@@ -151,7 +196,10 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
         value = re.split(_NEXT, value, maxsplit=1)[0].rstrip(_BEHIND)
         written = _written_bare(match, start + len(value), before, left)
         end = start + len(value)
-    return (start, end) if may_be_secret(name, value, written) else None
+    if not may_be_secret(name, value, written):
+        return None
+    changed = compiled(_CHANGED).match(text, end) if group == "quoted" else None
+    return start, changed.end() if changed else end
 
 
 def _written_in_quotes(match: re.Match[str]) -> Written:
@@ -171,11 +219,45 @@ def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Wri
     ends = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
     ends = ends or (direct and text[end : end + 1] == ";")
     dashed = "-" in left
-    setting = direct and (upper or dashed or before.removesuffix(left)[-1:] in ("?", "&"))
-    yaml = ends and ":" in match["is"] and (dashed or (upper and "_" in left))
+    ansible = left.startswith("ansible_")
+    setting = direct and (
+        upper
+        or dashed
+        or ansible
+        or before.removesuffix(left)[-1:] in ("?", "&")
+        or compiled(_TOLD).search(before) is not None
+        or (ends and _is_property(match, left))
+        or (left == "pas" and _is_libpq(match, end, before))
+    )
+    yaml = ends and ":" in match["is"] and (dashed or ansible or (upper and "_" in left))
     if setting or (yaml and not compiled(_CODE).match(match.string, match.start("bare"), end)):
         return "data"
     return "line" if ends else "amid"
+
+
+def _any_key(match: re.Match[str], before: str) -> bool:
+    """Tell whether a variable that ends in `_KEY` is given what looks generated."""
+    name = before + match.string[match.start() : max(match.start(), match.start("is"))]
+    value = match[match.lastgroup or 0]
+    return (
+        match["is"] == "="
+        and compiled(_ANY_KEY).search(name) is not None
+        and compiled(_ANY_KEY_VALUE).match(value) is not None
+    )
+
+
+def _is_property(match: re.Match[str], left: str) -> bool:
+    """Tell it of a line of a properties file, `a.b.password=c`."""
+    at = match.start() - len(left)
+    return (
+        left.count(".") > 1 and match.string[max(0, at - 1) : at] in ("", "\n") and left[:5] not in ("this.", "self.")
+    )
+
+
+def _is_libpq(match: re.Match[str], end: int, before: str) -> bool:
+    """Tell whether it stands among the parameters of a connection, `host=a password=b user=c`."""
+    behind = compiled(rf" {_LIBPQ}=").match(match.string, end)
+    return behind is not None or compiled(rf"{_LIBPQ}=[^\s,()]{{1,40}} pas\Z").search(before) is not None
 
 
 def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None:
@@ -198,5 +280,5 @@ def kind_of(key: str) -> str | None:
             return header
     for name, ending in ENDINGS.items():
         if compiled(rf"(?i)(?:{ending}){SUFFIX}\Z").search(f'"{key}'):
-            return name if name != "key" or compiled(_KEYS).search(key) else None
+            return name if name != "key" or compiled(_KEYS).search(key) or compiled(_ANY_KEY).search(key) else None
     return None

@@ -11,7 +11,7 @@ from codecs import utf_16_be_decode
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cc_trace.redact.logins import LOGINS
+from cc_trace.redact.logins import LOGINS, key_tail, password_span
 from cc_trace.redact.names import assigned_secret, compiled, may_be_secret
 from cc_trace.redact.patterns import BARE, LONGEST, PATTERNS
 
@@ -66,8 +66,10 @@ def _secret(name: str, found: re.Match[str]) -> tuple[int, int] | None:
             return found.span(found.lastgroup or 0)
         case "value":
             return found.span("value") if may_be_secret(name, found["value"], "data") else None
+        case "tail":
+            return key_tail(found)
         case group if is_login := LOGINS.get(group):
-            return found.span(group) if is_login(found) else None
+            return password_span(found) if is_login(found) else None
         case _:
             return assigned_secret(name, found)
 

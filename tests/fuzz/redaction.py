@@ -31,6 +31,15 @@ _SECRETS: Final = (
         "export TOKEN=" + _X,
         "DB_PASSWORD: x",
     ),
+    *(
+        "curl -su a:b x",
+        "docker login -p A_TOKEN",
+        "mysql -pmonkey",
+        "curl -b 'a=1; session=" + _X + "'",
+        "sntryu_" + "0" * 40,
+    ),
+    *("host=h password=x user=y", '{"key":"DB_PASSWORD","value":"x"}', "IDENTIFIED BY 'x'", 'password = "a" -> "b"'),
+    "MIIx" * 16 + "\n-----END RSA " + "PRIVATE KEY-----",
 )
 
 
