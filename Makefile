@@ -15,8 +15,9 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# On two cores, each file on one of them.
 unit: $(STAMP)
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 # The real Claude Code, fetched once by npm; needs npm, node and tmux.
 test-e2e: $(STAMP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.entries import Prompt, Reply, parse
@@ -49,23 +48,6 @@ def first_cwd(path: Path) -> str | None:
         return next((head.context.cwd for head in heads if head.context.cwd is not None), None)
     except OSError:
         return None
-
-
-def marks(path: Path) -> set[str]:
-    """Return what a copy of a session has in common with it: the sessions its lines name, ids of lines and responses.
-
-    Newer versions of Claude Code copy a session without a word of where it comes from, some older ones with new ids of
-    lines.
-    """
-    found: set[str | None] = set()
-    with contextlib.suppress(OSError):
-        for entry in peek(path):
-            if entry.head is not None:
-                context = entry.head.context
-                found |= {entry.head.uuid, context.session_id, context.forked_from}
-            if isinstance(entry, Reply):
-                found.add(entry.message_id)
-    return {mark for mark in found if mark is not None}
 
 
 def first_session_id(path: Path) -> str | None:

@@ -46,6 +46,7 @@ class Caller:
     claude_pid: int | None = None
     anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
     named: bool = False  # a user asks for just this session
+    project: str | None = None  # whose hook it is, which knows better than the transcript
     told_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,7 +56,7 @@ class Sources:
         if own is not None and (project is None or project == Path(own)):
             return [*self._own_layers(Path(own), user), file]
         managed = [env_layer(path) for path in self.managed]
-        users = env_layer(user / "settings.json")
+        users = self._with_options(env_layer(user / "settings.json"))
         below = [*([] if project is None else _project_layers(project, user)), users, file]
         if not self.hooked:
             return [*managed, Layer("environment", self.environment), *below]
@@ -71,7 +71,7 @@ class Sources:
 
     def _own_layers(self, project: Path, user: Path) -> list[Layer]:
         """Return the layers of a hook's own project: what in its environment stems from files goes to their places."""
-        users = _lenient([user / "settings.json"])
+        users = [self._with_options(layer) for layer in _lenient([user / "settings.json"])]
         theirs: dict[str, object] = {}
         for layer in reversed(_lenient(_project_files(project), user)):
             if layer.shared:
@@ -82,6 +82,11 @@ class Sources:
             if name not in theirs and not any(name in self._from(layer) for layer in users)
         }
         return [Layer("environment", mine), Layer(str(project / ".claude"), theirs, shared=True), *users]
+
+    def _with_options(self, users: Layer) -> Layer:
+        """Return the user's layer with the options of the plugin; of those that are secret only the hook is told."""
+        options = {name: value for name, value in self.environment.items() if name.startswith(OPTION)}
+        return replace(users, values={**users.values, **options})
 
     def _from(self, layer: Layer) -> dict[str, object]:
         """Return what of a settings file is in the environment."""

@@ -68,20 +68,14 @@ class States:
         """Forget that a session was written to while tracing was off: its user asks for it."""
         (self._off / session_id).unlink(missing_ok=True)
 
-    def all_left_out(self) -> list[str]:
-        """Return the sessions that were written to while tracing was off."""
-        return sorted(path.name for path in self._off.glob("*") if is_session_id(path.name))
+    def all_left_out(self) -> dict[str, int]:
+        """Return the sessions that were written to while tracing was off, and when that was noted first."""
+        notes = sorted(path for path in self._off.glob("*") if is_session_id(path.name))
+        return {path.name: path.stat().st_mtime_ns for path in notes}
 
     def left_out(self, session_id: str) -> bool:
         """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
         return (self._off / session_id).exists()
-
-    def left_out_ns(self, session_id: str) -> int | None:
-        """Return when it was noted that a session was written to while tracing was off; None where it is not."""
-        try:
-            return (self._off / session_id).stat().st_mtime_ns
-        except FileNotFoundError:
-            return None
 
     def off_since_ns(self, project: str | None) -> int:
         """Return when a project was first seen to be off, which is now if it never was."""

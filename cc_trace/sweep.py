@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cc_trace.progress import SessionState
     from cc_trace.state import States
 
-MAX_SESSIONS: Final = 20
+MAX_SESSIONS: Final = 20  # that a worker tries
 MAX_FILES: Final = 5000
 
 
@@ -28,12 +28,13 @@ def left_behind(
     config_dir: Path,
     destinations_of: Callable[[str | None], Sequence[str] | None],
     since_ns: int,
-    limit: int | None = MAX_SESSIONS,
+    *,
+    wrong: bool = False,
 ) -> list[Path]:
-    """Return the transcripts that may hold undelivered turns.
+    """Return the transcripts that may hold undelivered turns, those first that have waited longest.
 
-    `destinations_of` a project: none where it is off, None where its settings are wrong. With a `limit` the latter are
-    passed over. The others take turns, so that a backend that is down does not keep those of another from it.
+    So a backend that is down does not keep the sessions of another from their turn. `destinations_of` a project: none
+    where it is off, None where its settings are wrong; the latter are returned if `wrong`.
     """
     found: list[tuple[float, int, Path]] = []
     for changed_ns, size, path in sorted(_newest(config_dir, since_ns), reverse=True)[:MAX_FILES]:
@@ -41,9 +42,9 @@ def left_behind(
             continue
         state = states.peek(path.stem)
         names = destinations_of(state.cwd if state is not None else first_cwd(path))
-        if (names is None and limit is None) or (names is not None and is_behind(state, size, names)):
+        if wrong if names is None else is_behind(state, size, names):
             found.append((_next_turn(state, names), -changed_ns, path))
-    return [path for _, _, path in sorted(found)[:limit]]
+    return [path for _, _, path in sorted(found)]
 
 
 def _newest(config_dir: Path, since_ns: int) -> Iterable[tuple[int, int, Path]]:

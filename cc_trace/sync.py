@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.copies import copied_from
 from cc_trace.delivery import Delivery, Surroundings
 from cc_trace.endings import is_alive, seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
-from cc_trace.openings import first_cwd, first_session_id, marks
+from cc_trace.openings import first_cwd, first_session_id
 from cc_trace.orders import NOBODY, SENT_BY_ANOTHER, WRITTEN_WHILE_OFF, Caller, Plan, Report, World
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.progress import SessionState
@@ -52,7 +53,6 @@ class Sync:
         self._log = log
         self._world = world
         self._ledger = self._open_ledger()
-        self._marks: dict[Path, set[str]] = {}  # of sessions that are left out
 
     def _open_ledger(self) -> Ledger:
         path = self._states.folder / "ledger.db"
@@ -75,12 +75,12 @@ class Sync:
 
     def wanted(self, session_id: str, deadline: float | None = None, caller: Caller = NOBODY) -> None:
         """Serve the word that hooks left for a session, until none is left or another process serves it."""
-        while self._states.wanted(session_id):
+        while self._states.wanted(session_id) and not self._world.interrupted():
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
                 if not held:
                     return
                 self._world.reached("locked")
-                while (word := self._states.take_word(session_id)) is not None:
+                while not self._world.interrupted() and (word := self._states.take_word(session_id)) is not None:
                     payload = parse_payload(word[0], self._config_dir)
                     if isinstance(payload, Payload):
                         self._served(payload, deadline, replace(caller, told_ns=word[1]))
@@ -137,6 +137,7 @@ class Sync:
 
     def _locked(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
+        state.cwd = caller.project or state.cwd or first_cwd(transcript)
         plan = self._plan_of(state.cwd)
         if (off := self._off(plan, transcript, state, caller)) is not None:
             return Report(transcript.stem, off=off)
@@ -183,7 +184,7 @@ class Sync:
         elif states.left_out(session_id):
             self._log.write(f"{session_id}: left out, {WRITTEN_WHILE_OFF}")
             return WRITTEN_WHILE_OFF
-        elif state.size < FINGERPRINT_BYTES and (origin := self._left_out_origin(transcript)) is not None:
+        elif not state.size and (origin := copied_from(transcript, states.all_left_out())) is not None:
             self._log.write(f"{session_id}: left out as {origin}, whose turns it has: {WRITTEN_WHILE_OFF}")
             states.leave_out(session_id)
             return WRITTEN_WHILE_OFF
@@ -193,23 +194,6 @@ class Sync:
     def _grown_since(since_ns: int, transcript: Path, state: SessionState) -> bool:
         status = transcript.stat()
         return status.st_size != state.size and status.st_mtime_ns > since_ns
-
-    def _left_out_origin(self, transcript: Path) -> str | None:
-        """Return the session that is left out and was copied into this one. Asked once, when a session is new to us.
-
-        One that was written last before the other was noted is no copy of it, but what that one was copied from.
-        """
-        if not (others := self._states.all_left_out()):
-            return None
-        own, changed_ns = marks(transcript), transcript.stat().st_mtime_ns
-        for other in others:
-            path, noted_ns = transcript.with_name(f"{other}.jsonl"), self._states.left_out_ns(other)
-            if path not in self._marks:
-                self._marks[path] = marks(path)
-            copied = noted_ns is not None and changed_ns > noted_ns and not own.isdisjoint(self._marks[path])
-            if other in own or copied:
-                return other
-        return None
 
     def _state(self, transcript: Path) -> SessionState:
         """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
@@ -227,7 +211,6 @@ class Sync:
             for progress in state.destinations.values():
                 progress.offset, progress.line, progress.turns = BEGINNING.offset, BEGINNING.number, 0
         state.transcript = str(transcript)
-        state.cwd = state.cwd or first_cwd(transcript)
         state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state

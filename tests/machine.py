@@ -29,6 +29,14 @@ RECORDED: Final = [
 ]
 
 
+# A small process between: who starts a program passes its own peak on to it.
+_PEAK: Final = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+"""
+
+
 class History:
     """A machine with sessions of the past."""
 
@@ -69,6 +77,12 @@ class History:
         process = self.start(*arguments, group=False, **environment)
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err
+
+    def peak_kb(self) -> int:
+        """Run it, and return the most memory it had."""
+        command = [sys.executable, "-c", _PEAK, sys.executable, "-m", "cc_trace", "backfill"]
+        done = subprocess.run(command, env=self.environment, cwd=self.home, capture_output=True, text=True, check=True)
+        return int(done.stderr)
 
     def write(
         self, number: int, *, turns: int = 1, days: float = 1, first: float = 0, project: Path | None = None

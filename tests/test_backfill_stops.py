@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import transcripts
-from backend import OK, REFUSE, Behaviour, HttpBackend, refuses_before, refuses_span
+from backend import HANG, OK, REFUSE, Behaviour, HttpBackend, refuses_before, refuses_span
 from lines import NOON
 from machine import RECORDED, History, counted, expected
 from waiting import until
@@ -90,6 +90,25 @@ def _children(process: subprocess.Popen[str]) -> int:
         return len(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
     except OSError:
         return 0
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_second_interrupt_ends_everything(history: History, backend: HttpBackend, jobs: str) -> None:
+    """Nobody waits for the answer to a request; what it was is sent again."""
+    paths = [history.write(number) for number in range(1, 5)]
+    backend.behaviour = HANG
+    process = history.start("--jobs", jobs, CC_TRACE_TIMEOUT_SECONDS="600")
+    until(lambda: len(backend.requests) == int(jobs), "they wait for an answer")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    backend.behaviour = OK
+    assert history.run()[0] == 0
+    assert set(backend.counts) == expected(paths)
+    assert max(backend.counts.values()) == 1
 
 
 @pytest.mark.parametrize("end", ["interrupt", "death"])

@@ -12,6 +12,7 @@ from lines import Line, prompt, reply, write
 from test_worker import Home
 
 from cc_trace.cli.status import LEFT_OUT
+from cc_trace.sweep import MAX_SESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +101,36 @@ def test_a_sweep_leaves_alone_what_the_shell_may_have_protected(
     assert "gen_ai.input.messages" not in {pair.key for span in backend.spans for pair in span.attributes}
 
 
+def test_a_hook_speaks_for_its_own_session_wherever_that_began(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """In another worktree, say: the settings of the project it runs in hold, then and later."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    machine.settings(mine, CC_TRACE_CONTENT="metadata")
+    path = machine.turn(ONE, other, "private")
+    assert machine.hook(path, mine, CC_TRACE_CONTENT="metadata") == 0
+    machine.turn(ONE, other, "more")
+    assert machine.command("sync").returncode == 0
+    assert len(backend.spans) == 4
+    assert "gen_ai.input.messages" not in {pair.key for span in backend.spans for pair in span.attributes}
+
+
+def test_sessions_that_cannot_be_delivered_take_nobodys_turn(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """However many there are, and however long another one has been waiting."""
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    machine.settings(bad, CC_TRACE_DESTINATIONS="otel:nothing-of-that-name")
+    for number in range(MAX_SESSIONS + 1):
+        machine.turn(f"{number:08}-0000-4000-8000-000000000001", bad, "x")
+    path = machine.turn(ONE, good, "a")
+    backend.behaviour = REFUSE
+    machine.hook(path, good)
+    backend.behaviour = OK
+    machine.hook(machine.turn(TWO, good, "b"), good)
+    assert sessions(backend) == {ONE, TWO}
+
+
 def test_what_was_written_while_off_stays_out_when_on_again(
     machine: Machine, backend: HttpBackend, tmp_path: Path
 ) -> None:
@@ -174,6 +205,7 @@ def test_a_fork_of_what_was_written_while_off_stays_out(
     machine.hook(origin, tmp_path, CC_TRACE_ENABLED="false")
     fork = forked(origin, TWO, how)
     machine.turn(TWO, tmp_path, "new")
+    assert "2 sessions left out" in machine.command("backfill", "--dry-run").stdout
     assert machine.hook(fork, tmp_path) == 0
     assert machine.command("sync").returncode == 0
     assert machine.command("backfill").returncode == 0

@@ -213,6 +213,25 @@ def test_options_of_the_plugin_in_the_users_settings_hold_in_a_shell_too(places:
     assert places.content(places.mine) == ("full", "default")
 
 
+@pytest.mark.parametrize("theirs", [False, True])
+def test_a_secret_option_of_the_plugin_is_no_stronger_than_the_others(places: Places, *, theirs: bool) -> None:
+    """Claude Code tells it to hooks only: a key of the plugin does not go to an address that was set later."""
+    new = {"CC_TRACE_OTLP_ENDPOINT": "https://new", "CC_TRACE_OTLP_HEADERS": "authorization=new"}
+    places.user(**new)
+    sources = places.sources(
+        hooked=True,
+        CLAUDE_PROJECT_DIR=str(places.mine),
+        CLAUDE_PLUGIN_OPTION_OTLP_ENDPOINT="https://old",
+        CLAUDE_PLUGIN_OPTION_OTLP_HEADERS="authorization=old",
+        CLAUDE_PLUGIN_OPTION_USER_ID="me",
+        **new,
+    )
+    settings = Settings(sources.layers(places.other if theirs else places.mine))
+    assert settings.text("otlp_endpoint") == "https://new"
+    assert settings.pairs("otlp_headers") == {"authorization": "new"}
+    assert settings.text("user_id") == "me"
+
+
 @pytest.mark.parametrize(
     ("address", "key"),
     [("CC_TRACE_OTLP_ENDPOINT", "CC_TRACE_OTLP_HEADERS"), ("LANGFUSE_BASE_URL", "CC_LANGFUSE_SECRET_KEY")],

@@ -35,9 +35,10 @@ class Sessions:
             self.states.save(SessionState(path.stem, str(path), size, cwd=cwd, destinations={"otlp": progress}))
         return path.stem
 
-    def found(self, limit: int | None) -> list[str]:
+    def found(self, *, wrong: bool = False) -> list[str]:
         names = {"/p": ["otlp"], "/off": [], "/wrong": None}
-        return [path.stem for path in left_behind(self.states, self.folder, lambda cwd: names[cwd or "/p"], 0, limit)]
+        found = left_behind(self.states, self.folder, lambda cwd: names[cwd or "/p"], 0, wrong=wrong)
+        return [path.stem for path in found]
 
 
 @pytest.fixture
@@ -52,28 +53,25 @@ def failed(time: float) -> Progress:
 def test_all_take_turns(sessions: Sessions) -> None:
     """Who was never tried is first, then who has waited longest, however many there are of a backend that is down."""
     second, third, first = sessions.add(failed(100)), sessions.add(failed(200)), sessions.add(None)
-    assert sessions.found(2) == [first, second]
+    assert sessions.found() == [first, second, third]
     sessions.states.save(SessionState(second, "", 0, cwd="/p", destinations={"otlp": failed(300)}))
-    assert sessions.found(2) == [first, third]
+    assert sessions.found() == [first, third, second]
 
 
 def test_who_was_asked_to_wait_is_last(sessions: Sessions) -> None:
     waits, other = sessions.add(Progress(time=1, error="slow down", not_before=1000)), sessions.add(failed(500))
-    assert sessions.found(1) == [other]
-    assert sessions.found(None) == [other, waits]
+    assert sessions.found() == [other, waits]
 
 
 def test_the_last_changed_goes_before_others_like_it(sessions: Sessions) -> None:
     older, newer = sessions.add(None), sessions.add(None)
-    assert sessions.found(None) == [newer, older]
+    assert sessions.found() == [newer, older]
 
 
 def test_who_is_off_or_has_wrong_settings_takes_nobodys_place(sessions: Sessions) -> None:
     behind, off, wrong = sessions.add(failed(100)), sessions.add(None, "/off"), sessions.add(None, "/wrong")
-    assert sessions.found(1) == [behind]
-    assert sessions.found(2) == [behind, off]
-    assert sessions.found(3) == [behind, off]
-    assert set(sessions.found(None)) == {behind, off, wrong}
+    assert sessions.found() == [behind, off]
+    assert sessions.found(wrong=True) == [behind, wrong, off]
 
 
 @pytest.mark.parametrize(

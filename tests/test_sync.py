@@ -255,6 +255,17 @@ def test_killed_at_every_step(tmp_path: Path, step: str, askable: bool) -> None:
         assert sink.twice == []
 
 
+def test_an_interrupted_sync_leaves_word_for_the_next(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Sink())
+    path = machine.copy("2.1.325--a_simple/aaaaaaaa-0000-4000-8000-000000000001.jsonl")
+    machine.states.want(path.stem, b"{}", 1)
+    world = World(time.time, lambda _: None, interrupted=lambda: True)
+    sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, world, tmp_path / "claude")
+    sync.wanted(path.stem)
+    sync.close()
+    assert machine.states.wanted(path.stem)
+
+
 def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:
     """Copied turns that were delivered from one file are not delivered from the other."""
     sink = Sink()
@@ -291,7 +302,7 @@ def test_a_recorded_fork_of_what_is_left_out_is_left_out(tmp_path: Path, fork: s
         os.utime(each)  # written since
         assert sync.session(each, "over").complete
     sync.close()
-    assert machine.states.all_left_out() == sorted([origin.stem, path.stem])
+    assert [*machine.states.all_left_out()] == sorted([origin.stem, path.stem])
     assert set(sink.taken) == expected(other)
 
 

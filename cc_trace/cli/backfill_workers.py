@@ -126,14 +126,19 @@ def side_by_side(
     listener.start()
     waiting: dict[Past, Report] = {}
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
-        for past, report in _spread(pool, jobs, found, wish):
-            if report.waits:
-                waiting[past] = report
-            else:
-                yield past, report
-        for past, report in _spread(pool, 1, [*waiting], wish):
-            yield past, report.after(waiting.pop(past))
-        yield from waiting.items()
+        try:
+            for past, report in _spread(pool, jobs, found, wish):
+                if report.waits:
+                    waiting[past] = report
+                else:
+                    yield past, report
+            for past, report in _spread(pool, 1, [*waiting], wish):
+                yield past, report.after(waiting.pop(past))
+            yield from waiting.items()
+        except KeyboardInterrupt:  # the second one: what they send just now is unclear, as after any sudden end
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
     queue.put(None)
     listener.join()
 

@@ -75,7 +75,7 @@ def _undelivered(place: Workplace) -> list[Path]:
     since_ns = place.states.installed_ns
     if since_ns is None:
         return []
-    return left_behind(place.states, place.config_dir, place.destination_names, since_ns, None)
+    return left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True)
 
 
 def _row(state: SessionState, *, left_out: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.history import a_session
 from cc_trace.orders import NOBODY, Caller
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.sweep import left_behind
+from cc_trace.sweep import MAX_SESSIONS, left_behind
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -70,11 +70,13 @@ def _one(place: Workplace, sync: Sync, named: str) -> Iterator[Report]:
 def _left(place: Workplace, sync: Sync) -> Iterator[Report]:
     """Deliver what was left behind since the installation."""
     for session_id in [*_take_spool(place, None), *place.states.pending()]:
-        sync.wanted(session_id)
+        sync.wanted(session_id)  # none, once it is interrupted
     if (since_ns := place.states.installed_ns) is None:
         message = "nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history"
         raise NotFoundError(message)
-    for path in left_behind(place.states, place.config_dir, place.destination_names, since_ns, None):
+    for path in left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True):
+        if place.world.interrupted():
+            return
         yield sync.session(path)
 
 
@@ -87,7 +89,8 @@ def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     try:
         project = environment.get("CLAUDE_PROJECT_DIR")
         anchor = place.config(project).anchor if place.off(project) is None else None
-        caller = Caller(int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None, anchor)
+        claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
+        caller = Caller(claude_pid, anchor, project=project)
         return _work(place, Path(options.spooled), options.deadline, caller)
     except CcTraceError as error:
         place.log.write(f"nothing is delivered: {error}")
@@ -183,7 +186,10 @@ def _sweep_is_due(stamp: Path) -> bool:
 
 
 def _sweep(place: Workplace, sync: Sync) -> None:
-    states = place.states
+    """Deliver what was left behind, of a bounded number of sessions. One that cannot even be read does not count."""
+    states, left = place.states, MAX_SESSIONS
     for path in left_behind(states, place.config_dir, place.destination_names, states.installed_ns or 0):
-        sync.session(path)
+        left -= "*" not in sync.session(path).behind
+        if not left:
+            break
     place.reached("swept")

@@ -8,7 +8,7 @@ import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cc_trace.cli.places import here, home
 from cc_trace.config import read_config, read_scope
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Workplace", "here", "home"]
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class Workplace:
@@ -45,7 +47,8 @@ class Workplace:
     to: str | None = None  # only this destination
     skipped: list[DestinationSettings] = field(default_factory=list)
     _debugging: bool | None = None
-    _configs: dict[str | None, Config] = field(default_factory=dict)
+    _settings: dict[str | None, Settings | ConfigError] = field(default_factory=dict)
+    _configs: dict[str | None, Config | ConfigError] = field(default_factory=dict)
     _off: dict[str | None, str | None] = field(default_factory=dict)
     _plans: dict[str | None, Plan] = field(default_factory=dict)
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
@@ -72,17 +75,21 @@ class Workplace:
 
     def settings(self, project: str | None) -> Settings:
         """Return the settings that hold for sessions started in a folder."""
+        return _once(self._settings, project, self._read_settings)
+
+    def config(self, project: str | None = None) -> Config:
+        """Return what they come to."""
+        return _once(self._configs, project, self._read_config)
+
+    def _read_settings(self, project: str | None) -> Settings:
         layers = self.sources.layers(None if project is None else Path(project))
         if self.to is not None:
             only = {"destinations": self.to, "trace_to_langfuse": self.to == "langfuse"}
             layers = [Layer("--to", only, variables=False), *layers]
         return Settings(layers)
 
-    def config(self, project: str | None = None) -> Config:
-        """Return what they come to."""
-        if project not in self._configs:
-            self._configs[project] = read_config(self.settings(project), self.states.folder, self.sources.home)
-        return self._configs[project]
+    def _read_config(self, project: str | None) -> Config:
+        return read_config(self.settings(project), self.states.folder, self.sources.home)
 
     def plan(self, project: str | None) -> Plan:
         """Return what is to be done with the sessions of a project."""
@@ -168,3 +175,16 @@ class Workplace:
         destination = open_destination(settings)
         self._destinations.append((settings, destination))
         return destination
+
+
+def _once(known: dict[str | None, T | ConfigError], project: str | None, read: Callable[[str | None], T]) -> T:
+    """Return what was read for a project, or raise what was wrong with it, having read it once."""
+    if project not in known:
+        try:
+            known[project] = read(project)
+        except ConfigError as error:
+            known[project] = error
+    found = known[project]
+    if isinstance(found, ConfigError):
+        raise found
+    return found

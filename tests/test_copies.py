@@ -1,0 +1,101 @@
+"""Which sessions hold turns that another one wrote while tracing was off."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from lines import NOON, line, prompt, reply, write
+from shared import CASES
+
+from cc_trace.copies import copied_from
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ORIGIN, FORK, OTHER = (f"{number:08}-0000-4000-8000-000000000001" for number in (1, 2, 3))
+FORKS = [
+    "2.0.77--d_resume_fork/3a875a4c-b2b1-4e9a-91e3-a20f30c2e0f2.jsonl",
+    "2.1.197--d_resume_fork/b107e85d-d2e8-49bb-9346-50fdd4459dc8.jsonl",
+    "2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl",
+]
+
+
+def ns(seconds: float) -> int:
+    """So many seconds after noon."""
+    return int((NOON + timedelta(seconds=seconds)).timestamp() * 1e9)
+
+
+def session(folder: Path, session_id: str, *turns: tuple[str, float], changed: float) -> Path:
+    """Write turns that begin at these seconds after noon, to a file that was changed last at `changed`."""
+    lines = [
+        each
+        for word, at in turns
+        for each in (prompt(word, at, sessionId=session_id), reply(word, word, at=at + 1, sessionId=session_id))
+    ]
+    path = write(folder / f"{session_id}.jsonl", lines)
+    os.utime(path, ns=(ns(changed), ns(changed)))
+    return path
+
+
+def fork(origin: Path, session_id: str, at: float, *turns: tuple[str, float], changed: float) -> Path:
+    """Copy a session as `claude --fork-session` does, and go on with it."""
+    own = session(origin.parent, session_id, *turns, changed=changed)
+    copied = [json.loads(text) | {"sessionId": session_id} for text in origin.read_text().splitlines()]
+    more = [json.loads(text) for text in own.read_text().splitlines()]
+    write(own, [line("queue-operation", at, operation="enqueue", sessionId=session_id, uuid=None), *copied, *more])
+    os.utime(own, ns=(ns(changed), ns(changed)))
+    return own
+
+
+def test_a_fork_has_the_turns_of_its_origin(tmp_path: Path) -> None:
+    origin = session(tmp_path, ORIGIN, ("a", 0), ("b", 10), changed=11)
+    path = fork(origin, FORK, 100, ("c", 101), changed=102)
+    assert copied_from(path, {ORIGIN: ns(12)}) == ORIGIN
+    assert copied_from(path, {OTHER: ns(12)}) is None
+
+
+def test_an_origin_has_no_turn_of_its_fork(tmp_path: Path) -> None:
+    """Whether it goes on or not."""
+    origin = session(tmp_path, ORIGIN, ("a", 0), changed=1)
+    fork(origin, FORK, 100, ("secret", 101), changed=102)
+    assert copied_from(origin, {FORK: ns(103)}) is None
+    origin = session(tmp_path, ORIGIN, ("a", 0), ("b", 200), changed=201)
+    assert copied_from(origin, {FORK: ns(103)}) is None
+
+
+def test_two_forks_have_no_turn_of_each_other(tmp_path: Path) -> None:
+    """Only of their origin, which is traced; a fork of a fork has turns of both."""
+    origin = session(tmp_path, ORIGIN, ("a", 0), changed=1)
+    first = fork(origin, FORK, 100, ("secret", 101), changed=102)
+    assert copied_from(fork(origin, OTHER, 200, ("b", 201), changed=202), {FORK: ns(103)}) is None
+    assert copied_from(fork(first, OTHER, 200, ("b", 201), changed=202), {FORK: ns(103)}) == FORK
+
+
+def test_what_began_later_has_none(tmp_path: Path) -> None:
+    """The other one is not even opened."""
+    (tmp_path / f"{ORIGIN}.jsonl").mkdir()
+    assert copied_from(session(tmp_path, FORK, ("a", 100), changed=101), {ORIGIN: ns(50)}) is None
+
+
+def test_a_session_that_is_gone_has_none(tmp_path: Path) -> None:
+    path = session(tmp_path, FORK, ("a", 0), changed=100)
+    assert copied_from(path, {ORIGIN: ns(50)}) is None
+    path.unlink()
+    assert copied_from(path, {ORIGIN: ns(50)}) is None
+
+
+@pytest.mark.parametrize("recorded", FORKS)
+def test_recorded_forks(tmp_path: Path, recorded: str) -> None:
+    """Each way round."""
+    origin = CASES / recorded.partition("/")[0] / "dddddddd-0000-4000-8000-000000000001.jsonl"
+    path = CASES / recorded
+    for each in (origin, path):
+        shutil.copy(each, tmp_path)
+    later = (tmp_path / path.name).stat().st_mtime_ns - 1
+    assert copied_from(tmp_path / path.name, {origin.stem: later}) == origin.stem
+    assert copied_from(tmp_path / origin.name, {path.stem: later}) is None
