@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.entries import Entry
+    from cc_trace.state import States
+
+
+def left_out_for(transcript: Path, states: States, *, new: bool) -> str | None:
+    """Return the session for which this one is left out: itself, or one it copied, which is looked for while it is new.
+
+    None where it is not left out.
+    """
+    if states.left_out(transcript.stem):
+        return transcript.stem
+    return copied_from(transcript, states.all_left_out()) if new else None
 
 
 def copied_from(transcript: Path, left_out: Mapping[str, int]) -> str | None:

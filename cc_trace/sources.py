@@ -76,11 +76,8 @@ class Sources:
         for layer in reversed(_lenient(_project_files(project), user)):
             if layer.shared:
                 theirs |= self._from(layer)
-        mine = {
-            name: value
-            for name, value in self.environment.items()
-            if name not in theirs and not any(name in self._from(layer) for layer in users)
-        }
+        named = {*theirs, *(name for layer in users for name in self._from(layer))}
+        mine = {name: value for name, value in self.environment.items() if name not in named}
         return [Layer("environment", mine), Layer(str(project / ".claude"), theirs, shared=True), *users]
 
     def _with_options(self, users: Layer) -> Layer:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.copies import copied_from
+from cc_trace.copies import left_out_for
 from cc_trace.delivery import Delivery, Surroundings
 from cc_trace.endings import is_alive, seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
@@ -181,11 +181,9 @@ class Sync:
             states.seen_on(state.cwd)
         if caller.named:
             states.take_in(session_id)
-        elif states.left_out(session_id):
-            self._log.write(f"{session_id}: left out, {WRITTEN_WHILE_OFF}")
-            return WRITTEN_WHILE_OFF
-        elif not state.size and (origin := copied_from(transcript, states.all_left_out())) is not None:
-            self._log.write(f"{session_id}: left out as {origin}, whose turns it has: {WRITTEN_WHILE_OFF}")
+        elif (origin := left_out_for(transcript, states, new=not state.size)) is not None:
+            how = "," if origin == session_id else f" as {origin}, whose turns it has:"
+            self._log.write(f"{session_id}: left out{how} {WRITTEN_WHILE_OFF}")
             states.leave_out(session_id)
             return WRITTEN_WHILE_OFF
         return None

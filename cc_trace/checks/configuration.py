@@ -33,9 +33,8 @@ def configuration(subject: Subject) -> Iterator[Check]:
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
         remedy = "correct that; `cc-trace config` shows all settings and their places"
-        if enabled_plugins(
-            settings_files(subject)
-        ):  # Claude Code keeps those where it keeps its own, and we do not look
+        if enabled_plugins(settings_files(subject)):
+            # Claude Code keeps those where it keeps its own, and we do not look.
             remedy += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
         yield failed("configuration", str(error), remedy)
         return

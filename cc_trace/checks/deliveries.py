@@ -54,7 +54,7 @@ def _delivery(name: str, sessions: Sequence[tuple[SessionState, Progress]], subj
     said = f"{counted(len(sessions), 'session')}, {counted(sum(each.delivered for _, each in sessions), 'span')}"
     if behind:
         found = f"{counted(len(behind), 'session')} behind: {_reasons([progress for _, progress in behind])}"
-        return _behind(title, found, [state.cwd for state, _ in behind], subject)
+        return _behind(name, found, [state.cwd for state, _ in behind], subject)
     if recent:
         found = f"{counted(_spans(recent), 'span')} refused for good: {_refusals(recent)}"
         return warning(title, found, f"nothing, if you can do without them; {_STATUS}")
@@ -68,12 +68,11 @@ def _delivery(name: str, sessions: Sequence[tuple[SessionState, Progress]], subj
     return ok(title, f"{said}, nothing behind")
 
 
-def _behind(title: str, found: str, projects: Sequence[str | None], subject: Subject) -> Check:
+def _behind(name: str, found: str, projects: Sequence[str | None], subject: Subject) -> Check:
     """Return that sessions are behind. Whether `sync` can help depends on the settings of their projects."""
-    name = title.removeprefix("delivery ")
+    title, here = f"delivery {name}", name in _destinations(subject, None)
     for project in dict.fromkeys(projects):
         if name in _destinations(subject, project):
-            here = name in _destinations(subject, None)
             look = f"see `destination {name}`" if here else f"run `cc-trace doctor` in {project}"
             return failed(title, found, f"`cc-trace sync` sends what is behind; if it stays, {look}")
     where = listed(dict.fromkeys(project for project in projects if project is not None)) or "their projects"

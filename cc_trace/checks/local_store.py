@@ -24,15 +24,10 @@ _STEPS: Final = 10_000  # of SQLite's machine, between two looks at the clock
 
 def looked_through(path: Path) -> Check:
     """Return whether a store that is there can be read and has our form."""
-    try:
-        with contextlib.closing(_opened(path, "ro")) as database:
-            version = int(database.execute("PRAGMA user_version").fetchone()[0])
-            if version not in (0, VERSION):
-                found = f"{path} has form {version}, and this cc-trace writes form {VERSION}"
-                return failed("local store", found, f"update cc-trace, or move it away: {_moved(path)}")
-            whole, said = _quick_check(database, "spans")
-    except sqlite3.Error as error:
-        whole, said = False, str(error)
+    version, whole, said = _look(path, "ro", "spans")
+    if version not in (0, VERSION):
+        found = f"{path} has form {version}, and this cc-trace writes form {VERSION}"
+        return failed("local store", found, f"update cc-trace, or move it away: {_moved(path)}")
     if whole:
         return ok("local store", f"{path}, {said}")
     back = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
@@ -42,6 +37,17 @@ def looked_through(path: Path) -> Check:
 
 def _moved(path: Path) -> str:
     return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+
+
+def _look(path: Path, mode: str, table: str) -> tuple[int, bool, str]:
+    """Return the form of a database, whether it is whole, and what is said of it."""
+    version = 0
+    try:
+        with contextlib.closing(_opened(path, mode)) as database:
+            version = int(database.execute("PRAGMA user_version").fetchone()[0])
+            return version, *_quick_check(database, table)
+    except sqlite3.Error as error:
+        return version, False, str(error)
 
 
 def _quick_check(database: sqlite3.Connection, table: str) -> tuple[bool, str]:
@@ -65,12 +71,8 @@ def ledger_looked_through(path: Path) -> Check:
     """Return whether the ledger that is there can be used: without it nothing is delivered."""
     trouble = _no_file(path)
     if trouble is None:
-        try:
-            # Who may not write leaves the files beside it behind that SQLite makes for a look.
-            with contextlib.closing(_opened(path, "rw")) as database:
-                whole, said = _quick_check(database, "claims")
-        except sqlite3.Error as error:
-            whole, said = False, str(error)
+        # Who may not write leaves the files beside it behind that SQLite makes for a look.
+        _, whole, said = _look(path, "rw", "claims")
         if whole:
             return ok("ledger", f"{path}, {said}")
         trouble = f"is damaged: {said}"

@@ -13,7 +13,7 @@ from cc_trace.cli.backfill_summary import Summary
 from cc_trace.cli.backfill_workers import in_turn, side_by_side
 from cc_trace.cli.interrupts import heard_in
 from cc_trace.cli.workplace import Workplace
-from cc_trace.copies import copied_from
+from cc_trace.copies import left_out_for
 from cc_trace.endings import seen_in
 from cc_trace.errors import CcTraceError
 from cc_trace.history import oldest_taken, past_sessions, since_seconds, waiting
@@ -139,10 +139,7 @@ def _count(place: Workplace, past: Past, summary: Summary, ledger: Ledger | None
     known = place.states.peek(past.path.stem)
     state = known or SessionState(past.path.stem, str(past.path), cwd=first_cwd(past.path))
     off = place.off(state.cwd)
-    if off is None and (
-        place.states.left_out(past.path.stem)
-        or (known is None and copied_from(past.path, place.states.all_left_out()) is not None)
-    ):
+    if off is None and left_out_for(past.path, place.states, new=known is None) is not None:
         off = WRITTEN_WHILE_OFF
     if off is not None:
         summary.off[off] += 1

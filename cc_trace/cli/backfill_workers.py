@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.cli.interrupts import held_back
 from cc_trace.cli.workplace import Workplace
-from cc_trace.openings import first_cwd
 from cc_trace.orders import Report
 from cc_trace.sweep import is_behind
 
@@ -61,24 +60,24 @@ class _Worker:
         if names and not is_behind(state, past.size, names):
             return Report(self._session, sent=dict.fromkeys(names, 0))
         report = self._sync.session(past.path)
-        self._give_up(past, report)
+        self._give_up(report)
         return report
 
-    def _give_up(self, past: Past, report: Report) -> None:
+    def _give_up(self, report: Report) -> None:
         """Do without a destination that took nothing of several sessions in a row: it is not there.
 
         One that answers and refuses is: it may take the next session.
         """
-        if "*" in report.behind or report.off is not None or report.busy:
-            return
         state = self._place.states.peek(self._session)
-        for settings in self._place.config(state.cwd if state is not None else first_cwd(past.path)).destinations:
+        if state is None or "*" in report.behind or report.off is not None or report.busy:
+            return
+        for settings in self._place.config(state.cwd).destinations:
             failing = self._failing_of(settings)
             if settings in self._place.skipped:
                 report.behind[settings.name] = f"not tried any more: {failing.why}"
                 continue
             why = report.behind.get(settings.name, "")
-            refused = state is not None and state.progress(settings.name).refusing_since is not None
+            refused = state.progress(settings.name).refusing_since is not None
             failed = why and not refused and not report.sent.get(settings.name)
             failing.sessions, failing.why = failing.sessions + 1 if failed else 0, why
             if failing.sessions >= _GIVE_UP_AFTER:

@@ -14,6 +14,7 @@ from cc_trace.cli.rows import rfc3339
 from cc_trace.cli.workplace import Workplace
 from cc_trace.errors import CcTraceError
 from cc_trace.openings import first_cwd
+from cc_trace.progress import SessionState
 from cc_trace.sessions import Resume, Session
 from cc_trace.sweep import left_behind
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.progress import Progress, SessionState
+    from cc_trace.progress import Progress
 
 
 LEFT_OUT = "left out: written to while it was off or excluded; when it is not, `cc-trace sync --session ID` sends it"
@@ -32,7 +33,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     place = Workplace.open(environment)
     states = [state for id_ in place.states.sessions() if (state := place.states.peek(id_)) is not None]
     states.sort(key=lambda state: state.mtime_ns, reverse=True)
-    rows = [_row(state, left_out=place.states.left_out(state.session_id)) for state in states]
+    left_out = place.states.all_left_out()
+    rows = [_row(state, LEFT_OUT if state.session_id in left_out else _activity(state)) for state in states]
     rows += _others(place, {state.session_id for state in states})
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -53,22 +55,11 @@ def _others(place: Workplace, known: set[str]) -> Iterator[dict[str, Any]]:
             why = place.off(first_cwd(path))
         except CcTraceError as error:
             why = str(error)
-        yield {
-            "session_id": path.stem,
-            "transcript": str(path),
-            "activity": f"nothing delivered: {why}" if why else "nothing delivered yet",
-            "left_out": False,
-            "destinations": {},
-        }
+        said = f"nothing delivered: {why}" if why else "nothing delivered yet"
+        yield _row(SessionState(path.stem, str(path)), said)
     for session_id in place.states.all_left_out():
         if session_id not in known:
-            yield {
-                "session_id": session_id,
-                "transcript": None,
-                "activity": LEFT_OUT,
-                "left_out": True,
-                "destinations": {},
-            }
+            yield _row(SessionState(session_id, ""), LEFT_OUT)
 
 
 def _undelivered(place: Workplace) -> list[Path]:
@@ -78,12 +69,12 @@ def _undelivered(place: Workplace) -> list[Path]:
     return left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True)
 
 
-def _row(state: SessionState, *, left_out: bool) -> dict[str, Any]:
+def _row(state: SessionState, said: str) -> dict[str, Any]:
     return {
         "session_id": state.session_id,
-        "transcript": state.transcript,
-        "activity": LEFT_OUT if left_out else _activity(state),
-        "left_out": left_out,
+        "transcript": state.transcript or None,
+        "activity": said,
+        "left_out": said == LEFT_OUT,
         "destinations": {name: _destination(progress) for name, progress in state.destinations.items()},
     }
 

@@ -107,10 +107,10 @@ class Workplace:
         What else is wrong with its settings is raised where it is not off, and else stands in the log.
         """
         if project not in self._off:
-            off = read_scope(self.settings(project), self.sources.home).off(project, os.path.realpath)
             try:
-                self.config(project)
+                off = self.config(project).off(project, os.path.realpath)
             except ConfigError as error:
+                off = read_scope(self.settings(project), self.sources.home).off(project, os.path.realpath)
                 if off is None:
                     raise
                 self.log.write(f"{project or 'settings'}: {off}; and {error}")

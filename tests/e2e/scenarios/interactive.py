@@ -12,7 +12,6 @@ from waiting import until
 
 if TYPE_CHECKING:
     from stage import Stage
-    from terminal import Terminal
 
 _INTERRUPTED_TOOL: Final = "[Request interrupted by user for tool use]"
 _REJECTED: Final = (
@@ -89,7 +88,8 @@ def compact_and_clear(stage: Stage) -> None:
         terminal.exit()
 
 
-def _plan(stage: Stage, terminal: Terminal) -> None:
+def _plan(stage: Stage, *, clear: bool) -> None:
+    """Make a plan and accept it."""
     stage.script(
         plan=[
             Answer(
@@ -103,28 +103,24 @@ def _plan(stage: Stage, terminal: Terminal) -> None:
         ],
         carry_out=[Answer("Carried out in a new session.")],
     )
-    terminal.say("[[plan]] make a plan", "plan")
+    stage.home.settings["showClearContextOnPlanAccept"] = clear
+    with stage.terminal("--permission-mode", "plan") as terminal:
+        terminal.say("[[plan]] make a plan", "plan")
+        terminal.confirm("(?i)would you like to proceed", lambda: stage.transcripts.stops() > 0)
+        terminal.exit()
 
 
 @scenario()
 def plan_accepted(stage: Stage) -> None:
     """A plan accepted, the conversation kept."""
-    stage.home.settings["showClearContextOnPlanAccept"] = False
-    with stage.terminal("--permission-mode", "plan") as terminal:
-        _plan(stage, terminal)
-        terminal.confirm("(?i)would you like to proceed", lambda: stage.transcripts.stops() > 0)
-        terminal.exit()
+    _plan(stage, clear=False)
 
 
 @scenario()
 def plan_accepted_and_cleared(stage: Stage) -> None:
     """A plan accepted, carried out in a new session: for the old one it was broken off."""
     stage.unusual["plan"] = Unusual.interrupted(_INTERRUPTED_TOOL, (_REJECTED, f"error: {_REJECTED}"))
-    stage.home.settings["showClearContextOnPlanAccept"] = True
-    with stage.terminal("--permission-mode", "plan") as terminal:
-        _plan(stage, terminal)
-        terminal.confirm("(?i)would you like to proceed", lambda: stage.transcripts.stops() > 0)
-        terminal.exit()
+    _plan(stage, clear=True)
 
 
 @scenario()
