@@ -1,0 +1,163 @@
+"""Why the prompt cache was missed: a comparison of a request with the one before it in the same thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.entries.content import string
+from cc_trace.prices import cost_usd
+
+if TYPE_CHECKING:
+    from cc_trace.entries import JsonValue, Usage
+    from cc_trace.requests.records import Attempt, JsonObject, Response
+
+_NS_PER_SECOND: Final = 1_000_000_000
+_LIFETIME_SECONDS: Final = {"5m": 300, "1h": 3600}
+_DEFAULT_TTL: Final = "5m"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that was answered, with what decides whether the next one finds its beginning in the cache."""
+
+    attempt: Attempt
+    response: Response
+    shape: JsonObject | None
+    message_names: tuple[str, ...] | None  # None: not all are known, and nothing is said of them
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that keeps a request from using the cache that the one before it filled."""
+
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheMiss:
+    """Tokens that were processed anew though they were in the cache, or for the first time; all causes that hold.
+
+    `cost_usd` is what that cost more than reading them from the cache; None: the model has no known price.
+    """
+
+    causes: tuple[Cause, ...]
+    tokens: int
+    cost_usd: float | None
+
+
+def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
+    """Return what a request processed anew and why; None: it read all that the one before left in the cache."""
+    usage = current.response.usage
+    if usage is None:
+        return None
+    new = usage.input + usage.cache_write_5m + usage.cache_write_1h
+    if previous is None:
+        tokens, causes = new - usage.input, [Cause("first request")]
+    else:
+        left = previous.response.usage
+        cached = left.cache_read + left.cache_write_5m + left.cache_write_1h if left is not None else 0
+        tokens, causes = min(cached - usage.cache_read, new), _causes(previous, current) or [Cause("unknown")]
+    return CacheMiss(tuple(causes), tokens, _extra_cost(current, usage, tokens)) if tokens > 0 else None
+
+
+def _causes(previous: Sent, current: Sent) -> list[Cause]:
+    """List the causes, those first that spoil the most: a model has its own cache; tools, system, messages follow."""
+    found: list[Cause] = []
+    before, now = previous.attempt, current.attempt
+    if before.model != now.model:
+        found.append(Cause("model changed", f"{before.model} to {now.model}"))
+    if previous.shape is not None and current.shape is not None:
+        if changed := _changed_tools(previous.shape.get("tools"), current.shape.get("tools")):
+            found.append(Cause("tools changed", changed))
+        if previous.shape.get("system") != current.shape.get("system"):
+            found.append(Cause("system prompt changed", _changed_blocks(previous.shape, current.shape)))
+    elif before.shape_hash != now.shape_hash:
+        found.append(Cause("system prompt or tools changed"))
+    if _thinking(before) != _thinking(now):
+        found.append(Cause("thinking changed", f"{_described(before)} to {_described(now)}"))
+    if (rewritten := _rewritten(previous, current)) is not None:
+        found.append(Cause("messages rewritten", f"from message {rewritten} on"))
+    if (expired := _expired(previous, current)) is not None:
+        found.append(expired)
+    return found
+
+
+def _changed_tools(before: JsonValue, now: JsonValue) -> str:
+    """Name the tools that came, went or changed; empty: they are the same."""
+    if before == now:
+        return ""
+    old, new = _by_name(before), _by_name(now)
+    differences = [
+        *(f"{name} added" for name in new if name not in old),
+        *(f"{name} removed" for name in old if name not in new),
+        *(f"{name} changed" for name in new if name in old and new[name] != old[name]),
+    ]
+    return ", ".join(differences) or "order changed"
+
+
+def _by_name(tools: JsonValue) -> dict[str, JsonValue]:
+    listed = tools if isinstance(tools, list) else []
+    return {string(tool, "name") or "unnamed": tool for tool in listed if isinstance(tool, dict)}
+
+
+def _changed_blocks(before: JsonObject, now: JsonObject) -> str:
+    old, new = before.get("system"), now.get("system")
+    if not (isinstance(old, list) and isinstance(new, list)):
+        return ""
+    return f"from block {_common(old, new)} on"
+
+
+def _thinking(attempt: Attempt) -> JsonObject:
+    """Return what the cache depends on: how thinking is displayed is not part of it."""
+    return {key: value for key, value in attempt.thinking.items() if key != "display"}
+
+
+def _described(attempt: Attempt) -> str:
+    kind = string(attempt.thinking, "type") or "off"
+    return kind if attempt.thinking_budget is None else f"{kind} with {attempt.thinking_budget:,} tokens"
+
+
+def _rewritten(previous: Sent, current: Sent) -> int | None:
+    """Return the first message that differs, if it stands at or before the last breakpoint of the request before."""
+    points = [
+        point.path[1]
+        for point in previous.attempt.breakpoints
+        if len(point.path) > 1 and point.path[0] == "messages" and isinstance(point.path[1], int)
+    ]
+    if previous.message_names is None or current.message_names is None:
+        return None
+    common = _common(previous.message_names, current.message_names)
+    return common if points and common <= max(points) else None
+
+
+def _common(old: list[JsonValue] | tuple[str, ...], new: list[JsonValue] | tuple[str, ...]) -> int:
+    """Count the items at the beginning that are the same."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
+def _expired(previous: Sent, current: Sent) -> Cause | None:
+    """Tell whether the cache had gone: its lifetime counts from the request that used it last."""
+    before, now = previous.attempt.sent_ns, current.attempt.sent_ns
+    if before is None or now is None:
+        return None
+    ttl = previous.response.cache_ttl or _DEFAULT_TTL
+    lifetime, seconds = _LIFETIME_SECONDS.get(ttl), (now - before) // _NS_PER_SECOND
+    if lifetime is None or seconds <= lifetime:
+        return None
+    return Cause("expired", f"{seconds:,} s after the request before, kept for {ttl}")
+
+
+def _extra_cost(current: Sent, usage: Usage, tokens: int) -> float | None:
+    """Return the cost of this response less what it would have been with these tokens read from the cache."""
+    model = current.response.model or current.attempt.model
+    left, fields = tokens, {}
+    for name in ("cache_write_1h", "cache_write_5m", "input"):
+        taken = min(left, getattr(usage, name))
+        fields[name], left = getattr(usage, name) - taken, left - taken
+    better = usage._replace(cache_read=usage.cache_read + tokens, **fields)
+    paid = cost_usd(model, usage, current.attempt.sent_ns) if model else None
+    possible = cost_usd(model, better, current.attempt.sent_ns) if model else None
+    return paid - possible if paid is not None and possible is not None else None

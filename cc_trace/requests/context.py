@@ -1,0 +1,172 @@
+"""What fills a request's context: tokens by where they came from.
+
+The API reports one number for the whole request. Each part's share of it is estimated from its size, and the shares
+are whole numbers that add up to the number reported: largest remainder.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from cc_trace.entries.content import mapping, string
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cc_trace.entries import JsonValue, Usage
+    from cc_trace.requests.rebuild import Request
+
+# An image costs width x height / 750 tokens, at most about 1,600; a token is about four bytes of text.
+_IMAGE_BYTES: Final = 6400
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+# How Claude Code introduces the contents of CLAUDE.md, of the files it imports and of those in subfolders.
+_MEMORY = re.compile(
+    r"<system-reminder>\s*(?:Codebase and user instructions are shown|Contents of (?:/|[A-Za-z]:\\))|^# claudeMd$",
+    re.MULTILINE,
+)
+_SKILLS: Final = "The following skills are available"
+ORIGINS: Final = (
+    "system prompt",
+    "tools",
+    "memory files",
+    "skills",
+    "reminders",
+    "prompts",
+    "tool results",
+    "thinking",
+    "answers",
+    "tool calls",
+    "other",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One origin's share; `name` tells tool results and tool calls apart by their tool."""
+
+    origin: str
+    name: str | None
+    size_bytes: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A request's context. The total is what the API reported; how it divides is an estimate."""
+
+    total_tokens: int
+    parts: tuple[Part, ...]
+    complete: bool  # False: some of the request is not in the transcript, and the others have its share
+
+
+def context(request: Request, usage: Usage) -> Context:
+    """Divide the tokens that a response's usage reports for its input among the parts of its request."""
+    total = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+    sizes: dict[tuple[str, str | None], int] = {}
+    for origin, name, size in _sizes(request):
+        sizes[origin, name] = sizes.get((origin, name), 0) + size
+    found = {key: size for key, size in sizes.items() if size}
+    if total and not found:
+        found = {("other", None): 1}
+    tokens = divided(total, list(found.values()))
+    parts = [Part(*key, size, share) for (key, size), share in zip(found.items(), tokens, strict=True)]
+    parts.sort(key=lambda part: (ORIGINS.index(part.origin), -part.tokens, part.name or ""))
+    return Context(total, tuple(parts), complete=not request.missing)
+
+
+def divided(total: int, weights: list[int]) -> list[int]:
+    """Divide a whole number in proportion to the weights, into whole numbers that add up to it."""
+    whole = sum(weights)
+    if not whole:
+        return [0] * len(weights)
+    shares = [total * weight // whole for weight in weights]
+    remainders = [total * weight % whole for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda place: -remainders[place])
+    for place in by_remainder[: total - sum(shares)]:
+        shares[place] += 1
+    return shares
+
+
+def _sizes(request: Request) -> Iterator[tuple[str, str | None, int]]:
+    for block in _blocks(request.system):
+        yield "system prompt", None, _text_bytes(block)
+    yield "tools", None, sum(_json_bytes(tool) for tool in request.tools) if isinstance(request.tools, list) else 0
+    tools: dict[str, str] = {}
+    for message in request.messages:
+        if isinstance(message, dict):
+            answer = message.get("role") == "assistant"
+            for block in _blocks(message.get("content")):
+                yield from _answer_sizes(block, tools) if answer else _user_sizes(block, tools)
+
+
+def _answer_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:
+    match block.get("type"):
+        case "thinking" | "redacted_thinking":
+            # Where the text is left out, the signature carries it, encrypted.
+            told = string(block, "thinking") or string(block, "signature") or string(block, "data") or ""
+            yield "thinking", None, _bytes(told)
+        case "tool_use" | "server_tool_use":
+            name = string(block, "name") or "unknown"
+            tools[string(block, "id") or ""] = name
+            yield "tool calls", name, _json_bytes(block.get("input"))
+        case _:
+            yield "answers", None, _text_bytes(block)
+
+
+def _user_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:
+    if block.get("type") != "tool_result":
+        yield from _text_sizes(block, "prompts", None)
+        return
+    name = tools.get(string(block, "tool_use_id") or "", "unknown")
+    for part in _blocks(block.get("content")):
+        yield from _text_sizes(part, "tool results", name)
+
+
+def _text_sizes(block: dict[str, Any], origin: str, name: str | None) -> Iterator[tuple[str, str | None, int]]:
+    """Yield a block's size, with the reminders that Claude Code put into its text apart."""
+    text = string(block, "text")
+    if text is None:
+        yield origin, name, _text_bytes(block)
+        return
+    reminders = _REMINDER.findall(text)
+    for reminder in reminders:
+        yield _reminder_origin(reminder), None, _bytes(reminder)
+    yield origin, name, _bytes(text) - sum(map(_bytes, reminders))
+
+
+def _reminder_origin(reminder: str) -> str:
+    if _MEMORY.search(reminder):
+        return "memory files"
+    return "skills" if _SKILLS in reminder else "reminders"
+
+
+def _blocks(content: JsonValue) -> Iterator[dict[str, Any]]:
+    if isinstance(content, str):
+        yield {"type": "text", "text": content}
+    elif isinstance(content, list):
+        for block in content:
+            if isinstance(block, dict):
+                yield block
+            elif isinstance(block, str):
+                yield {"type": "text", "text": block}
+
+
+def _text_bytes(block: dict[str, Any]) -> int:
+    if (text := string(block, "text")) is not None:
+        return _bytes(text)
+    return _IMAGE_BYTES if "data" in mapping(block, "source") else _json_bytes(block)
+
+
+def _json_bytes(value: JsonValue) -> int:
+    try:
+        return len(orjson.dumps(value))
+    except TypeError:  # nested too deeply, or with lone surrogates
+        return _bytes(str(value))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))

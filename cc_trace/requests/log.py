@@ -1,0 +1,328 @@
+"""The requests of a session: one scan of its files, then whatever is asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from cc_trace.entries.content import mapping, string
+from cc_trace.private_files import open_regular
+from cc_trace.requests.rebuild import Request, message_hash, message_names, rebuild
+from cc_trace.requests.records import Attempt, Call, Failure, Response, Retry, attempt, failure, response, retry
+from cc_trace.transcript import read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cc_trace.requests.records import JsonObject
+
+_BEGINNING_BYTES: Final = 4096
+_MAX_NAME_BYTES: Final = 128
+_NAMED_BY: Final = {"api-request-shape": "shapeHash", "api-request-blob": "hash"}
+
+
+class _Place(NamedTuple):
+    """Where a line is."""
+
+    path: Path
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call while its file is read."""
+
+    path: Path
+    attempts: list[Attempt] = field(default_factory=list)
+    retries: list[Retry] = field(default_factory=list)
+    message_id: str | None = None
+    failure: Failure | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return self.message_id is None and self.failure is None
+
+
+class RequestLog:
+    """What the transcripts tell of requests. `read` each file of a session, its agents' too, then ask.
+
+    Lines of any other kind, damaged ones and fields of the wrong type are stepped over; `malformed` counts lines that
+    are no JSON.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.malformed = 0
+        self._attempts: dict[str, Attempt] = {}
+        self._calls: list[_OpenCall] = []
+        self._latest: dict[Path, _OpenCall] = {}
+        self._call_of: dict[str, _OpenCall] = {}
+        self._answer_to: dict[str, _OpenCall] = {}
+        self._responses: dict[str, Response] = {}
+        self._heavy: dict[tuple[str, str], _Place] = {}
+        self._answers: dict[tuple[Path, str], list[_Place]] = {}
+        self._users: list[_Place] = []
+        self._seen: set[str] = set()
+        self._answer_names: dict[str, tuple[Path, str]] | None = None
+        self._user_names: dict[str, _Place] | None = None
+
+    def read(self, path: Path) -> None:
+        """Take in a transcript: one file holds one thread of requests."""
+        self._answer_names = self._user_names = None
+        for line in read_lines(path, torn=True):
+            if line.data is None:
+                self.malformed += 1
+                continue
+            place = _Place(path, line.offset, len(line.data))
+            kind = _kind(line.data)
+            if kind is None or not self._take_unparsed(kind, line.data, place):
+                for raw in self._objects(line.data):
+                    self._take(raw, place)
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call in the order its first attempt was written, file by file."""
+        return [self._call(each) for each in self._calls]
+
+    @property
+    def recorded(self) -> bool:
+        """Whether any request is recorded at all; Claude Code before 2.1.3xx recorded none."""
+        return bool(self._attempts)
+
+    def response(self, message_id: str) -> Response | None:
+        """Return a response, also where its request is not recorded."""
+        return self._responses.get(message_id)
+
+    def find(self, name: str) -> tuple[Call, Attempt] | None:
+        """Return the call and attempt meant by the id of a message, an attempt, or a request at the API."""
+        for each in self._calls:
+            call = self._call(each)
+            if named := _attempt_named(call, name):
+                return call, named
+        return None
+
+    def previous(self, sent: Attempt) -> Call | None:
+        """Return the answered call before the one of this attempt in its thread."""
+        own = self._call_of.get(sent.id)
+        found = None
+        for each in self._calls:
+            if each is own:
+                return None if found is None else self._call(found)
+            if own is not None and each.path == own.path and each.message_id is not None:
+                found = each
+        return None
+
+    def request(self, sent: Attempt) -> Request:
+        """Return a request's body as far as it can be put together."""
+        return rebuild(sent, self)
+
+    def message_names(self, sent: Attempt) -> tuple[str, ...] | None:
+        """Return the hashes of a request's messages; None where some are not known."""
+        names, missing = message_names(sent, self)
+        return None if missing else tuple(names)
+
+    def attempt(self, id_: str) -> Attempt | None:
+        """Return the attempt with this id."""
+        return self._attempts.get(id_)
+
+    def shape(self, name: str) -> JsonObject | None:
+        """Return the system prompt and the tools with this hash."""
+        raw = self._parsed(self._heavy.get(("api-request-shape", name)))
+        found = raw.get("shape")
+        return found if isinstance(found, dict) else None
+
+    def message(self, name: str) -> JsonObject | None:
+        """Return the message with this hash: from its own line, else one that stands as a response or a user line.
+
+        A response whose text was changed since, as where a transcript was made anonymous, is told by its place: it
+        comes after all that it answered. The digest of the request then disagrees.
+        """
+        found = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
+        if isinstance(found, dict):
+            return found
+        if self._answer_names is None:
+            self._answer_names = {hash_: key for key in self._answers if (hash_ := message_hash(self._answer(key)))}
+        if name in self._answer_names:
+            return self._answer(self._answer_names[name])
+        if self._user_names is None:
+            self._user_names = {hash_: place for place in self._users if (hash_ := message_hash(self._user(place)))}
+        if (place := self._user_names.get(name)) is not None:
+            return self._user(place)
+        call = self._answer_to.get(name)
+        key = (call.path, call.message_id) if call is not None and call.message_id is not None else None
+        return self._answer(key) if key in self._answers else None
+
+    def _call(self, each: _OpenCall) -> Call:
+        answer = self._responses.get(each.message_id) if each.message_id is not None else None
+        return Call(tuple(each.attempts), tuple(each.retries), answer, each.failure)
+
+    def _take_unparsed(self, kind: str, data: bytes, place: _Place) -> bool:
+        """Take in a line by its first bytes; False: it has to be parsed."""
+        match kind:
+            case "api-request-shape" | "api-request-blob":
+                name = _early_string(data, _NAMED_BY[kind])
+                if name is None:
+                    return False
+                self._heavy.setdefault((kind, name), place)
+            case "user":
+                self._take_user(place)
+            case "system":
+                return b'"api_error"' not in data
+            case "api-request" | "assistant":
+                return False
+        return True
+
+    def _take(self, raw: dict[str, Any], place: _Place) -> None:
+        kind = raw.get("type")
+        match kind:
+            case "api-request":
+                self._take_attempt(raw, place.path)
+            case "assistant":
+                self._take_answer(raw, place)
+            case "system" if raw.get("subtype") == "api_error":
+                call = self._latest.get(place.path)  # which may have begun to answer before it failed
+                if call is not None:
+                    call.retries.append(retry(raw, call.attempts[-1].id))
+            case "user":
+                self._take_user(place)
+            case "api-request-shape" | "api-request-blob":
+                if name := string(raw, _NAMED_BY[kind]):
+                    self._heavy.setdefault((kind, name), place)
+
+    def _take_attempt(self, raw: dict[str, Any], path: Path) -> None:
+        made = attempt(raw)
+        if made is None or made.id in self._attempts:
+            return
+        call = self._latest.get(path)
+        if call is None or not call.waiting:
+            call = self._latest[path] = _OpenCall(path)
+            self._calls.append(call)
+        call.attempts.append(made)
+        base = self._attempts.get(made.base or "")
+        if base is not None and made.tail and made.keep == base.keep + len(base.tail):
+            self._answer_to.setdefault(made.tail[0], self._call_of[base.id])
+        self._attempts[made.id] = made
+        self._call_of[made.id] = call
+
+    def _take_answer(self, raw: dict[str, Any], place: _Place) -> None:
+        uuid, id_ = string(raw, "uuid"), string(mapping(raw, "message"), "id")
+        if id_ is None or uuid in self._seen:
+            return
+        if uuid is not None:
+            self._seen.add(uuid)
+        self._answers.setdefault((place.path, id_), []).append(place)
+        if (failed := failure(raw)) is not None:
+            call = self._latest.get(place.path)
+            if call is not None and call.waiting:
+                call.failure = failed
+        elif (said := response(raw)) is not None:
+            known = self._responses.get(id_)
+            self._responses[id_] = said if known is None else known.joined(said)
+            answered = self._call_of.get(said.attempt_id or "")
+            if answered is not None:
+                answered.message_id = answered.message_id or id_
+
+    def _take_user(self, place: _Place) -> None:
+        """Note a user line. After one, nobody waits for the request before it any more: the next is another call."""
+        self._users.append(place)
+        call = self._latest.get(place.path)
+        if call is not None and call.waiting:
+            del self._latest[place.path]
+
+    def _answer(self, key: tuple[Path, str]) -> JsonObject:
+        """Return a response as it stands in later requests: the blocks of all its lines."""
+        content: list[Any] = []
+        for place in self._answers[key]:
+            part = mapping(self._parsed(place), "message").get("content")
+            content += part if isinstance(part, list) else [part]
+        return {"role": "assistant", "content": content}
+
+    def _user(self, place: _Place) -> JsonObject:
+        message = mapping(self._parsed(place), "message")
+        return {"role": message.get("role"), "content": message.get("content")}
+
+    def _parsed(self, place: _Place | None) -> dict[str, Any]:
+        """Parse a line that was noted; empty where it is not there any more."""
+        if place is None:
+            return {}
+        try:
+            with open_regular(place.path) as file:
+                file.seek(place.offset)
+                data = file.read(place.length)
+        except OSError:
+            return {}
+        return next(_objects(data), {})
+
+    def _objects(self, data: bytes) -> Iterator[dict[str, Any]]:
+        found = list(_objects(data))
+        if not found and data.strip():
+            self.malformed += 1
+        yield from found
+
+
+def _attempt_named(call: Call, name: str) -> Attempt | None:
+    answer, failed = call.response, call.failure
+    if answer is not None and name in (answer.message_id, answer.request_id):
+        return call.answered
+    if failed is not None and name in (failed.message_id, failed.request_id):
+        return call.attempts[-1]
+    wanted = next((each.attempt_id for each in call.retries if each.request_id == name), name)
+    return next((each for each in call.attempts if each.id == wanted), None)
+
+
+def _kind(data: bytes) -> str | None:
+    """Return a line's type by its first bytes; None: it has to be parsed to be known.
+
+    The first `"type":"` is the line's own when only one brace is open before it. Those of responses stand behind the
+    message, wherever else that text would be escaped or inside another type's line.
+    """
+    at = data.find(b'"type":"', 0, _BEGINNING_BYTES)
+    if at < 0:
+        return None
+    if data.count(b"{", 0, at) != 1:
+        if data.endswith(b'"attachment":{', 0, at):
+            return "attachment"
+        return "assistant" if b'"type":"assistant"' in data else None
+    end = data.find(b'"', at + 8, at + 8 + _MAX_NAME_BYTES)
+    return data[at + 8 : end].decode("utf-8", "replace") if end > 0 else None
+
+
+def _early_string(data: bytes, key: str) -> str | None:
+    """Return a field near the beginning of a line without parsing it."""
+    mark = f'"{key}":"'.encode()
+    at = data.find(mark, 0, _BEGINNING_BYTES)
+    if at < 0 or data.count(b"{", 0, at) != 1:
+        return None
+    start = at + len(mark)
+    end = data.find(b'"', start, start + _MAX_NAME_BYTES)
+    return data[start:end].decode("ascii", "replace") if end > 0 else None
+
+
+def _objects(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a line: one, or where it is damaged those that stand whole at its beginning."""
+    try:
+        raw = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        yield from _repaired(data)
+    else:
+        if isinstance(raw, dict):
+            yield raw
+
+
+def _repaired(data: bytes) -> Iterator[dict[str, Any]]:
+    text, at = data.decode("utf-8", "replace").strip("\ufeff\x00 \r\n\t"), 0
+    decoder = json.JSONDecoder(strict=False)
+    while at < len(text):
+        try:
+            raw, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if isinstance(raw, dict):
+            yield raw

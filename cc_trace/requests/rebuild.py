@@ -1,0 +1,157 @@
+"""A request's body put together again, and the proof that it is the one that was sent.
+
+Claude Code names every message, and the system prompt with the tools, by the SHA-256 of its canonical JSON: keys
+sorted, no spaces, UTF-8, a message's plain text as a block of text. The digest of a request is that of its parameters,
+system prompt, tools and messages with the cache breakpoints in place. So a body whose digest agrees is the one that
+was sent, but for what is not recorded: the `metadata` and `stream` fields, and a first system block that begins with
+`x-anthropic-billing-header`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+
+if TYPE_CHECKING:
+    from cc_trace.entries import JsonValue
+    from cc_trace.requests.records import Attempt, Breakpoint, JsonObject
+
+
+class Parts(Protocol):
+    """Where the parts of requests are found. Each call returns a value of its own, which may be changed."""
+
+    def attempt(self, id_: str) -> Attempt | None:
+        """Return the request with this id."""
+
+    def shape(self, name: str) -> JsonObject | None:
+        """Return the system prompt and tools with this hash."""
+
+    def message(self, name: str) -> JsonObject | None:
+        """Return the message with this hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request's body. In place of a message that was not found stands None, and `missing` says so.
+
+    `verified`: the digest that Claude Code wrote is that of this body; None: it wrote none.
+    """
+
+    attempt: Attempt
+    system: JsonValue
+    tools: JsonValue
+    messages: list[JsonValue]
+    missing: tuple[str, ...]
+    verified: bool | None
+
+    @property
+    def body(self) -> JsonObject:
+        """What was sent; the betas went in a header."""
+        params = {key: value for key, value in self.attempt.params.items() if key != "betas"}
+        return {**params, "system": self.system, "tools": self.tools, "messages": self.messages}
+
+
+def rebuild(attempt: Attempt, parts: Parts) -> Request:
+    """Put a request together from what there is."""
+    names, missing = message_names(attempt, parts)
+    shape = parts.shape(attempt.shape_hash) if attempt.shape_hash is not None else None
+    if shape is None:
+        missing.append("the system prompt and the tools")
+    messages: list[JsonValue] = [parts.message(name) for name in names]
+    missing += [f"message {place}" for place, message in enumerate(messages) if message is None]
+    whole: JsonObject = {**attempt.params, **(shape or {}), "messages": messages}
+    for point in attempt.breakpoints:
+        if not _placed(point, whole):
+            missing.append(f"the place of the cache breakpoint {list(point.path)}")
+    digest = content_hash({**whole, "messages": [_in_blocks(message) for message in messages]})
+    return Request(
+        attempt=attempt,
+        system=whole.get("system"),
+        tools=whole.get("tools"),
+        messages=messages,
+        missing=tuple(missing),
+        verified=None if attempt.digest is None else digest == attempt.digest,
+    )
+
+
+def message_names(attempt: Attempt, parts: Parts) -> tuple[list[str], list[str]]:
+    """Return the hashes of a request's messages in order, and what of them cannot be told.
+
+    Goes back from request to request, taking from each only what those after it kept: time and memory are in
+    proportion to the result and the number of requests, and a circle of requests ends.
+    """
+    expected = attempt.keep + len(attempt.tail)
+    pieces: list[tuple[str, ...]] = [attempt.tail]
+    wanted, missing, seen = attempt.keep, list[str](), {attempt.id}
+    at: Attempt | None = attempt
+    while wanted and at is not None:
+        base = at.base
+        at = None if base is None or base in seen else parts.attempt(base)
+        if at is None:
+            missing.append(f"request {base}, from which it took {wanted} messages")
+        else:
+            seen.add(at.id)
+            pieces.append(at.tail[: max(0, wanted - at.keep)])
+            wanted = min(wanted, at.keep)
+    names = [name for piece in reversed(pieces) for name in piece]
+    if len(names) != expected and not missing:
+        missing.append(f"{expected - len(names)} of its {expected} messages")
+    return names, missing
+
+
+def message_hash(message: JsonValue) -> str | None:
+    """Return the name that Claude Code gives to a message."""
+    return content_hash(_in_blocks(message))
+
+
+def _in_blocks(message: JsonValue) -> JsonValue:
+    if isinstance(message, dict) and isinstance(text := message.get("content"), str):
+        return {**message, "content": _blocks(text)}
+    return message
+
+
+def _blocks(text: str) -> list[JsonValue]:
+    return [{"type": "text", "text": text}]
+
+
+def content_hash(value: JsonValue) -> str | None:
+    """Return the name that Claude Code gives to a value; None for what is nested too deeply to be written."""
+    data = _canonical(value)
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _canonical(value: JsonValue) -> bytes | None:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a lone surrogate, which JavaScript writes as an escape, or too many levels
+        pass
+    try:
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        return None
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _placed(point: Breakpoint, whole: JsonObject) -> bool:
+    """Put a breakpoint where it was; False where there is no such place."""
+    if point.path[:1] not in (("system",), ("tools",), ("messages",)):
+        return False
+    place: JsonValue = whole
+    for step in point.path:
+        if step == "content" and isinstance(place, dict) and isinstance(text := place.get(step), str):
+            place[step] = _blocks(text)  # plain text has no room for a breakpoint: with one it was sent as a block
+        match place, step:
+            case dict(), str():
+                place = place.get(step)
+            case list(), int() if 0 <= step < len(place):
+                place = place[step]
+            case _:
+                return False
+    if not isinstance(place, dict):
+        return False
+    place["cache_control"] = point.value
+    return True

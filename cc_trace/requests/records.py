@@ -1,0 +1,239 @@
+"""The lines that tell of requests, each as a record: attempts, retries, responses, failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from cc_trace.entries.content import count, mapping, plain_text, string, usage
+from cc_trace.entries.line import parse_time
+
+if TYPE_CHECKING:
+    from cc_trace.entries import JsonValue, Usage
+
+JsonObject: TypeAlias = "dict[str, JsonValue]"
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """Where a request asked the API to cache what comes before, and how: `{"type": "ephemeral", "ttl": "1h"}`."""
+
+    path: tuple[str | int, ...]
+    value: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request as it went out. Its messages are the first `keep` of request `base`, then those named in `tail`."""
+
+    id: str
+    sent_ns: int | None
+    agent_id: str | None
+    query_source: str | None
+    params: JsonObject
+    shape_hash: str | None
+    base: str | None
+    keep: int
+    tail: tuple[str, ...]
+    breakpoints: tuple[Breakpoint, ...]
+    digest: str | None
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked for."""
+        return string(self.params, "model")
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens the response may have."""
+        return count(self.params, "max_tokens") or None
+
+    @property
+    def thinking(self) -> JsonObject:
+        """How thinking was asked for; empty where it was not."""
+        return mapping(self.params, "thinking")
+
+    @property
+    def thinking_budget(self) -> int | None:
+        """The most tokens that may be spent on thinking."""
+        return count(self.thinking, "budget_tokens") or None
+
+    @property
+    def effort(self) -> str | None:
+        """The effort that was asked for."""
+        return string(mapping(self.params, "output_config"), "effort")
+
+    @property
+    def betas(self) -> tuple[str, ...]:
+        """The beta features, which travel in a header."""
+        found = self.params.get("betas")
+        return tuple(beta for beta in found if isinstance(beta, str)) if isinstance(found, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """An attempt that failed and was to be made again."""
+
+    attempt_id: str
+    time_ns: int | None
+    status: int | None
+    number: int
+    wait_ms: float | None
+    request_id: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What Claude Code wrote in place of a response when it gave up."""
+
+    message_id: str
+    time_ns: int | None
+    status: int | None
+    kind: str | None
+    request_id: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What was answered, without its content. `attempt_id` is None where no request was recorded."""
+
+    message_id: str
+    attempt_id: str | None
+    request_id: str | None
+    model: str | None
+    usage: Usage | None
+    first_ns: int | None
+    last_ns: int | None
+    thinking_ms: float | None
+    tool_input_ms: float | None
+    cache_ttl: str | None
+
+    def joined(self, other: Response) -> Response:
+        """Return the response of two of its lines: each block is a line of its own."""
+        tokens = self.usage.maximum(other.usage) if self.usage and other.usage else self.usage or other.usage
+        times = [time for time in (self.first_ns, self.last_ns, other.first_ns, other.last_ns) if time is not None]
+        return replace(
+            self,
+            attempt_id=self.attempt_id or other.attempt_id,
+            request_id=self.request_id or other.request_id,
+            usage=tokens,
+            first_ns=min(times, default=None),
+            last_ns=max(times, default=None),
+            thinking_ms=_sum(self.thinking_ms, other.thinking_ms),
+            tool_input_ms=_sum(self.tool_input_ms, other.tool_input_ms),
+            cache_ttl=self.cache_ttl or other.cache_ttl,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """All attempts to get one response, in order, and what came of them; neither: nobody waited, or it still runs."""
+
+    attempts: tuple[Attempt, ...]
+    retries: tuple[Retry, ...]
+    response: Response | None
+    failure: Failure | None
+
+    @property
+    def answered(self) -> Attempt | None:
+        """The attempt that got the response; where there is none, the last that was made."""
+        named = self.response.attempt_id if self.response is not None else None
+        last = self.attempts[-1] if self.attempts else None
+        return next((attempt for attempt in self.attempts if attempt.id == named), None if named else last)
+
+
+def attempt(raw: dict[str, Any]) -> Attempt | None:
+    """Return what an `api-request` line tells; None where it has no id."""
+    id_, tail, points = string(raw, "id"), raw.get("tail"), raw.get("cacheControl")
+    if id_ is None:
+        return None
+    return Attempt(
+        id=id_,
+        sent_ns=_time(raw),
+        agent_id=string(raw, "agentId"),
+        query_source=string(raw, "querySource"),
+        params=mapping(raw, "params"),
+        shape_hash=string(raw, "shapeHash"),
+        base=string(raw, "base"),
+        keep=count(raw, "keep"),
+        # What is no hash keeps its place, and is found nowhere.
+        tail=tuple(name if isinstance(name, str) else "" for name in tail) if isinstance(tail, list) else (),
+        breakpoints=tuple(map(_breakpoint, points)) if isinstance(points, list) else (),
+        digest=string(raw, "requestDigest"),
+    )
+
+
+def _breakpoint(raw: object) -> Breakpoint:
+    match raw:
+        case {"path": list(path), "value": value} if all(type(step) in (str, int) for step in path):
+            return Breakpoint(tuple(path), value)
+        case _:
+            return Breakpoint((), None)
+
+
+def retry(raw: dict[str, Any], attempt_id: str) -> Retry:
+    """Return what a `system/api_error` line tells of the attempt before it."""
+    error = mapping(raw, "error")
+    told = string(error, "formatted") or string(error, "message") or string(raw, "error") or "request failed"
+    return Retry(
+        attempt_id=attempt_id,
+        time_ns=_time(raw),
+        status=count(error, "status") or None,
+        number=count(raw, "retryAttempt"),
+        wait_ms=_number(raw, "retryInMs"),
+        request_id=string(error, "requestId"),
+        error=told,
+    )
+
+
+def failure(raw: dict[str, Any]) -> Failure | None:
+    """Return what an `assistant` line tells that stands for an API error; None: it is a response."""
+    message = mapping(raw, "message")
+    id_ = string(message, "id")
+    if raw.get("isApiErrorMessage") is not True or id_ is None:
+        return None
+    return Failure(
+        message_id=id_,
+        time_ns=_time(raw),
+        status=count(raw, "apiErrorStatus") or None,
+        kind=string(raw, "apiErrorType"),
+        request_id=string(raw, "requestId"),
+        error=plain_text(message.get("content")) or "API error",
+    )
+
+
+def response(raw: dict[str, Any]) -> Response | None:
+    """Return what one `assistant` line tells of its response; None where no model answered."""
+    message = mapping(raw, "message")
+    id_, model = string(message, "id"), string(message, "model")
+    if id_ is None or model == "<synthetic>":
+        return None
+    time_ns = _time(raw)
+    return Response(
+        message_id=id_,
+        attempt_id=string(raw, "requestRef"),
+        request_id=string(raw, "requestId"),
+        model=model,
+        usage=usage(message.get("usage")),
+        first_ns=time_ns,
+        last_ns=time_ns,
+        thinking_ms=_number(raw, "thinkingDurationMs"),
+        tool_input_ms=_number(raw, "toolInputStreamMs"),
+        cache_ttl=string(raw, "promptCacheRequested"),
+    )
+
+
+def _time(raw: dict[str, Any]) -> int | None:
+    text = string(raw, "timestamp")
+    return None if text is None else parse_time(text)
+
+
+def _number(raw: dict[str, Any], key: str) -> float | None:
+    value = raw.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else one + other

@@ -1,0 +1,196 @@
+"""The real Claude Code's requests: what is rebuilt from its transcripts is what the API received."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import claude_code
+import pytest
+import scripted_api
+from exchanges import read_request
+from script import Answer, Failure, Use
+from stage import Stage
+from versions import CURRENT
+
+from cc_trace.cli.request import find_request
+from cc_trace.requests import RequestLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from exchanges import Request
+
+# One pixel.
+_IMAGE: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_NOT_RECORDED: Final = ("metadata", "stream")
+_BILLING: Final = "x-anthropic-billing-header"
+_BUSY: Final = Failure(529, "overloaded_error")
+
+
+class _Wire:
+    """What arrived at the API, as it arrived."""
+
+    def __init__(self) -> None:
+        self._bodies: list[dict[str, Any]] = []
+
+    def read(self, body: bytes) -> Request:
+        self._bodies.append(json.loads(body))
+        return read_request(body)
+
+    def bodies(self, sessions: set[str]) -> Counter[str]:
+        """Those of a conversation, without what Claude Code records nowhere: other scenarios run at the same time."""
+        return Counter(
+            _comparable(body)
+            for body in self._bodies
+            if any(session in body["metadata"]["user_id"] for session in sessions)
+            and read_request(json.dumps(body).encode()).own_business is None
+        )
+
+
+def _comparable(body: dict[str, Any]) -> str:
+    kept = {key: value for key, value in body.items() if key not in _NOT_RECORDED}
+    kept["system"] = [block for block in kept["system"] if not block["text"].startswith(_BILLING)]
+    return json.dumps(kept, sort_keys=True)
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> _Wire:
+    """Note every body on its way to the scripted API."""
+    noted = _Wire()
+    monkeypatch.setattr(scripted_api, "read_request", noted.read)
+    return noted
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """A stage of this test's own."""
+    with Stage(request.node.name, tmp_path / "s", CURRENT, claude_code.command(CURRENT)) as ready:
+        yield ready
+
+
+def _sessions(stage: Stage) -> list[Path]:
+    return [path for path in stage.transcripts.files if path.parent.name != "subagents"]
+
+
+def _rebuilt(stage: Stage) -> Counter[str]:
+    """Every recorded request of every session, each of them proven."""
+    bodies: Counter[str] = Counter()
+    for path in _sessions(stage):
+        log = RequestLog()
+        for each in (path, *path.parent.glob(f"{path.stem}/subagents/*.jsonl")):
+            log.read(each)
+        for call in log.calls:
+            for attempt in call.attempts:
+                request = log.request(attempt)
+                assert (request.verified, request.missing) == (True, ())
+                bodies[_comparable(request.body)] += 1
+    return bodies
+
+
+def _causes(stage: Stage, message: int) -> list[str]:
+    miss = find_request(f"msg_{message:06d}", _sessions(stage)).miss
+    return [] if miss is None else [cause.kind for cause in miss.causes]
+
+
+def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:
+    """Tools, an image, an agent, retries, a refusal; resumed with another model, other tools, less thinking; forked."""
+    home = stage.home
+    home.write("CLAUDE.md", "Always say please. é \N{GRINNING FACE}\n")
+    (home.project / "pixel.png").write_bytes(base64.b64decode(_IMAGE))
+    agent = {"description": "a part", "prompt": "[[part]] do", "subagent_type": "general-purpose"}
+    look = Use("Read", {"file_path": str(home.project / "pixel.png")})
+    run = Use("Bash", {"command": "printf '\\033[1m%s' ok", "description": "numbers: 0.5, 1e-7"})
+    stage.script(
+        t1=[
+            Answer("Looking \N{GRINNING FACE}.", "think first", (look, run), failures=(_BUSY, _BUSY)),
+            Answer(uses=(Use("Agent", {**agent, "run_in_background": False}),)),
+            Answer("Done."),
+        ],
+        part=[Answer("My part.", uses=(Use("Bash", {"command": "echo part", "description": "p"}),)), Answer("It.")],
+        **{f"t{number}": [Answer(f"Answer {number}.")] for number in range(2, 8)},
+        refused=[Answer(always=Failure(400, "invalid_request_error"))],
+    )
+    resumed = ("--resume", stage.session())
+    stage.ask("[[t1]] one")
+    stage.ask("[[t2]] the same", *resumed, session=None)
+    stage.ask("[[t3]] another model", *resumed, "--model", "claude-opus-4-6", "--effort", "high", session=None)
+    stage.ask("[[t4]] fewer tools", *resumed, "--disallowedTools", "Bash", session=None)
+    stage.ask("[[t5]] forked", *resumed, "--fork-session", session=None)
+    stage.ask("[[refused]] no", session=2, code=1)
+    stage.ask("[[t6]] in a new session", session=3)
+    _set_environment(stage, MAX_THINKING_TOKENS="2048")
+    stage.ask("[[t7]] less thinking", "--resume", stage.session(3), session=None)
+    stage.settle()
+
+    rebuilt, received = _rebuilt(stage), wire.bodies({path.stem for path in _sessions(stage)})
+    assert rebuilt == received
+    assert max(rebuilt.values()) == 3  # two retries of the same
+    first = find_request("msg_000001", _sessions(stage))
+    assert [retry.status for retry in first.call.retries] == [529, 529]
+    (refusal,) = [path for path in _sessions(stage) if path.stem == stage.session(2)]
+    log = RequestLog()
+    log.read(refusal)
+    (call,) = log.calls
+    assert len(call.attempts) > 1
+    assert call.failure is not None
+    assert call.failure.status == 400
+    causes = {number: _causes(stage, number) for number in range(1, 9)}
+    assert causes[1] == ["first request"]
+    assert causes[3] == ["first request"]  # the agent's
+    assert causes[6] == ["unknown"]  # nothing changed: the scripted API caches nothing
+    assert causes[7][:1] == ["model changed"]
+    assert "tools changed" in causes[8]
+    shown = find_request("msg_000008", _sessions(stage))
+    assert shown.miss is not None
+    assert "Bash removed" in {cause.kind: cause.detail for cause in shown.miss.causes}["tools changed"]
+    assert _causes(stage, 11) == ["thinking changed"]
+    assert _causes_after_a_break(stage, 11) == ["thinking changed", "expired"]
+
+
+def _set_environment(stage: Stage, **variables: str) -> None:
+    path = stage.home.config / "settings.json"
+    settings = json.loads(path.read_text())
+    settings["env"] |= variables
+    path.write_text(json.dumps(settings))
+
+
+def _causes_after_a_break(stage: Stage, message: int) -> list[str]:
+    """The causes, had the request been sent ten minutes later."""
+    shown = find_request(f"msg_{message:06d}", _sessions(stage))
+    (path,) = [path for path in _sessions(stage) if path.stem == shown.session_id]
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "api-request" and line["id"] == shown.attempt.id:
+            later = datetime.fromisoformat(line["timestamp"]) + timedelta(minutes=10)
+            line["timestamp"] = later.isoformat()
+    copy = stage.home.folder / path.name
+    copy.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    miss = find_request(f"msg_{message:06d}", [copy]).miss
+    return [] if miss is None else [cause.kind for cause in miss.causes]
+
+
+def test_requests_of_a_terminal(stage: Stage, wire: _Wire) -> None:
+    """Before and after /compact, and in the session that /clear begins."""
+    stage.script(**{f"t{number}": [Answer(f"Answer {number}.")] for number in range(1, 5)})
+    with stage.terminal() as terminal:
+        terminal.say_and_wait("[[t1]] one", "t1")
+        terminal.say_and_wait("[[t2]] two", "t2")
+        terminal.command("/compact", lambda: stage.transcripts.count(subtype="compact_boundary"))
+        terminal.wait_for(r"Compacted")
+        terminal.say_and_wait("[[t3]] three", "t3")
+        terminal.command("/clear", lambda: "Answer 3." not in terminal.screen)
+        terminal.say_and_wait("[[t4]] four", "t4")
+        terminal.exit()
+    stage.settle()
+    assert _rebuilt(stage) == wire.bodies({path.stem for path in _sessions(stage)})
+    compacted = next(
+        each.message.id for each in stage.api.exchanges if each.message is not None and each.message.text == "Answer 3."
+    )
+    miss = find_request(compacted, _sessions(stage)).miss
+    assert miss is not None
+    assert [cause.kind for cause in miss.causes] == ["messages rewritten"]
