@@ -7,9 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cc_trace.errors import ConfigError
+from cc_trace.redact.copies import Copies
 from cc_trace.redact.names import HEADERS, compiled, kind_of, may_be_secret, says_password
 from cc_trace.redact.patterns import PATTERNS, Pattern
-from cc_trace.redact.scan import Span, secrets
+from cc_trace.redact.scan import Budget, Span, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ _OWN: Final = len(PATTERNS)
 _NAMES: Final = (*(pattern.name for pattern in PATTERNS), "own pattern")
 _MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
 # No token is shorter than that, and a name with its value has a character that no identifier has.
-_SHORT: Final = 20
+_SHORT: Final = 16
 _SHORTEST_TEXT: Final = 7
 # Keys, and texts as long as names and paths are: of those that have no secret so many are remembered.
 _MAX_CLEAN: Final = 4096
@@ -39,19 +40,27 @@ class Redactor:
     """Masks secrets and counts under each name what it has masked.
 
     `own` are further expressions, a user's. Of one with a group `secret` that group is masked, else all it matches.
+    What was masked once and can be told from a word is masked from then on wherever it stands; none of it is kept
+    longer than this object.
     """
 
     def __init__(self, own: Sequence[str] = ()) -> None:
         self.counts: Counter[str] = Counter()
         self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
         self._clean: set[str] = set()
+        self._copies = Copies()
+
+    @property
+    def known(self) -> int:
+        """How many secrets were seen of which every further copy is masked."""
+        return len(self._copies)
 
     def text(self, text: str) -> str:
         """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
         # A secret masked can show the beginning of another one, so it goes on until nothing is found. A text made to
         # show one after the other would take time in its square: it is masked as a whole.
-        passes = 0
-        while spans := self._spans(text):
+        passes, budget = 0, Budget(text)
+        while spans := self._spans(text, budget):
             passes += 1
             if passes > _MAX_PASSES:
                 spans = [(0, len(text), spans[0][2])]
@@ -60,6 +69,7 @@ class Redactor:
             for start, end, rank in spans:
                 parts += (text[at:start], _marker(_NAMES[rank]))
                 at = end
+                self._learn(text[start:end], rank)
             self.counts.update(_NAMES[rank] for _, _, rank in spans)
             text = "".join([*parts, text[at:]])
         return text
@@ -69,6 +79,11 @@ class Redactor:
 
         A text whose key says secret is one, unless it is evidently something else. Any depth is walked.
         """
+        known = self.known
+        made = self._without_secrets(value)
+        return made if self.known == known else self._without_secrets(made)
+
+    def _without_secrets(self, value: JsonValue) -> JsonValue:
         boxes: list[tuple[_Box, str, int, _Key]] = [([value], "", 0, 0)]
         changes: list[dict[_Key, JsonValue]] = []
         for number, (box, called, _, _) in enumerate(boxes):
@@ -88,9 +103,11 @@ class Redactor:
                 changes[parent][key] = made
         return changes[0].get(0, value)
 
-    def _spans(self, text: str) -> list[Span]:
+    def _spans(self, text: str, budget: Budget | None = None) -> list[Span]:
         short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
-        found = [] if short else secrets(text)
+        found = [] if short else secrets(text, budget)
+        if self.known:
+            found += self._copies.spans(text)
         for expression in self._own:
             group = "secret" if "secret" in expression.groupindex else 0
             found += [(*match.span(group), _OWN) for match in expression.finditer(text) if match[group]]
@@ -111,7 +128,12 @@ class Redactor:
         if not secret or compiled(_MARKER).fullmatch(masked):
             return masked
         self.counts[kind] += 1
+        self._learn(text, _NAMES.index(kind))
         return _marker(kind)
+
+    def _learn(self, secret: str, rank: int) -> None:
+        if self._copies.add(secret, rank):
+            self._clean.clear()
 
     def _made(self, box: _Box, changed: dict[_Key, JsonValue]) -> _Box:
         """Return the box with what changed in it and with its keys masked, or itself if that is nothing."""
@@ -143,7 +165,7 @@ def _own_expression(number: int, expression: str) -> re.Pattern[str]:
     try:
         made = re.compile(expression)
     except re.error as error:
-        message = f"expression {number} to mask is no regular expression: {error}"
+        message = f"expression {number} to mask is not a regular expression: {error}"
         raise ConfigError(message) from None
     if made.search(""):
         message = f"expression {number} to mask matches empty text, so it would mask nothing"

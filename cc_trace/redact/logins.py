@@ -9,13 +9,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.redact.names import compiled, is_basic_login, may_be_secret
+from cc_trace.redact.services import may_be_service_secret
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping
 
-# How far before an option its command may begin, in characters.
-_COMMAND: Final = 512
+# How far before an option its command may begin, in characters: most begin near.
+_COMMAND: Final = (64, 512)
 _NEAR: Final = 256
 _CURL: Final = r"(?:^|[^\w.-])(?:curl|curlie|wget|xh|https?)(?:\.exe)?\s"
 _LOGIN: Final = (
@@ -44,11 +45,21 @@ def _is_password(name: str, found: re.Match[str]) -> bool:
     return may_be_secret(name, found[found.lastgroup or 0], "login")
 
 
+def may_be_in_command(found: re.Match[str]) -> bool:
+    """Tell, at little cost, whether a command may stand before what is written as one of its options is."""
+    before = found.string[max(0, found.start() - _COMMAND[-1]) : found.start()]
+    return any(name in before for name in COMMANDS[found.lastgroup or ""])
+
+
 def _in_command(expression: str, found: re.Match[str]) -> bool:
     """Tell whether it is an option of such a command: none ends between them, but for what is in quotes."""
+    if not may_be_in_command(found):
+        return False
     text, at = found.string, found.start()
-    commands = list(compiled(expression).finditer(text, max(0, at - _COMMAND), at + 1))
-    if not commands:
+    for near in _COMMAND:
+        if commands := list(compiled(expression).finditer(text, max(0, at - near), at + 1)):
+            break
+    else:
         return False
     between = text[commands[-1].end() : at]
     if compiled(_COMMAND_END).search(between) and compiled(_COMMAND_END).search(compiled(_IN_QUOTES).sub("", between)):
@@ -89,6 +100,10 @@ def _basic(found: re.Match[str]) -> bool:
     return is_basic_login(found["basic"])
 
 
+def _service(found: re.Match[str]) -> bool:
+    return may_be_service_secret(found, compiled)
+
+
 def password_span(found: re.Match[str]) -> tuple[int, int]:
     """Give where the password stands: to the end of the quotes that it is in, for it may have spaces."""
     start, end = found.span(found.lastgroup or 0)
@@ -110,6 +125,16 @@ def key_tail(found: re.Match[str]) -> tuple[int, int] | None:
     return (first, found.end()) if last - first >= _SHORTEST_KEY_LINE else None
 
 
+_HTTP_CLIENTS: Final = ("curl", "wget", "xh", "http")
+# The groups of options of a command, each with texts one of which stands in whatever its expression matches.
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "curl": _HTTP_CLIENTS,
+        "jar": _HTTP_CLIENTS,
+        "login": ("login", "sshpass", "mongo"),
+        "joined": ("mysql", "mariadb", "sshpass", "7z"),
+    }
+)
 # By the group that holds the password.
 LOGINS: Final[Mapping[str, Callable[[re.Match[str]], bool]]] = MappingProxyType(
     {
@@ -122,5 +147,6 @@ LOGINS: Final[Mapping[str, Callable[[re.Match[str]], bool]]] = MappingProxyType(
         "url": _url,
         "slashed": _slashed,
         "userinfo": _userinfo,
+        "service": _service,
     }
 )

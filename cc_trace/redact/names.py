@@ -22,10 +22,13 @@ Written: TypeAlias = Literal["login", "password", "data", "quoted", "argument", 
 
 # A key that ends so holds what stands behind this in a request.
 HEADERS: Final = {"authorization": "authorization: ", "cookie": "cookie: "}
-_KEYS: Final = (
-    r"(?i)(?:api|app|access|account|admin|auth|client|decryption|deploy|encrypt|encryption|hmac|integration|jwt|license"
-    r"|master|private|role|secret|service|session|shared|sign|signing|ssh|storage|subscription|webhook)[_ -]?key"
+_KEY_WORDS: Final = (
+    *("api", "app", "access", "account", "admin", "auth", "client", "decryption", "deploy", "encrypt", "encryption"),
+    *("hmac", "integration", "jwt", "license", "master", "private", "role", "secret", "service", "session", "shared"),
+    *("sign", "signing", "ssh", "storage", "subscription", "webhook"),
 )
+_LONGEST_KEY_WORD: Final = max(map(len, _KEY_WORDS)) + 1  # with what joins it to `key`
+_KEYS: Final = rf"(?i)(?:{'|'.join(_KEY_WORDS)})[_ -]?key"
 # A variable that is called `..._KEY` and given what looks generated; but these are no secrets.
 _ANY_KEY: Final = (
     r"(?<![A-Z0-9_])(?!(?:[A-Z0-9]+_)*(?:PUBLIC|CACHE|PRIMARY|FOREIGN|SORT|PARTITION|HOST)_)[A-Z0-9_]+_KEY\Z"
@@ -75,7 +78,9 @@ _NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]|[A-Za-z0-9+/]{6,}={1,2}\Z"
 _WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.:-][A-Za-z]*[0-9]{0,3})+\Z"
 _CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
-_VARIABLE: Final = rf"(?i)(?=.*{_WORD})[a-z_]+[0-9]{{0,2}}[a-z_]*\Z"
+# So many digits with a letter behind are in no code that names things.
+_SURELY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){6})[\w.=+/~-]{32,}\Z"
+_VARIABLE: Final = rf"(?i)(?=[a-z_]++[0-9]{{0,2}}+[a-z_]*+\Z).*{_WORD}"
 _PROSE: Final = (
     r"(?is).{101}|(?:\S+\s+){6}\S|(?:\S+\s+){2}.*[.?:]\Z|(?=\S+\s)(?:.*\s)?pass(?:word|wort|phrase|code|e)s?\b"
     r"|(?:please|enter|re-?enter|repeat|type|choose|create|confirm|your|the|a|an|this|that|use|show|hide|set|must|should"
@@ -84,19 +89,26 @@ _PROSE: Final = (
 )
 # As commands are told a password: not a word, but for its case or its signs.
 _NO_WORD: Final = r"(?s)(?=.*[A-Za-z]).*[0-9!@#%^*+~]|.*[a-z].*[A-Z]"
-_CONNECTION: Final = (
-    r"(?i:server|data source|address|host|hostname|user|user ?id|username|uid|database|initial catalog|driver|dsn"
-    r"|port)[ ]?="
+_CONNECTION_WORDS: Final = (
+    *("server", "data source", "address", "host", "hostname", "user", "user id", "userid", "username", "uid"),
+    *("database", "initial catalog", "driver", "dsn", "port"),
 )
-_CONNECTION_MORE: Final = r"[^;=\r\n]{0,99};[ ]?(?:[^;=\r\n]{1,32}=[^;=\r\n]{0,99};[ ]?){0,4}"
-_CONNECTION_VALUE: Final = r"[^;'\"`\\\s]+(?: [^;'\"`\\\s]+){0,5}(?=;)|[^;'\"`\\\s]+"
+_CONNECTION: Final = rf"(?i:{'|'.join(_CONNECTION_WORDS)})[ ]?="
+_MOST_PARAMETERS: Final = 5  # of a connection that are looked at before its password
+_LONGEST_PARAMETER: Final = 99
+_CONNECTION_VALUE: Final = r"[^;'\"`\\\s]++(?: [^;'\"`\\\s]++){0,5}+(?=;)|[^;'\"`\\\s]++"
 _LIBPQ: Final = r"\b(?:host|hostaddr|port|dbname|user|sslmode)"
 # As commands are told values by name, and PHP.
 _TOLD: Final = (
     r"(?:--from-literal=|--set(?:-string)?[ =]|\s-d |--data(?:-raw|-urlencode)? |\bkv put \S{1,32} )['\"]?[^\s'\"]*\Z"
 )
 _DEFINE: Final = r"\bdefine\(\s{0,4}['\"]\w*\Z"
-_IDENTIFIER: Final = r"[A-Za-z_]+[0-9]{0,3}[A-Za-z_]*\Z|.*[$*]"
+# A call that sets what it is told, and any other one.
+_SETTER: Final = r"(?i:set|put|add|env|header|property|config|assign|store)\w{0,24}\(\s{0,4}\\{0,7}['\"][\w.-]*\Z"
+_CALL: Final = r"\w\(\s{0,4}\\{0,7}['\"][\w.-]*\Z"
+_PLAINLY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){3})[\w+/=~-]{16,256}\Z"
+_UUID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\Z"
+_IDENTIFIER: Final = r"[A-Za-z_]++[0-9]{0,3}+[A-Za-z_]*+\Z|.*[$*]"
 # In characters; shorter ones are rather examples than secrets.
 _SHORTEST: Final[dict[Written, int]] = {
     "login": 1,
@@ -150,7 +162,7 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
         return True
     if written == "quoted":
         return name in ("password", "secret") or (generated and len(value) >= _SHORTEST_TOKEN)
-    if is_(_CODE) or is_(_VARIABLE):
+    if (is_(_CODE) and not is_(_SURELY_GENERATED)) or is_(_VARIABLE):
         return False
     if written == "argument" and name == "password":
         return is_(_NO_WORD)
@@ -179,27 +191,74 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
     text, at, group = match.string, match.start(), match.lastgroup or ""
     (start, end), value = match.span(group), match[group]
     before = text[max(0, at - 48) : at]
-    if name == "key" and not compiled(_KEYS).search(text, max(0, at - 32), start) and not _any_key(match, before):
+    if name == "key" and not _is_secret_key(text[max(0, at - 32) : start]) and not _any_key(match, before):
         return None
     left = before[len(before.rstrip(ascii_letters + digits + "_-.$")) :]
     written: Written = "quoted"
+    if group == "element" and not value.isalnum() and any(map(str.isspace, value)):
+        return _of_words(name, match)
+    if group == "listed" or (group == "argument" and not left.startswith("--")):
+        return (start, end) if _is_plainly_generated(name, value) else None
     if group in ("argument", "option"):
-        defined = group == "option" and compiled(_DEFINE).search(before)
-        if not left.startswith("--") and not defined:
+        told = _told(match, before, left)
+        if told is None:
             return None
-        written = "data" if defined else "argument" if group == "argument" else "quoted"
+        written = told
     elif group == "quoted":
         written = _written_in_quotes(match)
     elif group == "bare":
         if name == "password" and (of_login := _connection_value(match, left)):
             return of_login if may_be_secret(name, text[slice(*of_login)], "login") else None
-        value = re.split(_NEXT, value, maxsplit=1)[0].rstrip(_BEHIND)
+        value = compiled(_NEXT).split(value, maxsplit=1)[0].rstrip(_BEHIND)
+        if len(value) < _SHORTEST["data"]:
+            return None
         written = _written_bare(match, start + len(value), before, left)
         end = start + len(value)
     if not may_be_secret(name, value, written):
         return None
     changed = compiled(_CHANGED).match(text, end) if group == "quoted" else None
     return start, changed.end() if changed else end
+
+
+def may_name_key(text: str, start: int) -> bool:
+    """Tell, before anything else is looked at, whether what ends in `key` there may be called so as a secret is."""
+    name = text[start : start + 4].lower()
+    return (
+        name == "apik"
+        or text.startswith("_KEY", start)
+        or (text[max(0, start - _LONGEST_KEY_WORD) : start].rstrip("_ -").lower().endswith(_KEY_WORDS))
+    )
+
+
+def _is_secret_key(named: str) -> bool:
+    """Tell it by the words before `key`; those are looked for first, which costs little."""
+    lowered = named.lower()
+    return any(word in lowered for word in _KEY_WORDS) and compiled(_KEYS).search(named) is not None
+
+
+def _told(match: re.Match[str], before: str, left: str) -> Written | None:
+    """Tell how a function or an option is told the value, or None if the name before it is told nothing."""
+    if match.lastgroup == "argument":
+        return "argument"
+    if compiled(_DEFINE).search(before):
+        return "data"
+    if left.startswith("--") or compiled(_SETTER).search(before):
+        return "quoted"
+    return "argument" if compiled(_CALL).search(before) else None
+
+
+def _is_plainly_generated(name: str, value: str) -> bool:
+    """Tell it of what only stands behind a name, as in prose or in a table: there hashes and ids stand too."""
+    if not compiled(_PLAINLY_GENERATED).match(value) or compiled(_UUID).match(value):
+        return False
+    return name in ("password", "secret") or not compiled(r"[0-9a-f]+\Z|[0-9A-F]+\Z").match(value)
+
+
+def _of_words(name: str, match: re.Match[str]) -> tuple[int, int] | None:
+    """Give where the words of an element stand, if a secret is among them."""
+    words = (word.strip("{}()[]") for word in match["element"].split())
+    found = any(len(word) >= _SHORTEST_TOKEN and may_be_secret(name, word, "line") for word in words)
+    return match.span("element") if found else None
 
 
 def _written_in_quotes(match: re.Match[str]) -> Written:
@@ -262,14 +321,30 @@ def _is_libpq(match: re.Match[str], end: int, before: str) -> bool:
 
 def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None:
     """Give where the password of a connection string stands, `Server=a;User Id=b;Password=c;`, if it is in one."""
+    if "=" not in match["is"] or "." in left:
+        return None
     text, at = match.string, match.start() - len(left)
     value = compiled(_CONNECTION_VALUE).match(text, match.start("bare"), match.start("bare") + LONGEST)
-    if value is None or "=" not in match["is"] or "." in left:
+    if value is None:
         return None
     before, behind = text[max(0, at - LONGEST) : at], text[value.end() : value.end() + LONGEST]
-    if before.rstrip(" ").endswith(";") and compiled(rf"{_CONNECTION}{_CONNECTION_MORE}\Z").search(before):
+    if _is_connection(before):
         return value.span()
     return value.span() if compiled(rf";[ ]?{_CONNECTION}").match(behind) else None
+
+
+def _is_connection(before: str) -> bool:
+    """Tell whether the parameters of a connection end here, `Server=a;User Id=b;`."""
+    *parameters, rest = before.rsplit(";", _MOST_PARAMETERS + 1)
+    if rest.strip(" "):
+        return False
+    for parameter in reversed(parameters):
+        name, _, value = parameter.partition("=")
+        if not name or "=" in value or len(value) > _LONGEST_PARAMETER or "=" not in parameter or "\n" in value:
+            return False
+        if name.rstrip(" ").lower().endswith(_CONNECTION_WORDS):
+            return True
+    return False
 
 
 @lru_cache(maxsize=4096)

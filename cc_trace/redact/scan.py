@@ -6,55 +6,96 @@ nowhere else; so the time is linear in the text, and text without hints costs th
 
 from __future__ import annotations
 
-import re
-from codecs import utf_16_be_decode
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cc_trace.redact.logins import LOGINS, key_tail, password_span
-from cc_trace.redact.names import assigned_secret, compiled, may_be_secret
+from cc_trace.redact.logins import COMMANDS, LOGINS, key_tail, may_be_in_command, password_span
+from cc_trace.redact.names import assigned_secret, compiled, may_be_secret, may_name_key
 from cc_trace.redact.patterns import BARE, LONGEST, PATTERNS
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping, Sequence
+
+    from ahocorasick_rs import BytesAhoCorasick
+
+    from cc_trace.redact.patterns import Pattern
+
+# The unit of work is about a microsecond: to try an expression, to judge what it matched, by the group it was found in,
+# and to read a character of that in the slowest of the checks. So much may be done for each character of a text, as if
+# it were so much longer. Of 57 million characters of transcripts, code and documentation no text needed half of it.
+_ATTEMPT: Final = 1.5
+_JUDGEMENT: Final = 9.0
+_JUDGEMENTS: Final[Mapping[str | None, float]] = MappingProxyType({None: 1.0, "secret": 1.0, "quoted": 5.0})
+_COMMAND: Final = 20.0
+_CHARACTER: Final = 0.25
+_MOST_WORK: Final = 0.5
+_LONGER: Final = 1000
+
+_STARTS: Final = tuple(pattern.at_start for pattern in PATTERNS if pattern.at_start)
 
 # Start, end, and the place of its pattern in `PATTERNS`.
 Span: TypeAlias = tuple[int, int, int]
 
-# What to try where a unit stands: how far before it hints begin, which hints, and the places of their patterns. A plain
-# tuple, because it is looked at a thousand times for one secret.
-_Try: TypeAlias = tuple[int, tuple[str, ...], tuple[int, ...]]
 
-# The commonest pairs and characters: a hint is better looked for elsewhere.
-_COMMON_PAIRS: Final = (
-    "er en re es in nt on te se st at ti de to ss an le io or me ro si ta ge al he co as ng ed it ch th is nd il id ec"
-    " ar ra ut ns om ex pe oo ol li ri ag us la tr ve ha ea et ne ac pa ou rs yp ce ct ty fi sh"
-)
-_COMMON: Final = "etaoinsrlcdpmuhgf-/."
+class Budget:
+    """How much work is left for a text, however often it is searched."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, text: str) -> None:
+        self.left = _MOST_WORK * (len(text) + _LONGER)
 
 
-def secrets(text: str) -> list[Span]:
-    """Give where secrets stand, in no order; they may overlap."""
-    units, tries = _scan()
+def secrets(text: str, budget: Budget | None = None) -> list[Span]:
+    """Give where secrets stand, in no order; they may overlap.
+
+    A text that is all hints, so that its budget is spent before its end, is one secret as a whole.
+    """
+    hints, ranks_of = _scan()
     found: list[Span] = []
     done: dict[int, int] = {}
-    for hit in units.finditer(_pairs(text)):
-        at = 2 * hit.start()
-        for before, hints, ranks in tries[hit[0]]:
-            start = at - before
-            if text.startswith(hints, start):
-                for rank in ranks:
-                    # What a pattern has found it is not asked for again: else a run of hints took time in its square.
-                    if start >= done.get(rank, 0) and (secret := _tried(rank, text, start)):
-                        done[rank] = secret[1]
-                        found.append((*secret, rank))
+    budget = budget or Budget(text)
+    # A byte for each character, so that places in the bytes are places in the text; hints are ASCII.
+    places = hints.find_matches_as_indexes(text.encode("ascii", "replace"), overlapping=True)
+    if text.startswith(_STARTS):
+        places.insert(0, (len(ranks_of) - 1, 0, 0))
+    for hint, start, _ in places:
+        for rank in ranks_of[hint]:
+            # What a pattern has found it is not asked for again: else a run of hints took time in its square.
+            if start < done.get(rank, 0):
+                continue
+            pattern = PATTERNS[rank]
+            named = pattern.name != "key" or may_name_key(text, start)
+            match = compiled(pattern.expression).match(text, start) if named else None
+            budget.left -= _work(match)
+            if budget.left < 0:
+                return [(0, len(text), rank)]
+            if match and (secret := _tried(pattern, match)):
+                done[rank] = secret[1]
+                found.append((*secret, rank))
     return found
 
 
-def _tried(rank: int, text: str, start: int) -> tuple[int, int] | None:
-    pattern = PATTERNS[rank]
-    found = compiled(pattern.expression).match(text, start)
-    secret = _secret(pattern.name, found) if found else None
+def _work(match: re.Match[str] | None) -> float:
+    if match is None:
+        return _ATTEMPT
+    if match.lastgroup in COMMANDS:
+        judgement = _COMMAND if may_be_in_command(match) else _ATTEMPT
+    else:
+        judgement = _JUDGEMENTS.get(match.lastgroup, _JUDGEMENT)
+    return _ATTEMPT + judgement + _CHARACTER * (match.end() - match.start())
+
+
+def _tried(pattern: Pattern, match: re.Match[str]) -> tuple[int, int] | None:
+    text, start = match.string, match.start()
+    secret = _secret(pattern.name, match)
+    if secret and pattern.front:
+        characters, least, most = pattern.front
+        before = text[max(0, start - most) : start]
+        length = len(before) - len(before.rstrip(characters))
+        return (start - length, secret[1]) if length >= least else None
     if secret and secret[1] - secret[0] == LONGEST and (rest := compiled(f"{BARE}+").match(text, secret[1])):
         return secret[0], rest.end()
     return secret
@@ -74,51 +115,15 @@ def _secret(name: str, found: re.Match[str]) -> tuple[int, int] | None:
             return assigned_secret(name, found)
 
 
-def _pairs(text: str) -> str:
-    """Put every two characters into one, so that the scan looks for pairs: these are rarer, and half as many."""
-    # Not `decode("utf-16-be")`: looking up that name takes as long as all the rest does with a short text.
-    return utf_16_be_decode((text if len(text) % 2 == 0 else text + " ").encode("ascii", "replace"))[0]
-
-
-def _unit(pair: str) -> str:
-    """Give the character that a pair becomes, or the range of those that one known character can begin."""
-    first = ord(pair[0]) << 8
-    return chr(first | ord(pair[1])) if len(pair) > 1 else f"{chr(first)}-{chr(first | 255)}"
-
-
-def _rarest(hint: str) -> int:
-    """Give where in a hint the pair stands that is, with the pair one further, the rarest."""
-
-    def rarity(at: int) -> tuple[int, int]:
-        rare_pairs = sum(hint[place : place + 2] not in _COMMON_PAIRS for place in (at, at + 1))
-        return rare_pairs, sum(character not in _COMMON for character in hint[at : at + 3])
-
-    return max(range(max(1, len(hint) - 3)), key=rarity)
-
-
 @cache
-def _scan() -> tuple[re.Pattern[str], Mapping[str, Sequence[_Try]]]:
-    """Give the expression that finds units of hints in `_pairs`, and what to try where one stands.
+def _scan() -> tuple[BytesAhoCorasick, Sequence[Sequence[int]]]:
+    """Give what finds hints, and the places of the patterns to try where each stands; last, at the start of a text."""
+    from ahocorasick_rs import BytesAhoCorasick, Implementation  # noqa: PLC0415 -- not to slow a start down
 
-    A hint may begin at an even or at an odd place: it is looked for by its rarest pair, and by the pair one further.
-    A unit counts if one follows that follows in a hint, as far as the hint goes: by both characters, by one, by none.
-    """
-    places: dict[tuple[str, int], dict[str, set[int]]] = {}
-    units: dict[tuple[int, int], set[str]] = {}
-    follow: dict[tuple[int, int], set[str]] = {}
+    ranks_of: dict[str, list[int]] = {}
     for rank, pattern in enumerate(PATTERNS):
         for hint in pattern.hints:
-            for odd in (0, 1):
-                at = _rarest(hint) + odd
-                unit, more = _unit(hint[at : at + 2]), hint[at + 2 : at + 4]
-                places.setdefault((unit, at), {}).setdefault(hint, set()).add(rank)
-                kind = len(more), odd * len(more) // 2
-                units.setdefault(kind, set()).add(unit)
-                follow.setdefault(kind, set()).update([_unit(more)] if more else [])
-    tries: dict[str, list[_Try]] = {}
-    for (unit, at), hints in places.items():
-        tries.setdefault(unit, []).append((at, tuple(hints), tuple(sorted(set().union(*hints.values())))))
-    counts = (
-        f"(?<=[{''.join(units[kind])}])" + (f"(?=[{''.join(then)}])" if then else "") for kind, then in follow.items()
-    )
-    return re.compile(f"[{''.join(tries)}](?:{'|'.join(counts)})"), tries
+            ranks_of.setdefault(hint, []).append(rank)
+    finder = BytesAhoCorasick([hint.encode("ascii") for hint in ranks_of], implementation=Implementation.DFA)
+    at_start = (rank for rank, pattern in enumerate(PATTERNS) if pattern.at_start)
+    return finder, (*map(tuple, ranks_of.values()), tuple(at_start))
