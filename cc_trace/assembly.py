@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cc_trace.entries import (
     CommandOutput,
     Compaction,
+    Goal,
     Injected,
     Interrupt,
     Notification,
@@ -24,6 +25,7 @@ from cc_trace.entries import (
     Reply,
     Results,
     Retry,
+    StructuredOutput,
     TurnEnd,
     notification,
 )
@@ -33,7 +35,7 @@ from cc_trace.transcript import Position
 from cc_trace.turns import Event, Message, Start, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from cc_trace.entries import Entry, Head
     from cc_trace.open_turn import Seen
@@ -46,13 +48,15 @@ def assemble(
     number: int = 1,
     main: bool = True,
     launched: dict[str, str] | None = None,
+    delegated: Collection[str] = (),
 ) -> Iterator[Turn]:
     """Yield the turns of one file; the last one may still be open.
 
     In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
     are its own. `launched` knows the background tasks of turns before (id -> call) and learns those of these turns.
+    `delegated` are the prompt ids of commands that an agent ran: no response of the main thread follows them.
     """
-    assembler = _Assembler(seen, number, {} if launched is None else launched, main=main)
+    assembler = _Assembler(seen, number, {} if launched is None else launched, delegated, main=main)
     for entry in entries:
         if (turn := assembler.add(entry)) is not None:
             yield turn
@@ -63,7 +67,9 @@ def assemble(
 class _Assembler:
     """The open turn, and what is known between turns."""
 
-    def __init__(self, seen: Seen, number: int, launched: dict[str, str], *, main: bool) -> None:
+    def __init__(
+        self, seen: Seen, number: int, launched: dict[str, str], delegated: Collection[str], *, main: bool
+    ) -> None:
         self._open: OpenTurn | None = None
         self._begin: Position | None = None  # of what came since the last turn was closed
         self._seen = seen
@@ -73,8 +79,10 @@ class _Assembler:
         self._busy = False  # that command came while a call had no result
         self._injected: Injected | None = None
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
+        self._goal = False  # one is set and not met
         self._queue = PromptQueue()
         self._launched = launched
+        self._delegated = delegated
 
     def unfinished(self) -> Turn | None:
         """Return the turn that is still open at the end of the file, if it has a response."""
@@ -120,15 +128,23 @@ class _Assembler:
                 self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
             case Interrupt(head=head) if self._open is not None:
                 self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
+            case QueuedPrompt() if self._open is not None:
+                self._open.typed(entry.text, entry.head)
             case QueuedPrompt():
-                if self._open is None:
-                    self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
-                else:
-                    self._open.typed(entry.text, entry.head)
+                self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
+            case StructuredOutput() if self._open is not None:
+                self._open.structured(entry)
+            case Goal():
+                self._set_goal(open_=not entry.met)
             case Progress() if self._open is not None:
                 self._open.turn.progress.append(entry)
             case _:
                 pass
+
+    def _set_goal(self, *, open_: bool) -> None:
+        self._goal = open_
+        if self._open is not None:
+            self._open.turn.goal = open_
 
     def _aside(self, entry: Entry, head: Head) -> None:
         """Keep a line of an agent inside the main file for that agent."""
@@ -140,6 +156,8 @@ class _Assembler:
         if self._seen.again(entry.head, entry.text):
             return None
         self._queue.forget(entry.text)
+        if entry.head.prompt_id in self._delegated and entry.text.startswith("/"):
+            return self._delegate(entry)
         if entry.trigger in ("command", "bash"):
             # Most commands are local: what follows decides. While Claude seems at work only one that expands counts.
             self._command = entry
@@ -150,6 +168,15 @@ class _Assembler:
             self._open.typed(entry.text, entry.head)
             return None
         return self._start(Start.by(entry))
+
+    def _delegate(self, entry: Prompt) -> Turn | None:
+        """Start the turn of a command that an agent runs; with `-p` it stands in the file as it was typed."""
+        self._command = None
+        name = entry.command or entry.text.split()[0].removeprefix("/")
+        closed = self._start(Start(entry.head, "command", entry.text, name, entry.permission_mode))
+        assert self._open is not None  # noqa: S101  (just started)
+        self._open.turn.delegated = True
+        return closed
 
     def _start(self, start: Start, expansion: str | None = None) -> Turn | None:
         closed, unanswered = self._close(), self._open
@@ -169,7 +196,7 @@ class _Assembler:
     def _new(self, start: Start) -> OpenTurn:
         head = start.head
         begin = self._begin or Position(head.offset, head.number)
-        turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between])
+        turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
         self._between, self._injected, self._begin = [], None, None
         return OpenTurn(turn, self._seen)
 
@@ -192,7 +219,9 @@ class _Assembler:
         call = self._call_of(entry)
         if self._open is not None:
             turn = self._open.turn
-            if not self._open.resting or entry.task_id in turn.running or (call is not None and call in turn.calls):
+            # An agent that rests has been handed out as it is: what wakes it begins another run.
+            own = self._main and (entry.task_id in turn.running or (call is not None and call in turn.calls))
+            if not self._open.resting or own:
                 self._open.task_ended(entry, call)
                 return None
         return self._start(Start(entry.head, "notification", entry.text, launched_by=call))
@@ -275,8 +304,10 @@ class _Assembler:
         command = self._command
         if command is not None and command.trigger == "bash":
             self._command = command._replace(text=f"{command.text}\n{entry.text}")
-        else:
-            self._command = None
+        elif self._open is not None and self._open.turn.delegated:
+            self._open.printed(entry)
+        elif not (self._goal and command is not None and command.command == "goal"):
+            self._command = None  # but one that sets a goal prints it, and then expands
 
     def _queue_operation(self, entry: Queue) -> None:
         text = self._queue.operate(entry)
@@ -284,9 +315,16 @@ class _Assembler:
             return
         if "-notification>" in text[:40]:
             ended = notification(text, entry.head)
-            self._open.task_ended(ended, self._call_of(ended))
+            if not self._is_of_an_agent(ended):
+                self._open.task_ended(ended, self._call_of(ended))
         else:
             self._open.typed(text, entry.head)
+
+    def _is_of_an_agent(self, entry: Notification) -> bool:
+        """Tell whether a task that ended was launched by an agent: its notification was taken out for that agent."""
+        if entry.tool_use_id is None or entry.task_id in self._launched or self._open is None:
+            return False
+        return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._launched.values()
 
     def _turn_end(self, entry: TurnEnd) -> Turn | None:
         if self._open is None or not self._open.answered:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.transcript import agent_paths
+from cc_trace.agent_files import scan
+from cc_trace.liveness import Process, liveness
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cc_trace.liveness import Liveness
     from cc_trace.payload import Payload
     from cc_trace.progress import SessionState
     from cc_trace.sessions import Ending
@@ -18,40 +18,41 @@ if TYPE_CHECKING:
 _QUIET_SECONDS: Final = 2.0
 
 
-def told_by(payload: Payload) -> Ending:
-    """Tell what a hook says of a session whose file is at rest."""
-    if payload.event == "SessionEnd" or payload.busy is False:
+def told_by(payload: Payload, alive: Liveness) -> Ending:
+    """Tell what a hook says of a session whose file is at rest, and whose process is `alive` in that way.
+
+    A Stop alone does not end a turn: another Stop hook may make the model go on, and Claude Code is at work until the
+    last of them has ended. A version that does not say so is believed, unless the transcript tells otherwise.
+    """
+    if payload.event == "SessionEnd":
         return "over"
-    return "stopped" if payload.busy is None else "growing"
+    if payload.busy or alive == "working":
+        return "growing"
+    if payload.busy is None:
+        return "stopped"
+    return "over" if alive in ("idle", "gone") else "settled"
 
 
-def seen_in(transcript: Path, state: SessionState, now: float, rest_seconds: float) -> Ending:
-    """Tell how a session stands that nobody told us about: by its time at rest, and whether its process is gone.
+def seen_in(transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path) -> Ending:
+    """Tell how a session stands that nobody told us about: by its process, and where nothing is known of that by rest.
 
-    While a foreground agent works only its own file is written to. A process id tells only of the time since its
-    hook ran: a session that has grown since may have been resumed by another process.
+    A process that lives is never taken to be done because it is quiet: it may wait for the user, or for a tool. While
+    a foreground agent works only its own file is written to. A process that has ended tells only of the time since
+    its hook ran: a session that has grown since may have been resumed by another.
     """
     status = transcript.stat()
-    written = [status.st_mtime]
-    for path in agent_paths(transcript):
-        with contextlib.suppress(OSError):
-            written.append(path.stat().st_mtime)
+    written = [status.st_mtime, *(file.written_ns / 1e9 for file in scan(transcript))]
     rest = now - max(written)
-    alive = state.claude_pid is not None and is_alive(state.claude_pid)
-    same = status.st_size == state.size
-    if same and state.claude_pid is not None and not alive:
-        return "over"
-    if rest >= rest_seconds and not (same and alive):
-        return "over"
+    known = None if state.claude_pid is None else Process(state.claude_pid, state.claude_start)
+    if known is not None and status.st_size != state.size and not known.is_alive:
+        known = None
+    match liveness(config_dir, transcript.stem, known):
+        case "gone":
+            return "over"
+        case "working":
+            return "growing"
+        case "idle" if rest >= _QUIET_SECONDS:  # the end of a turn is written a moment later
+            return "stopped"
+        case "unknown" if rest >= rest_seconds:
+            return "over"
     return "quiet" if rest >= _QUIET_SECONDS else "growing"
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process is there."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is there, and not ours
-        return True
-    return True

@@ -6,6 +6,7 @@ stand before them, and no response, call or line is taken twice in a session.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -14,8 +15,22 @@ from cc_trace.entries import Text, ToolUse
 from cc_trace.turns import Call, Event, Generation, Message, Turn
 
 if TYPE_CHECKING:
-    from cc_trace.entries import Compaction, Head, Injected, JsonValue, Notification, Reply, Results, ToolResult
+    from cc_trace.entries import (
+        CommandOutput,
+        Compaction,
+        Head,
+        Injected,
+        JsonValue,
+        Notification,
+        Reply,
+        Results,
+        StructuredOutput,
+        ToolResult,
+    )
     from cc_trace.turns import EventKind
+
+
+_OUTPUT = re.compile(r"</?local-command-std(?:out|err)>")
 
 
 @dataclass(slots=True)
@@ -53,6 +68,7 @@ class OpenTurn:
         self._newest: Generation | None = None
         self._uuids: set[str] = set()
         self._early: dict[str, tuple[ToolResult, int | None]] = {}  # results that stand before their calls
+        self._data_call: str | None = None  # whose result ends the turn
         self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
 
     @property
@@ -62,10 +78,8 @@ class OpenTurn:
 
     @property
     def resting(self) -> bool:
-        """Tell whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
-        if self.turn.last == "interrupt":
-            return True
-        return self.turn.last != "input" and all(call.result is not None for call in self.turn.calls.values())
+        """Tell whether Claude had nothing left to do."""
+        return self.turn.resting
 
     @property
     def at_work(self) -> bool:
@@ -159,11 +173,19 @@ class OpenTurn:
                 self._seen.repeated += 1
         if entry.prompt is not None:
             self.typed(entry.prompt, entry.head)
+        elif entry.ends_turn:
+            self.turn.last = "stop"
+
+    def structured(self, entry: StructuredOutput) -> None:
+        """Take data that the model gave in the form the user asked for; the result that follows says that it did."""
+        self.turn.data, self._data_call = entry.data, entry.tool_use_id
 
     def _answer(self, call: Call, result: ToolResult, time_ns: int | None) -> None:
         call.result, call.end_ns = result, time_ns
         self.turn.end_ns = later(self.turn.end_ns, time_ns)
         self._received(Message("", call), time_ns)
+        if call.id == self._data_call and not result.is_error:
+            self.turn.last = "stop"  # before 2.1.3 nothing else says that the model is not asked again
         if result.task_id is not None:
             self.turn.running[result.task_id] = call.id
 
@@ -175,9 +197,10 @@ class OpenTurn:
 
     def injected(self, entry: Injected) -> None:
         """Take a line Claude Code added; the feedback of a Stop hook that blocked makes the model go on."""
-        self.ready_ns = later(self.ready_ns, entry.head.time_ns)
-        if entry.text.lstrip().startswith("Stop hook"):
-            self.turn.last = "input"
+        if entry.feedback:
+            self._received(Message(entry.text), entry.head.time_ns)
+        else:
+            self.ready_ns = later(self.ready_ns, entry.head.time_ns)
 
     def task_ended(self, entry: Notification, call: str | None) -> None:
         """Take the end of a background task."""
@@ -188,11 +211,19 @@ class OpenTurn:
         time_ns = entry.head.time_ns
         self.event(Event("notification", time_ns, time_ns, entry.text, facts, call))
         self._received(Message(entry.text), time_ns)
+        if entry.waiting:
+            return
         turn = self.turn
         turn.ended.update({ended: entry.status for ended in (entry.task_id, call) if ended is not None})
         turn.running = {
             task: by for task, by in turn.running.items() if task != entry.task_id and (call is None or by != call)
         }
+
+    def printed(self, entry: CommandOutput) -> None:
+        """Take what a command came to that an agent ran."""
+        self.turn.result = _OUTPUT.sub("", entry.text).strip()
+        self.turn.last = "stop"
+        self.turn.end_ns = later(self.turn.end_ns, entry.head.time_ns)
 
     def _told(self, kind: EventKind, text: str) -> bool:
         """Tell whether an event was told already since the last response: the queue and an attachment tell it both."""

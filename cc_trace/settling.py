@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from cc_trace.private_files import open_regular
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -49,7 +51,7 @@ def _size(path: Path) -> int:
 
 def _tail(path: Path, size: int, length: int = _TAIL_BYTES) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, size - length))
             return file.read()
     except OSError:

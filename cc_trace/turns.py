@@ -124,13 +124,19 @@ class Turn:
     ended: dict[str, str | None] = field(default_factory=dict)  # tasks, and calls with tasks, that ended: id -> status
     last: Literal["input", "reply", "interrupt", "error", "stop"] = "input"
     duration_ms: int | None = None
+    goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is
+    data: str | None = None  # what it was asked to give in a form of the user's own, as JSON
     sidechain: list[Entry] = field(default_factory=list)  # lines of agents inside this file
     progress: list[Progress] = field(default_factory=list)
     closed: bool = False
+    delegated: bool = False  # a command that an agent ran instead of the main thread
+    result: str = ""  # what such a command came to
 
     @property
     def key(self) -> str | None:
         """Name the turn by its first response, which copying a session keeps; None: there is none yet."""
+        if self.delegated:
+            return f"command:{self.start.head.uuid}"
         for step in self.steps:
             if isinstance(step, Generation):
                 return step.key
@@ -142,15 +148,24 @@ class Turn:
         return None
 
     @property
+    def resting(self) -> bool:
+        """Tell whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
+        if self.last == "interrupt":
+            return True
+        return self.last != "input" and all(call.result is not None for call in self.calls.values())
+
+    @property
     def generations(self) -> list[Generation]:
         """Return its responses in order."""
         return [step for step in self.steps if isinstance(step, Generation)]
 
     @property
     def output(self) -> str:
-        """Return the last text of the turn."""
+        """Return what the turn came to: data in the form that was asked for, else its last text."""
+        if self.data is not None:
+            return self.data
         for step in reversed(self.steps):
             text = step.text if isinstance(step, Generation) or step.kind == "api_error" else ""
             if text:
                 return text
-        return ""
+        return self.result

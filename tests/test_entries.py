@@ -87,19 +87,34 @@ def answer(*blocks: Block, **more: object) -> tuple[object, ...]:
 RESULT = ToolResult("t1", "x")
 NOTE = "<task-notification>\n<task-id>b1</task-id><status>failed</status><summary>No</summary></task-notification>"
 CONTINUED = "This session is being continued from a previous conversation that ran out of context."
+WAITS = (
+    "<task-notification><task-id>a1</task-id><status>completed</status>"
+    '<summary>Agent "x" is waiting on its own background work</summary></task-notification>'
+)
 PLAN = f"Implement the following plan:\n…read the full transcript at: /p/{OLD_SESSION}.jsonl"
 USER_LINES: dict[str, tuple[Line, tuple[object, ...]]] = {
     "a string": (prompt("hello", permissionMode="plan"), (Prompt, "prompt", "hello", None, "plan", None)),
     "text blocks": (prompt([text("a"), text("b")]), (Prompt, "prompt", "a\nb", None, None, None)),
     "an image": (prompt([text("see"), IMAGE]), (Prompt, "prompt", f"see\n{SHOWN_IMAGE}", None, None, None)),
-    "a tool result": (prompt([TOOL_RESULT]), (Results, (RESULT,), None)),
-    "a result and typed words": (prompt([TOOL_RESULT, text("and this")]), (Results, (RESULT,), "and this")),
+    "a tool result": (prompt([TOOL_RESULT]), (Results, (RESULT,), None, False)),
+    "a result and typed words": (prompt([TOOL_RESULT, text("and this")]), (Results, (RESULT,), "and this", False)),
     "a result and an interrupt": (
         prompt([TOOL_RESULT, text("[Request interrupted by user for tool use]")]),
-        (Results, (RESULT,), None),
+        (Results, (RESULT,), None, False),
     ),
-    "isMeta": (prompt("scaffolding", isMeta=True), (Injected, "scaffolding")),
-    "a reminder": (prompt("<system-reminder>x</system-reminder>"), (Injected, "<system-reminder>x</system-reminder>")),
+    "the result that ends a turn": (
+        prompt([TOOL_RESULT], toolEndsTurn=True),
+        (Results, (RESULT,), None, True),
+    ),
+    "a Stop hook's feedback": (
+        prompt("Stop hook feedback:\n[check]: go on", isMeta=True),
+        (Injected, "Stop hook feedback:\n[check]: go on", True),
+    ),
+    "isMeta": (prompt("scaffolding", isMeta=True), (Injected, "scaffolding", False)),
+    "a reminder": (
+        prompt("<system-reminder>x</system-reminder>"),
+        (Injected, "<system-reminder>x</system-reminder>", False),
+    ),
     "a slash command": (
         prompt("<command-name>/fix</command-name>\n<command-args>it </command-args>"),
         (Prompt, "command", "/fix it", "fix", None, None),
@@ -128,10 +143,18 @@ USER_LINES: dict[str, tuple[Line, tuple[object, ...]]] = {
     ),
     "a marked summary": (prompt("So far: …", isCompactSummary=True), (Compaction, "So far: …", {})),
     "a summary": (prompt(CONTINUED), (Compaction, CONTINUED, {})),
-    "a notification": (prompt(NOTE), (Notification, NOTE, "b1", None, "failed", "No")),
+    "a notification": (prompt(NOTE), (Notification, NOTE, "b1", None, "failed", "No", False)),
     "a notification by its origin": (
         prompt("Task ended", origin={"kind": "task-notification"}),
-        (Notification, "Task ended", None, None, None, None),
+        (Notification, "Task ended", None, None, None, None, False),
+    ),
+    "an agent that waits for its own tasks": (
+        prompt(WAITS),
+        (Notification, WAITS, "a1", None, "completed", 'Agent "x" is waiting on its own background work', True),
+    ),
+    "a message to an agent": (
+        prompt("The coordinator sent a message: more", isMeta=True, origin={"kind": "coordinator"}),
+        (Prompt, "teammate", "The coordinator sent a message: more", None, None, None),
     ),
     "a teammate's message": (
         prompt('<teammate-message teammate_id="ann">hi</teammate-message>'),
@@ -268,7 +291,7 @@ SIMPLE_LINES: dict[str, tuple[Line, tuple[object, ...]]] = {
         answer(Text("hi"), message_id="m1"),
     ),
     "content at top level": ({"type": "user", "content": "hello"}, (Prompt, "prompt", "hello", None, None, None)),
-    "results at top level": ({"type": "user", "content": [TOOL_RESULT]}, (Results, (RESULT,), None)),
+    "results at top level": ({"type": "user", "content": [TOOL_RESULT]}, (Results, (RESULT,), None, False)),
     "content as a string": ({"message": {"role": "assistant", "content": "hi"}}, answer(Text("hi"))),
     "message as a string": ({"type": "user", "message": "hello"}, (Prompt, "prompt", "hello", None, None, None)),
     "answer as a string": ({"type": "assistant", "message": "hi"}, answer(Text("hi"))),
@@ -282,10 +305,10 @@ SIMPLE_LINES: dict[str, tuple[Line, tuple[object, ...]]] = {
         {"type": "tool_use", "name": "Bash", "input": {"command": "ls"}},
         answer(CALL._replace(id="")),
     ),
-    "tool_result": ({"type": "tool_result", "content": "x", "tool_use_id": "t1"}, (Results, (RESULT,), None)),
+    "tool_result": ({"type": "tool_result", "content": "x", "tool_use_id": "t1"}, (Results, (RESULT,), None, False)),
     "tool_result without id": (
         {"type": "tool_result", "content": "x", "is_error": True},
-        (Results, (ToolResult("", "x", is_error=True),), None),
+        (Results, (ToolResult("", "x", is_error=True),), None, False),
     ),
 }
 

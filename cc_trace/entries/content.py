@@ -40,8 +40,21 @@ _FACTS: Final = frozenset(
 )
 # A result with none of these has nothing to do with agents or background tasks; most have none.
 _LAUNCH: Final = frozenset(
-    {"agentId", "agent_id", "teammate_id", "isAsync", "backgroundTaskId", "taskId", "runId", "workflowRunId"}
+    {
+        "agentId",
+        "agent_id",
+        "teammate_id",
+        "resumedAgentId",
+        "isAsync",
+        "backgroundTaskId",
+        "taskId",
+        "runId",
+        "workflowRunId",
+    }
 )
+# With `-p` the results inside an agent's file have no structured part: then only these words tell.
+_IN_BACKGROUND: Final = "Command running in background with ID: "
+_COMMAND_ID = re.compile(re.escape(_IN_BACKGROUND) + r"([0-9A-Za-z_-]{1,64})")
 _CONTAINERS: Final = frozenset({dict, list})
 _SCALAR: Final = (str, int, float)
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})\b")
@@ -174,6 +187,12 @@ def _writable(given: Any) -> Any:
     return given
 
 
+def compact_json(value: Any) -> str:
+    """Return a value as JSON; a text as it is where it is nested deeper than can be written."""
+    written = _writable(value)
+    return written if isinstance(written, str) and written is not value else orjson.dumps(written).decode()
+
+
 def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> ToolResult:
     """Return a result block; what the line says of it holds only when it is `alone` on its line."""
     extra = line.get("toolUseResult") if alone else None
@@ -191,8 +210,11 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
     agent_id = task_id = run_id = None
     if not _LAUNCH.isdisjoint(details):
         agent_id = string(details, "agentId") or string(details, "agent_id") or string(details, "teammate_id")
+        agent_id = agent_id or string(details, "resumedAgentId")
         task_id = _task_id(details, agent_id)
         run_id = _run_id(details)
+    elif not details and text.startswith(_IN_BACKGROUND) and (command := _COMMAND_ID.match(text)):
+        task_id = command[1]
     return new(
         ToolResult,
         (
@@ -212,6 +234,7 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
 def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:
     """Return the background task that a result says was launched."""
     launched = details.get("isAsync") is True or details.get("status") in ("async_launched", "teammate_spawned")
+    launched = launched or string(details, "resumedAgentId") is not None  # an agent that a message woke
     return string(details, "backgroundTaskId") or ((agent_id or string(details, "taskId")) if launched else None)
 
 

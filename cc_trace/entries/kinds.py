@@ -131,7 +131,7 @@ class Prompt(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A background task ended."""
+    """A background task ended; or (`waiting`) an agent stopped that goes on when its own tasks end."""
 
     head: Head
     text: str
@@ -139,6 +139,7 @@ class Notification(NamedTuple):
     tool_use_id: str | None
     status: str | None
     summary: str | None
+    waiting: bool = False
 
 
 class Reply(NamedTuple):
@@ -179,6 +180,22 @@ class Results(NamedTuple):
     head: Head
     results: tuple[ToolResult, ...]
     prompt: str | None
+    ends_turn: bool = False  # the model is not asked again
+
+
+class StructuredOutput(NamedTuple):
+    """What the model gave in the form that the user asked for (`--json-schema`), as JSON, by the call that did."""
+
+    head: Head
+    data: str
+    tool_use_id: str | None
+
+
+class Goal(NamedTuple):
+    """Whether the user's goal is met: until then Claude Code makes the model go on."""
+
+    head: Head
+    met: bool
 
 
 class QueuedPrompt(NamedTuple):
@@ -201,6 +218,7 @@ class Injected(NamedTuple):
 
     head: Head
     text: str
+    feedback: bool = False  # of a Stop hook that blocked, or a goal that is not met: the model goes on
 
 
 class CommandOutput(NamedTuple):
@@ -279,6 +297,8 @@ Entry: TypeAlias = (
     | Notification
     | Reply
     | Results
+    | StructuredOutput
+    | Goal
     | QueuedPrompt
     | Queue
     | Injected

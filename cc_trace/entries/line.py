@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.entries.content import blocks, count, mapping, plain_text, string, tool_result, tool_use, usage
+from cc_trace.entries.content import (
+    blocks,
+    compact_json,
+    count,
+    mapping,
+    plain_text,
+    string,
+    tool_result,
+    tool_use,
+    usage,
+)
 from cc_trace.entries.kinds import (
     CommandOutput,
     Compaction,
     Context,
     Entry,
+    Goal,
     Head,
     Progress,
     Queue,
@@ -23,6 +34,7 @@ from cc_trace.entries.kinds import (
     Results,
     Retry,
     Skipped,
+    StructuredOutput,
     Totals,
     TurnEnd,
     new,
@@ -262,8 +274,18 @@ def _progress(raw: dict[str, Any], head: Head) -> Entry:
 
 
 def _attachment(raw: dict[str, Any], head: Head) -> Entry:
-    if raw.get("type") != "queued_command":
-        return Skipped(head, f"attachment/{raw.get('type')}")
+    match raw:
+        case {"type": "structured_output", "data": data}:
+            return StructuredOutput(head, compact_json(data), string(raw, "toolUseID"))
+        case {"type": "goal_status", "met": bool(met)}:
+            return Goal(head, met)
+        case {"type": "queued_command"}:
+            return _queued(raw, head)
+        case _:
+            return Skipped(head, f"attachment/{raw.get('type')}")
+
+
+def _queued(raw: dict[str, Any], head: Head) -> Entry:
     text = plain_text(raw.get("prompt"))
     if raw.get("commandMode") == "task-notification" or "-notification>" in text[:40]:
         return notification(text, head)

@@ -10,7 +10,7 @@ _READ: Final = frozenset(
     {b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state", b"attachment"}
 )
 _READ_SIMPLE: Final = frozenset({b"tool_use", b"tool_result"})
-_READ_ATTACHMENTS: Final = frozenset({b"queued_command"})
+_READ_ATTACHMENTS: Final = frozenset({b"queued_command", b"structured_output", b"goal_status"})
 _MAX_TYPE: Final = 64
 _ENDS: Final = 16_384
 KNOWN_IGNORED: Final = frozenset(

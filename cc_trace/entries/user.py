@@ -36,6 +36,8 @@ _SUMMARY = re.compile(_FIELD.format("summary"), re.DOTALL)
 _OTHER_TRANSCRIPT = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.jsonl")
 
 _SUMMARY_START: Final = "This session is being continued from a previous conversation"
+_WAITING: Final = "is waiting on its own background work"  # an agent stopped, and will be woken
+_FEEDBACK: Final = ("Stop hook feedback", "Stop hook blocking error")
 _NOTIFICATIONS: Final = ("task-notification", "bash-notification", "agent-notification")
 _OUTPUTS: Final = ("local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr", "user-memory-input")
 
@@ -44,13 +46,13 @@ def user_entry(raw: dict[str, Any], content: object, head: Head) -> Entry:
     """Return what a user line is: results, a prompt, or one of the many lines that look like a prompt."""
     if isinstance(content, list):
         if len(content) == 1 and _is_result(content[0]):  # as on nearly all lines
-            return new(Results, (head, (tool_result(content[0], raw, alone=True),), None))
+            ends_turn = raw.get("toolEndsTurn") is True
+            return new(Results, (head, (tool_result(content[0], raw, alone=True),), None, ends_turn))
         found = [item for item in content if _is_result(item)]
         if found:
             results = tuple([tool_result(item, raw, alone=len(found) == 1) for item in found])
-            return new(
-                Results, (head, results, _typed_beside(raw, content, head) if len(content) > len(found) else None)
-            )
+            typed = _typed_beside(raw, content, head) if len(content) > len(found) else None
+            return new(Results, (head, results, typed, raw.get("toolEndsTurn") is True))
     return _text_entry(raw, plain_text(content), head)
 
 
@@ -76,10 +78,12 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
         return notification(text, head)
     if name in _OUTPUTS:
         return CommandOutput(head, text)
+    if kind == "coordinator":  # what another agent, or the main thread, sent to this one
+        return Prompt(head, "teammate", text, None, string(raw, "permissionMode"))
     if name == "local-command-caveat" or (raw.get("isMeta") is True and begin.startswith("Caveat:")):
         return Skipped(head, "local-command-caveat")
     if raw.get("isMeta") is True or (name == "system-reminder" and _REMINDERS.fullmatch(text)):
-        return Injected(head, text)
+        return Injected(head, text, begin.startswith(_FEEDBACK))
     if begin.startswith("[Request interrupted by user"):
         return Interrupt(head, text.strip())
     if not text.strip():
@@ -114,4 +118,5 @@ def notification(text: str, head: Head) -> Notification:
         tool[1] if tool else None,
         status[1] if status else None,
         summary[1] if summary else None,
+        summary is not None and _WAITING in summary[1],
     )

@@ -43,9 +43,9 @@ class Request:
     def own_business(self) -> str | None:
         """What Claude Code asks for itself and writes to no transcript as a response; None: the user's or an agent's.
 
-        Every conversation offers tools. Without any, Claude Code wants a name for a session, or the prefix of a
-        command judged. A compaction's request goes out with the tools of its conversation, to use the same cache; so
-        does the warmup of an agent that nobody launched.
+        Every conversation offers tools. Without any, Claude Code wants a name for a session, the prefix of a
+        command, or whether a stopping condition is met. A compaction's request goes out with the tools of its
+        conversation, to use the same cache; so does the warmup of an agent that nobody launched.
         """
         if not self.tools:
             return "question"
@@ -77,6 +77,11 @@ class Request:
         """Those of them that no response has answered yet."""
         answered = [at for at, message in enumerate(self.messages) if message.get("role") == "assistant"]
         return _results(self.messages[answered[-1] :] if answered else ())
+
+    @property
+    def last_text(self) -> str:
+        """What was asked last."""
+        return "\n".join(self._last_texts)
 
     @property
     def _last_texts(self) -> list[str]:

@@ -25,14 +25,16 @@ class Unusual:
     """What a scenario says of a turn that did not end well, or in which something happened besides responses.
 
     `prompt`: what was typed, where the model was asked something else. `asked`: what it was asked, where that came in
-    parts. `output`: what the turn came to, where it is not the last text that was served. `untold`: result and status
-    of a call whose result the model was never told.
+    parts. `repeats`: what was typed has the tag of what the model was asked, and is shown with it. `output`: what the
+    turn came to, where it is not the last text that was served. `untold`: result and status of a call whose result the
+    model was never told.
     """
 
     status: str = "ok"
     events: tuple[str, ...] = ()
     prompt: str | None = None
     asked: str | None = None
+    repeats: bool = False
     output: str | None = None
     untold: tuple[str | None, str] = (None, "ok")
 
@@ -109,14 +111,18 @@ class _Served:
 
     def _generations(self, session: str, tag: str, unusual: Unusual) -> tuple[Generation, ...]:
         answered = self._answered.get((session, tag), ())
-        return tuple(self._generation(exchange, session, unusual) for exchange in answered)
+        return tuple(
+            self._generation(exchange, session, unusual, first=not index) for index, exchange in enumerate(answered)
+        )
 
-    def _generation(self, exchange: Exchange, session: str, unusual: Unusual) -> Generation:
+    def _generation(self, exchange: Exchange, session: str, unusual: Unusual, *, first: bool) -> Generation:
         request, said = exchange.request, exchange.message
         assert request.prompt is not None
         assert said is not None
         _, prompt, step = request.prompt
         prompts, results = ((unusual.asked or prompt,), {}) if step == 0 else ((), request.new_results)
+        if first and unusual.repeats and unusual.prompt is not None:
+            prompts = (unusual.prompt, *prompts)
         asked = prompts, tuple((id_, plain_result(result.text)) for id_, result in results.items())
         known = f"chat {said.model}", said.id, said.model
         if exchange.outcome == "cut":

@@ -46,6 +46,7 @@ class Home:
             "permissions": {"allow": list(_ALLOWED)},
             "env": {"CC_TRACE_DESTINATIONS": "otlp", "CC_TRACE_OTLP_ENDPOINT": sink_url},
         }
+        self.variables: dict[str, str] = {}  # of the environment, besides those every session has
         self._api_url = api_url
         self._calls = folder / "hook-calls"
 
@@ -75,6 +76,7 @@ class Home:
             "HTTP_PROXY": self._api_url,
             "HTTPS_PROXY": self._api_url,
             "NO_PROXY": "127.0.0.1,localhost",
+            **self.variables,
         }
 
     @property
@@ -85,6 +87,13 @@ class Home:
     def write(self, name: str, text: str) -> Path:
         """Put a file into the project."""
         path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def write_config(self, name: str, text: str) -> Path:
+        """Put a file into Claude Code's folder."""
+        path = self.config / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+_OURS: Final = "cc-trace-hook"
 _BETWEEN: Final = Path(__file__).with_name("between.py")
 
 
@@ -24,11 +25,11 @@ class HookCall:
 
 
 def watch(settings: Path, folder: Path) -> None:
-    """Put a program that notes every call into a folder before the hooks that are registered; they stay ours."""
+    """Put a program that notes every call into a folder before our hook wherever it is registered."""
     folder.mkdir()
     said = json.loads(settings.read_text())
     for event, groups in said["hooks"].items():
-        for hook in (hook for group in groups for hook in group["hooks"]):
+        for hook in (hook for group in groups for hook in group["hooks"] if _OURS in hook.get("command", "")):
             between = (sys.executable, "-I", "-S", str(_BETWEEN), str(folder), event)
             hook["command"] = shlex.join((*between, hook["command"]))
     settings.write_text(json.dumps(said))

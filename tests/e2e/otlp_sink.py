@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from backend import HttpBackend
@@ -16,6 +17,7 @@ class Sink(HttpBackend):
     """Answers at once, unless it is told to hold its answers: until then it stores nothing."""
 
     def __init__(self) -> None:
+        self.delay_seconds = 0.0  # before every answer
         self._free = threading.Event()
         self._free.set()
         super().__init__()
@@ -35,4 +37,5 @@ class Sink(HttpBackend):
 
     def _answer(self, request: Request, doing: Behaviour) -> bytes:
         self._free.wait(LONG_SECONDS)
+        time.sleep(self.delay_seconds)
         return super()._answer(request, doing)

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 TAG: Final = re.compile(r"\[\[([a-z0-9_]+)\]\]")
 PLAN_FILE: Final = "{plan file}"  # in a call's input: the file Claude Code names in plan mode
-_PLAN_FILE: Final = re.compile(r"/[^ \"`]*/plans/[^ \"`]*\.md")
+AGENT_ID: Final = "{agent id}"  # in a call's input: the agent Claude Code named first in this conversation
+_CAPTURES: Final = {
+    PLAN_FILE: re.compile(r"/[^ \"`]*/plans/[^ \"`]*\.md"),
+    AGENT_ID: re.compile(r"\ba[0-9a-f]{16}\b"),
+}
 PIECE_CHARS: Final = 24  # of a text that is streamed
 START_OUTPUT_TOKENS: Final = 1  # as message_start tells; the final count comes with message_delta
 _SIGNATURE: Final = "c2lnbmF0dXJl"
@@ -44,6 +48,7 @@ class Answer:
     failures: tuple[Failure, ...] = ()  # served first, one an attempt
     always: Failure | None = None  # served every time
     hangs: bool = False  # after the first piece of its text, until the client has left
+    delay_seconds: float = 0.0  # before anything of it is served: a model that takes its time
 
 
 Script = dict[str, list[Answer]]
@@ -109,10 +114,10 @@ class Message:
 
 
 def message(answer: Answer, number: int, model: str, asked: str) -> Message:
-    """Return an answer as the message of this number; `asked` is the request's text, which may name a plan file."""
-    plan = _PLAN_FILE.search(asked)
+    """Return an answer as the message of this number; `asked` is the request's text, from which captures are taken."""
+    captured = {name: found[0] for name, pattern in _CAPTURES.items() if (found := pattern.search(asked))}
     uses = tuple(
-        (f"toolu_{number:06d}{place:02d}", Use(use.name, _filled(use.input, plan.group() if plan else PLAN_FILE)))
+        (f"toolu_{number:06d}{place:02d}", Use(use.name, _filled(use.input, captured)))
         for place, use in enumerate(answer.uses)
     )
     content: list[dict[str, Any]] = []
@@ -127,8 +132,8 @@ def message(answer: Answer, number: int, model: str, asked: str) -> Message:
     )
 
 
-def _filled(value: dict[str, Any], plan_file: str) -> dict[str, Any]:
-    return {key: plan_file if item == PLAN_FILE else item for key, item in value.items()}
+def _filled(value: dict[str, Any], captured: dict[str, str]) -> dict[str, Any]:
+    return {key: captured.get(item, item) if isinstance(item, str) else item for key, item in value.items()}
 
 
 def events(said: Message) -> Iterator[dict[str, Any]]:

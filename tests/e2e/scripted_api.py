@@ -31,6 +31,7 @@ class ScriptedApi(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.script: Script = {}
+        self.judgements: list[tuple[str, Answer]] = []  # of a prompt hook or a goal: what its question holds -> answer
         self.exchanges: list[Exchange] = []
         self.outside: list[str] = []  # hosts that were asked for, and refused
         self.unscripted: list[str] = []  # what no rule and no script has an answer for
@@ -80,6 +81,8 @@ class ScriptedApi(ThreadingHTTPServer):
         match request.own_business:
             case "summary":
                 return _SUMMARY
+            case "question" if judged := [answer for text, answer in self.judgements if text in request.last_text]:
+                return judged[0]
             case str():
                 return _NAME if request.structured else _NOTHING
         prompt = request.prompt
@@ -135,6 +138,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _message(self, request: Request) -> None:
         exchange, answer, failing = self.server.begin(request)
+        self.server.stopping.wait(answer.delay_seconds)
         if failing is not None:
             exchange.outcome = "failed"
             self._answer(failing.status, _error(failing.kind))

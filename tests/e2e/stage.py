@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -74,6 +75,7 @@ class Stage:
         self.home = Home(folder, self.api.url, self.sink.url)
         self.transcripts = Transcripts(self.home.config)
         self.unusual: dict[str, Unusual] = {}
+        self.has_other_hooks = False  # Stop hooks of somebody else, or a goal, which may speak up
         self.may_be_behind = False  # the backend was not well, and the log may say so
         self.began_ns = self.ended_ns = time.time_ns()
         self._furnished = False
@@ -167,7 +169,7 @@ class Stage:
 
     def wait_for_turn(self, tag: str) -> None:
         """Wait until a turn has arrived, while its session goes on."""
-        until(lambda: self._has_arrived(f"[[{tag}]]"), f"the turn of [[{tag}]] arrived")
+        until(lambda: self.has_arrived(tag), f"the turn of [[{tag}]] arrived")
 
     def wait_for_workers(self) -> None:
         """Wait until our workers have ended, while Claude Code may go on. One that was just forked is still a hook."""
@@ -178,9 +180,10 @@ class Stage:
         self._until(lambda commands: not commands, "processes ended")
         self.ended_ns = time.time_ns()
 
-    def _has_arrived(self, text: str) -> bool:
+    def has_arrived(self, tag: str) -> bool:
+        """Tell whether the root of a turn has arrived."""
         turns = Arrived([*self.sink.spans]).turns()
-        return any(text in turn.prompt for session in turns.values() for turn in session)
+        return any(f"[[{tag}]]" in turn.prompt for session in turns.values() for turn in session)
 
     def _until(self, seen: Callable[[Collection[str]], bool], what: str) -> None:
         """Wait until the commands that run in this home are as they should be."""
@@ -188,7 +191,10 @@ class Stage:
         until(lambda: seen(running().values()), what, told=lambda: str(running()))
 
     def let_a_minute_pass(self) -> None:
-        """Make it time to look for other sessions again."""
+        """Make it time to look for other sessions, and to try again a destination that failed."""
+        for noted in (self.home.state / "backoff").glob("*"):
+            wait = json.loads(noted.read_bytes())
+            noted.write_text(json.dumps(wait | {"not_before": wait["not_before"] - _ONE_SWEEP_SECONDS}))
         stamp = self.home.state / "swept"
         if stamp.exists():
             before = stamp.stat().st_mtime - _ONE_SWEEP_SECONDS

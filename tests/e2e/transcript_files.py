@@ -58,9 +58,17 @@ class Transcripts:
         """Return how long nothing has been written."""
         return time.time() - max(path.stat().st_mtime for path in self.files)
 
-    def hook_output(self) -> list[dict[str, Any]]:
-        """Return the lines that show that a hook printed something, failed, or made the model go on."""
-        return [line for line in self.every_line() if _tells_of_output(line)]
+    def hook_output(self, *, ours: bool) -> list[dict[str, Any]]:
+        """Return the lines that show that a hook printed something, failed, or made the model go on.
+
+        `ours`: only those that name our hook, where the scenario has others.
+        """
+        told = [line for line in self.every_line() if _tells_of_output(line)]
+        return [
+            line
+            for line in told
+            if not ours or "cc-trace" in json.dumps([line.get("hookErrors"), line.get("attachment")])
+        ]
 
     def reported_tokens(self) -> dict[str, dict[str, Counter[str]]]:
         """Return Claude Code's own totals: session -> model -> tokens."""
