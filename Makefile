@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-e2e lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -17,7 +17,11 @@ types: $(STAMP)
 
 # On two cores, each file on one of them.
 unit: $(STAMP)
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --max-worker-restart 0
+
+# Random histories of a machine with real processes and kills, 2,000 steps: about twenty minutes.
+test-long: $(STAMP)
+	CC_TRACE_TEST_STEPS=2000 $(BIN)/pytest --numprocesses 2 --dist load tests/test_histories.py
 
 # The real Claude Code, fetched once by npm; needs npm, node and tmux.
 test-e2e: $(STAMP)
@@ -31,10 +35,11 @@ bench: $(STAMP)
 	$(BIN)/python bench/run.py --write
 
 # Inputs that break it, looked for by coverage, so many seconds for each of the targets in tests/fuzz. What it finds is
-# kept in tests/fuzz_cases, and `make test` runs it for ever after.
+# kept in tests/fuzz_cases, and `make test` runs it for ever after. Then texts that take long to mask.
 FUZZ_SECONDS ?= 60
 fuzz: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
+	$(BIN)/python bench/worst.py --seconds $(FUZZ_SECONDS)
 
 # The price table, after raising genai-prices in pyproject.toml.
 prices: $(STAMP)

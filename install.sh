@@ -10,7 +10,7 @@ usage: ./install.sh [--project | --no-hooks]
 
   --project    register the hook in .claude/settings.json of the current folder, not for the user
   --no-hooks   only the environment and the command: the plugin registers the hooks
-  --uninstall  take out what was put in
+  --uninstall  remove what was installed
   --purge      with --uninstall: also the state, the local store, the log and the configuration
 
 PYTHON=/path/to/python3 chooses the Python (3.11 or newer).
@@ -34,7 +34,7 @@ for option; do
     esac
 done
 [ -z "$purge" ] || [ -n "$uninstall" ] || fail "--purge goes with --uninstall only" 2
-[ -n "${HOME-}" ] || fail "HOME is not set, so there is no telling where to install; set it and try again" 2
+[ -n "${HOME-}" ] || fail "HOME is not set, so it is not known where to install; set it and try again" 2
 
 # Others may read the code but not change it, whatever the caller's umask.
 umask 022

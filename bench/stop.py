@@ -53,17 +53,18 @@ def _cost(megabytes: int, effort: Effort) -> Cost:
         path = home / ".claude" / "projects" / "-p" / f"{transcripts.SESSION}.jsonl"
         path.parent.mkdir(parents=True)
         transcripts.write(path, "current", megabytes * MB)
-        _append_turn(path, 0)
-        _work(home, path)
+        append_turn(path, 0)
+        work(home, path)
         costs = []
         for number in range(1, effort.workers + 1):
-            _append_turn(path, number)
-            costs.append(_work(home, path))
+            append_turn(path, number)
+            costs.append(work(home, path))
     least = min(costs, key=lambda each: each.cpu_seconds)
     return Cost(least.seconds, least.cpu_seconds, max(each.peak_bytes for each in costs))
 
 
-def _append_turn(path: Path, number: int) -> None:
+def append_turn(path: Path, number: int) -> None:
+    """Let a session have one more turn."""
     stamp = f"2027-01-01T00:{number:02d}:00.000Z"
     answer = {"id": f"msg_more_{number}", "role": "assistant", "model": "claude-sonnet-4-5", "content": "done"}
     lines = [
@@ -75,7 +76,8 @@ def _append_turn(path: Path, number: int) -> None:
         file.writelines(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
-def _work(home: Path, transcript: Path) -> Cost:
+def work(home: Path, transcript: Path) -> Cost:
+    """Be the worker of one Stop."""
     spool = home / ".claude" / "state" / "cc-trace" / "spool"
     spool.mkdir(parents=True, exist_ok=True)
     spooled = spool / "1.json"

@@ -38,9 +38,11 @@ class Effort:
     speed_bytes: int = 60 * MB
     memory_bytes: int = 300 * MB
     stop_megabytes: tuple[int, ...] = (1, 30, 300)
+    sessions: int = 10_000
+    agent_files: int = 16_000
 
 
-SMALL: Final = Effort(1, 1, 1, 1, 1, 400_000, 400_000, (1, 2))
+SMALL: Final = Effort(1, 1, 1, 1, 1, 400_000, 400_000, (1, 2), 30, 40)
 
 
 def ratio(figure: str, value: float, limit: float | None = None, also: str = "") -> Row:

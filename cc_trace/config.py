@@ -13,8 +13,10 @@ from cc_trace.destinations import LANGFUSE_CLOUD, DestinationSettings, check_nam
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import PrivacySettings
 from cc_trace.profiles.labels import Labels
+from cc_trace.project_masks import check_masks
 from cc_trace.redact import Redactor
 from cc_trace.redact.quoting import quoted
+from cc_trace.settings import BY_NAME, Settings, waits_for
 from cc_trace.spans import Anchor
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from cc_trace.destinations import Protocol
     from cc_trace.privacy import Content
-    from cc_trace.settings import Found, Settings
+    from cc_trace.settings import Found
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 _NO_TRACE: Final = "0" * 32
@@ -59,12 +61,15 @@ class Config(Scope):
     privacy: PrivacySettings
     anchor: Anchor
     rest_seconds: float
+    unclear_seconds: float
+    workers: int
     debug: bool
 
 
 def read_scope(settings: Settings, home: Path) -> Scope:
     """Return which sessions are traced; no other setting is looked at."""
-    exclude = tuple(_expanded(pattern, home) for pattern in settings.names("exclude"))
+    patterns = [*settings.names("exclude"), *settings.restricting("exclude")]
+    exclude = tuple(_expanded(pattern, home) for pattern in patterns)
     return Scope(settings.flag("enabled") is not False, exclude)
 
 
@@ -72,6 +77,8 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
     """Return what the settings come to; the first that is wrong is a ConfigError."""
     if mask := settings.names("mask"):
         Redactor(mask)  # raises where one is no regular expression
+    if project_mask := settings.restricting("mask"):
+        check_masks(project_mask)
     labels = Labels(
         user_id=settings.text("user_id"),
         tags=tuple(settings.names("tags")),
@@ -85,12 +92,25 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         scope.exclude,
         destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
         privacy=PrivacySettings(
-            cast("Content", settings.text("content")), int(settings.number("max_chars")), tuple(mask)
+            cast("Content", settings.text("content")),
+            int(settings.number("max_chars")),
+            tuple(mask),
+            tuple(project_mask),
         ),
         anchor=_anchor(settings),
         rest_seconds=settings.number("rest_seconds"),
+        unclear_seconds=settings.number("unclear_seconds"),
+        workers=_workers(settings),
         debug=settings.flag("debug") is True,
     )
+
+
+def _workers(settings: Settings) -> int:
+    number = settings.number("workers")
+    if number < 1:
+        message = f"CC_TRACE_WORKERS is {number:g}; it must be at least 1"
+        raise ConfigError(message)
+    return int(number)
 
 
 def _names(settings: Settings) -> list[str]:
@@ -132,7 +152,7 @@ def _anchor(settings: Settings) -> Anchor:
         return Anchor(settings.text("seed"))
     match = _TRACEPARENT.fullmatch(given.text.strip().lower())
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
-        message = f"{given.place} is {quoted(given.text)}; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted"
+        message = f"{given.place} is {quoted(given.text)}; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal"
         raise ConfigError(message)
     return Anchor(settings.text("seed"), match[1], match[2])
 
@@ -141,17 +161,20 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
     kind, _, exporter = name.partition(":")
     timeout = settings.number("timeout_seconds")
     if not timeout:
-        message = "CC_TRACE_TIMEOUT_SECONDS is 0; no request can be answered in that time"
+        message = "CC_TRACE_TIMEOUT_SECONDS is 0; it must be more than 0"
         raise ConfigError(message)
     found = settings.found("destinations")
     check_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
+    if kind == "otel" and found is not None and found.layer.project:
+        message = f"{found.place} names {quoted(name)}: a project must not choose a program to run"
+        raise ConfigError(message)
     match kind:
         case "local":
             return DestinationSettings(name, "local", path=state_dir / "traces.db", labels=labels)
         case "file":
             path = _path(settings.text("file"), home) or state_dir / "traces.jsonl"
             if not path.is_absolute():  # a hook runs in any folder
-                message = f"CC_TRACE_FILE is {str(path)!r}; an absolute path is wanted"
+                message = f"CC_TRACE_FILE is {str(path)!r}; it must be an absolute path"
                 raise ConfigError(message)
             return DestinationSettings(name, "file", path=path, labels=labels)
         case "otlp":
@@ -163,57 +186,79 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
 
 
 def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:
-    endpoint = settings.text("otlp_endpoint")
-    _agree(settings, "otlp_endpoint", "otlp_headers")
-    if endpoint is None:
+    endpoint, found = settings.text("otlp_endpoint"), settings.found("otlp_endpoint")
+    if endpoint is None or found is None:
         message = "destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318"
         raise ConfigError(message)
+    headers = _beside(settings, found, "otlp_headers")
+    trusted = not found.layer.project  # else nobody is shown the user's certificate
     return DestinationSettings(
         name,
         "otlp",
         profile=settings.text("otlp_profile") or "otel",
         endpoint=endpoint,
         protocol=cast("Protocol", settings.text("otlp_protocol")),
-        headers=tuple(settings.pairs("otlp_headers").items()),
+        headers=() if _waits_for(headers) else tuple(Settings([found.layer]).pairs("otlp_headers").items()),
         timeout_seconds=timeout,
         ca_file=_path(settings.text("otlp_ca_file"), home),
-        cert_file=_path(settings.text("otlp_cert_file"), home),
-        key_file=_path(settings.text("otlp_key_file"), home),
+        cert_file=_path(settings.text("otlp_cert_file"), home) if trusted else None,
+        key_file=_path(settings.text("otlp_key_file"), home) if trusted else None,
         labels=labels,
+        waits_for=_waits_for(headers),
     )
 
 
 def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float) -> DestinationSettings:
-    public, secret = settings.text("langfuse_public_key"), settings.text("langfuse_secret_key")
+    public, secret = settings.found("langfuse_public_key"), settings.found("langfuse_secret_key")
     if public is None or secret is None:
         missing = "langfuse_public_key" if public is None else "langfuse_secret_key"
-        message = f"destination langfuse needs {missing.upper()}; `cc-trace config set {missing}` keeps it"
-        raise ConfigError(message)
-    _agree(settings, "langfuse_base_url", "langfuse_secret_key")
-    url, key = settings.found("langfuse_base_url"), settings.found("langfuse_secret_key")
-    if url is not None and key is not None and _is_bare(url) and not _is_bare(key) and url.origin != key.origin:
-        url = None  # where another program's Langfuse is; our key is not for it
+        raise ConfigError(_missing_key(missing, public or secret))
+    public = _beside(settings, secret, "langfuse_public_key")
+    url = _beside(settings, secret, "langfuse_base_url")
     return DestinationSettings(
         name,
         "langfuse",
         profile="langfuse",
         endpoint=LANGFUSE_CLOUD if url is None else url.text,
-        public_key=public,
-        secret_key=secret,
+        public_key=None if public is None else public.text,
+        secret_key=secret.text,
         timeout_seconds=timeout,
         labels=labels,
+        waits_for=_waits_for(secret, public, url),
     )
 
 
-def _agree(settings: Settings, address: str, key: str) -> None:
-    """Refuse to send a user's key to an address that only a project's files name: whoever wrote them would get it."""
-    where, what = settings.found(address), settings.found(key)
-    if where is not None and what is not None and where.shared and not what.shared:
-        message = (
-            f"{where.key} stands in {where.origin}, {what.key} in {what.origin}: a key of yours is not sent to an"
-            f" address of a project's; write both into the same file, or set {where.key} for yourself"
-        )
-        raise ConfigError(message)
+def _missing_key(missing: str, other: Found | None) -> str:
+    """Say which key is missing, and how to set it: both keys must be set in the same place."""
+    message = f"destination langfuse needs {missing.upper()}"
+    if other is None:
+        return f"{message}; `cc-trace config set {missing}` sets it"
+    return f"{message}; set it where {other.key} is set: {other.origin}"
+
+
+def _beside(settings: Settings, given: Found, name: str) -> Found | None:
+    """Return what stands in the same source: a key is for the address beside it, and an address for the key.
+
+    One in another source is refused, be it the user's own: whoever wrote the one need not have meant the other. What
+    may be another program's is not looked at.
+    """
+    layer, setting = given.layer, BY_NAME[name]
+    if layer.names(setting):
+        return layer.found(setting)
+    other = settings.found(name)
+    if other is None or (_is_bare(other) and not _is_bare(given)):
+        return None
+    message = (
+        f"{given.key} is set in {given.origin}, {other.key} in {other.origin}: a key is sent only to an address that is"
+        f" set in the same place; set both there, or set {setting.variable} to an empty value there"
+    )
+    raise ConfigError(message)
+
+
+def _waits_for(*found: Found | None) -> str | None:
+    """Return the first variable that is not at hand, and where it was."""
+    absent = next((each for each in found if each is not None and each.absent), None)
+    return None if absent is None else waits_for(absent, "it and the same address")
 
 
 def _path(text: str | None, home: Path) -> Path | None:

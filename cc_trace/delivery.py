@@ -2,10 +2,13 @@
 
 Rules:
 - Children before their root, so that a trace that can be seen is complete.
-- An intent is saved before anything is sent, and the progress after it was accepted. Who dies in between leaves an
-  intent behind: those spans are unclear. A destination that can be asked is asked before they are sent again.
-- A refused batch is halved until the span to blame is found; that one is noted and stepped over. Where all of a batch
-  is refused, the fault is not the spans': a header is missing, an experiment has another name. That is tried again.
+- An intent is saved before anything is sent. An acceptance is recorded three times: in place in the saved intent, in
+  the ledger, in the new state; one of them is enough. Who dies before the first leaves spans that are unclear.
+- A destination that can be asked is asked before unclear spans are sent again, and its "not there" is believed only
+  `unclear_seconds` after the attempt had ended.
+- A refused batch is halved until the span to blame is found. It is blamed when it is refused, then another span is
+  accepted, then it is refused again; it is noted and skipped. Until then the fault may be the backend's setup: a header
+  is missing, an experiment has another name. That is tried again, for a week.
 - The first answer that is neither acceptance nor refusal ends the delivery: the transcript keeps everything.
 """
 
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
     from cc_trace.transcript import Position
 
 # Langfuse shows what it took only after a while; asked too early, it would seem not to have it.
-UNCLEAR_SECONDS: Final = 10.0
+UNCLEAR_SECONDS: Final = 60.0
+REQUEST_SECONDS: Final = 10.0
+_LONGEST_SECONDS: Final = 86_400.0  # a time further ahead was written before the clock was set back
+_MAX_REFUSALS: Final = 3  # of different spans in a row: then the backend refuses everything
 REFUSING_SECONDS: Final = 7 * 86_400.0  # for so long a backend that refuses everything is taken to be set up wrong
 _MAX_TASKS: Final = 500  # background tasks remembered, the last launched
 
@@ -58,8 +64,19 @@ class Surroundings:
     reached: Callable[[str], None] = lambda _: None  # named steps, for tests that die there
     stopped: Callable[[], str | None] = lambda: None  # why nothing more is to be sent now
     unclear_seconds: float = UNCLEAR_SECONDS
-    outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
+    outgoing: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # what of it may leave, given its turn
+    request_seconds: float = REQUEST_SECONDS  # the longest that sending a batch can take
+    answered: Callable[[], None] = lambda: None  # records that the saved intent is accepted, where that needs no room
+    fingerprint: Callable[[int], str] = lambda _: ""  # of what the transcript has before a position
     advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+
+
+class _Suspect(NamedTuple):
+    """A span that was refused alone, and how many had been accepted by then."""
+
+    parcel: Parcel
+    outcome: Rejected
+    sent: int
 
 
 class Advance(NamedTuple):
@@ -90,29 +107,54 @@ class Delivery:
         self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
         self._batch: list[Parcel] = []
         self._batch_bytes = 0
-        self._unclear = frozenset(progress.intent)
-        self._blamed: dict[str, Rejected] = {}  # spans of the batch that were refused alone
-        self._smallest: Parcel | None = None  # of the batch, until it was tried alone
-        self._sent_before = 0  # this batch
+        self._flushing: list[Parcel] = []  # the batch being sent
+        self._unfinished: set[str] = set()  # spans that are not final
+        self.failure: Retryable | Unclear | None = None  # what ended the delivery
+        self.answered = False  # the destination accepted or refused something: it is there
+        self._suspects: dict[str, _Suspect] = {}
+        self._agent_of: dict[str, str] = {}  # spans of agents that are not settled -> their agent
 
     def run(self) -> bool:
         """Deliver; return whether all that was final is there now."""
         progress = self._progress
         settled, stopped = {*progress.accepted, *progress.rejected}, False
+        self._take_over()
         try:
             for trace in self._session.traces():
                 self._turn(trace, settled)
             self._around.reached("spans built")
             self._flush()
+            self._end_trials()
             progress.error = progress.error_at = progress.not_before = None
+            # What is not in the transcript any more cannot be sent, nor asked about.
+            progress.unclear = [id_ for id_ in progress.unclear if id_ in self._unfinished]
         except _Stop:
             stopped = True
+            self._release([*self._suspects])
         self._advance()
         progress.behind = sum(len(turn.waiting) for turn in self._turns)
         progress.unfinished = sum(turn.unfinished for turn in self._turns)
         progress.time = self._around.clock()
         self._around.save()
         return not stopped and not progress.behind
+
+    def _take_over(self) -> None:
+        """Take up what an earlier attempt left: spans nobody saw the answer for, and those the ledger must hear of."""
+        progress, now = self._progress, self._around.clock()
+        if progress.intent:
+            sent_at = now if progress.intent_at is None else progress.intent_at
+            ended = min(now, sent_at + self._around.request_seconds)
+            progress.unclear = [*dict.fromkeys([*progress.unclear, *progress.intent])]
+            progress.unclear_at = max(ended, progress.unclear_at or 0.0)
+            progress.intent = []
+        if progress.not_in_ledger:
+            ids, progress.not_in_ledger = progress.not_in_ledger, []
+            self._record(ids)
+
+    @property
+    def unsettled_agents(self) -> set[str]:
+        """Return the agents with work that is not final, or not delivered."""
+        return {*self._agent_of.values()}
 
     def _turn(self, trace: Trace, settled: set[str]) -> None:
         known = {span.span_id for span in trace.spans} & settled
@@ -122,12 +164,15 @@ class Delivery:
         for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
             if span.span_id in turn.settled:
                 continue
+            if span.agent_id is not None:
+                self._agent_of[span.span_id] = span.agent_id
             if not span.final:
                 turn.unfinished += 1
+                self._unfinished.add(span.span_id)
                 continue
             turn.waiting.add(span.span_id)
             self._owner[span.span_id] = turn
-            self._add(self._destination.pack(self._around.outgoing(span)))
+            self._add(self._destination.pack(self._around.outgoing(span, trace.spans)))
 
     def _add(self, parcel: Parcel) -> None:
         if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + parcel.size > MAX_BATCH_BYTES:
@@ -142,132 +187,183 @@ class Delivery:
         if (why := self._around.stopped()) is not None:
             self._fail(why)
         ready = self._claimed(batch) if self._ledger is not None else batch
-        turns, self._sent_before, to = self.turns, self.sent, self._destination.name
-        self._blamed, self._smallest = {}, min(ready, key=lambda parcel: parcel.size, default=None)
-        if ready:
-            try:
-                self._send(ready)
-            except _Stop:
-                self._release([*self._blamed])
-                raise
-            self._blame()
+        turns, sent, self._flushing = self.turns, self.sent, ready
+        try:
+            self._send(ready)
+            self._judge()
+        except _Stop:
+            left = [parcel.span_id for parcel in ready if parcel.span_id in self._owner]
+            self._release([id_ for id_ in left if id_ not in self._progress.unclear])
+            raise
         self._advance()
-        self._around.advanced(Advance(to, self.sent - self._sent_before, self.turns - turns, self._progress.offset))
+        to, offset = self._destination.name, self._progress.offset
+        self._around.advanced(Advance(to, self.sent - sent, self.turns - turns, offset))
 
     def _claimed(self, batch: list[Parcel]) -> list[Parcel]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
         assert self._ledger is not None  # noqa: S101
-        claims = self._ledger.claim(
-            self._destination.name, self._session.facts.session_id, [parcel.span_id for parcel in batch]
-        )
-        self._around.reached("claimed")
-        self._settle([parcel.span_id for parcel in batch if claims[parcel.span_id] == "delivered"], sent=False)
+        around, ids, to = self._around, [parcel.span_id for parcel in batch], self._destination.name
+        session_id, now = self._session.facts.session_id, around.clock()
+        claims, since = self._ledger.claim(to, session_id, ids, now, around.request_seconds)
+        around.reached("claimed")
+        self._settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
         ready = [parcel for parcel in batch if claims[parcel.span_id] in ("mine", "unclear")]
-        unclear = [p for p in ready if claims[p.span_id] == "unclear" or p.span_id in self._unclear]
-        held = self._asked(unclear) if unclear and self._destination.askable else frozenset[str]()
-        if held:
-            self._ledger.settle(self._destination.name, held)
-            self._settle(held, sent=False)
+        unclear = [p for p in ready if claims[p.span_id] == "unclear" or p.span_id in self._progress.unclear]
+        if not unclear or not self._destination.askable:
+            return ready
+        try:
+            held = self._asked(unclear, max(since or 0.0, self._progress.unclear_at or 0.0))
+        except _Stop:
+            kept = {parcel.span_id for parcel in unclear}
+            self._release([p.span_id for p in ready if p.span_id in self._owner and p.span_id not in kept])
+            raise
+        again = [parcel.span_id for parcel in unclear if parcel.span_id not in held]
+        if (why := self._ledger.date(to, again, now + around.request_seconds)) is not None:
+            self._fail(f"ledger: {why}")
         return [parcel for parcel in ready if parcel.span_id not in held]
 
-    def _asked(self, unclear: list[Parcel]) -> frozenset[str]:
+    def _asked(self, unclear: list[Parcel], since: float) -> frozenset[str]:
+        """Return what the destination has of what was sent until then; end the delivery where it is too early."""
         held = self._destination.holds(unclear)
         if held is None:
             if not self._destination.askable:
                 return frozenset()
             self._fail("cannot ask what was stored of an earlier attempt")
-        at = self._progress.intent_at
-        early = at is not None and 0 <= self._around.clock() - at < self._around.unclear_seconds
+        if held:
+            self._record(held)
+            self._settle(held, sent=False)
+        now, wait = self._around.clock(), self._around.unclear_seconds
+        early = since - now < _LONGEST_SECONDS and now - min(now, since) < wait
         if early and not held.issuperset(parcel.span_id for parcel in unclear):
+            self._progress.not_before = min(now, since) + wait
             self._fail("an earlier attempt may still be stored; asking again later")
         return held
 
     def _send(self, parcels: Sequence[Parcel]) -> None:
-        parcels = [parcel for parcel in parcels if parcel.span_id in self._owner and parcel.span_id not in self._blamed]
+        """Send a batch; one that is refused in halves, so that only those are left over that are refused alone."""
+        parcels = [p for p in parcels if p.span_id in self._owner and p.span_id not in self._suspects]
         if not parcels:
             return  # tried alone in the meantime
-        progress, ids = self._progress, [parcel.span_id for parcel in parcels]
-        progress.intent, progress.intent_at = ids, self._around.clock()
-        self._around.save()
-        self._around.reached("intent saved")
+        refused = self._attempt(parcels)
+        if refused is None:
+            return
+        if len(parcels) > 1:
+            middle = len(parcels) // 2
+            self._send(parcels[:middle])
+            self._send(parcels[middle:])
+            return
+        self._suspects[parcels[0].span_id] = _Suspect(parcels[0], refused, self.sent)
+        self._probe()
+
+    def _attempt(self, parcels: Sequence[Parcel]) -> Rejected | None:
+        """Send one request and record its outcome; return a refusal, of which the caller decides what it means."""
+        progress, around, ids = self._progress, self._around, [parcel.span_id for parcel in parcels]
+        progress.unclear = [id_ for id_ in progress.unclear if id_ not in set(ids)]
+        progress.intent, progress.intent_at = ids, around.clock()
+        around.save()
+        around.reached("intent saved")
         outcome = self._destination.send(parcels)
-        self._around.reached("answered")
+        around.reached("answered")
         match outcome:
             case Accepted(refused, message):
+                self.answered = True
+                around.answered()
                 if refused:
                     self._note(spans=refused, status="partial success", message=message or "")
                 self._done(ids)
                 self.sent += len(ids)
-            case Rejected() if len(parcels) > 1:
-                progress.intent = []
-                middle = len(parcels) // 2
-                try:
-                    self._send(parcels[:middle])
-                except _Stop:
-                    self._release(ids[middle:])
-                    raise
-                self._send(parcels[middle:])
+                progress.refusing_since = None
             case Rejected():
+                self.answered = True
                 progress.intent = []
-                self._blamed[ids[0]] = outcome
-                self._try_smallest()
+                return outcome
             case Retryable(message, after):
+                self.failure = outcome
                 progress.intent = []
                 self._release(ids)
-                progress.not_before = self._around.clock() + after if after else None
+                progress.not_before = around.clock() + after if after else None
                 self._fail(message)
             case Unclear(message):
+                self.failure = outcome
+                progress.unclear += ids
+                progress.intent, progress.unclear_at = [], around.clock()
+                if self._ledger is not None:
+                    self._ledger.date(self._destination.name, ids, progress.unclear_at)
                 self._fail(f"{message}; it is not known what was stored")
+        return None
 
-    def _try_smallest(self) -> None:
-        """Find out, when a span was refused alone, whether the backend takes any: 512 more requests would tell, too."""
-        smallest, self._smallest = self._smallest, None
-        if smallest is not None and self.sent == self._sent_before and smallest.span_id not in self._blamed:
-            self._send([smallest])
-            if self.sent == self._sent_before:
-                self._blame()
-
-    def _blame(self) -> None:
-        """Step over the spans that were refused alone, unless the backend refuses everything; but not for ever."""
-        progress, now, blamed = self._progress, self._around.clock(), self._blamed
-        everything = self.sent == self._sent_before
-        if not everything:
-            progress.refusing_since = None
-        if not blamed:
+    def _probe(self) -> None:
+        """Find out, when a span was refused alone, whether the backend takes any; asking with each would take long."""
+        in_a_row = [suspect for suspect in self._suspects.values() if suspect.sent == self.sent]
+        if len(in_a_row) >= _MAX_REFUSALS:
+            self._wait_for_setup()
             return
-        self._blamed = {}
-        if everything and (len(blamed) > 1 or not progress.delivered):
-            since = progress.refusing_since = progress.refusing_since or now
-            if 0 <= now - since < REFUSING_SECONDS:
-                self._release([*blamed])
-                first = next(iter(blamed.values()))
-                self._fail(f"{first.status} {first.message}; it refuses everything")
-        for id_, outcome in blamed.items():
-            self._note(span_id=id_, status=outcome.status, message=outcome.message)
-        progress.rejected += blamed
-        self._done([*blamed], accepted=False)
+        left = [p for p in self._flushing if p.span_id in self._owner and p.span_id not in self._suspects]
+        if in_a_row and left:
+            self._send([min(left, key=lambda parcel: parcel.size)])
 
-    def _release(self, ids: list[str]) -> None:
+    def _judge(self) -> None:
+        """Try suspects again that were refused before another span was accepted; a second refusal is their own."""
+        for id_, suspect in list(self._suspects.items()):
+            if self.sent > suspect.sent:
+                del self._suspects[id_]
+                if (refused := self._attempt([suspect.parcel])) is not None:
+                    self._blame({id_: refused})
+
+    def _end_trials(self) -> None:
+        """Leave what was refused, with nothing accepted after it, for the next time."""
+        if self._suspects:
+            self._wait_for_setup()
+            self._blame({id_: suspect.outcome for id_, suspect in self._suspects.items()})
+            self._suspects = {}
+
+    def _wait_for_setup(self) -> None:
+        """End the delivery, as the backend may be set up wrong; but not for ever."""
+        now = self._around.clock()
+        since = self._progress.refusing_since = self._progress.refusing_since or now
+        if 0 <= now - since < REFUSING_SECONDS:
+            first = next(iter(self._suspects.values())).outcome
+            doubt = "it refuses everything" if len(self._suspects) > 1 else "nothing was accepted since"
+            self._fail(f"{first.status} {first.message}; {doubt}")
+
+    def _blame(self, refused: dict[str, Rejected]) -> None:
+        for id_, outcome in refused.items():
+            self._note(span_id=id_, status=outcome.status, message=outcome.message)
+        self._progress.rejected += refused
+        self._done([*refused], accepted=False)
+
+    def _release(self, ids: Sequence[str]) -> None:
         """Give up claims on what was not stored."""
         if self._ledger is not None:
             self._ledger.release(self._destination.name, ids)
 
     def _done(self, ids: list[str], *, accepted: bool = True) -> None:
-        """Record an answer that settles these spans. Dying before the state is saved makes them unclear."""
+        """Record an answer that settles these spans."""
         if self._ledger is not None:
-            self._ledger.settle(self._destination.name, ids)
+            self._record(ids)
             self._around.reached("ledger settled")
         self._progress.intent = []
         self._settle(ids, sent=accepted)
         self._around.save()
         self._around.reached("state saved")
 
+    def _record(self, ids: Iterable[str]) -> None:
+        """Tell the ledger; what it cannot take now, the state keeps for it."""
+        ids = [*ids]
+        if self._ledger is not None and self._ledger.settle(
+            self._destination.name, self._session.facts.session_id, ids
+        ):
+            self._progress.not_in_ledger += ids
+
     def _settle(self, ids: Iterable[str], *, sent: bool) -> None:
-        progress, rejected = self._progress, set(self._progress.rejected)
+        progress, rejected, ids = self._progress, set(self._progress.rejected), dict.fromkeys(ids)
+        progress.unclear = [id_ for id_ in progress.unclear if id_ not in ids]
         for id_ in ids:
             turn = self._owner.pop(id_)
             turn.waiting.discard(id_)
             turn.settled.add(id_)
+            self._agent_of.pop(id_, None)
+            progress.reached = max(progress.reached, turn.number)
             self.turns += sent and id_ in self._roots
             self._roots.discard(id_)
             if id_ not in rejected:
@@ -287,6 +383,8 @@ class Delivery:
         progress, turns = self._progress, self._turns
         while len(turns) > 1 and not turns[0].waiting and not turns[0].unfinished:
             turns.popleft()
+        if turns and (not progress.fingerprint or turns[0].begin.offset != progress.offset):
+            progress.fingerprint = self._around.fingerprint(turns[0].begin.offset)
         if turns:
             progress.offset, progress.line = turns[0].begin.offset, turns[0].begin.number
             progress.turns = turns[0].number - 1

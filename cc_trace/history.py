@@ -60,14 +60,14 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
         elif is_there(Path.is_dir, path):
             yield from sorted(filter(is_main, path.rglob("*.jsonl")))
         else:
-            message = f"there is no transcript and no folder {path}"
+            message = f"there is no transcript or folder {path}"
             raise NotFoundError(message)
 
 
 def a_session(path: Path) -> Path:
     """Return a path that a user named, if it is that of a session's own transcript."""
     if not is_main(path):
-        message = f"{path} is not a session's transcript: its name is no session id"
+        message = f"{path} is not a session's transcript: its name is not a session id"
         raise NotFoundError(message)
     return path
 
@@ -81,7 +81,7 @@ def since_seconds(text: str | None, now: float) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        message = f"--since {text}: an age such as 30d, 12h or 2w is wanted, or a date such as 2026-10-01"
+        message = f"--since is {text!r}; it must be an age such as 30d, 12h or 2w, or a date such as 2026-10-01"
         raise CcTraceError(message) from None
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 

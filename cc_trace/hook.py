@@ -6,7 +6,7 @@ other keeps (tests/test_hook.py runs both), the names in the spool folder includ
 """
 
 # Importing pathlib or subprocess takes about as long as starting Python.
-# ruff: noqa: PTH103, PTH104, PTH108, PTH112, PTH113, PTH114, PTH118
+# ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH112, PTH113, PTH114, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -16,6 +16,23 @@ import sys
 MAX_BYTES = 16 * 1024 * 1024
 # Past its deadline the worker gets this long to end by itself.
 GRACE_SECONDS = 2
+MAX_SETTINGS_BYTES = 1 << 20
+# What the hook itself goes by and a project has no say in; and all XDG_*.
+OURS = frozenset(
+    {
+        "HOME",
+        "USERPROFILE",
+        "CLAUDE_CONFIG_DIR",
+        "CLAUDE_CODE_REMOTE",
+        "CI",
+        "CC_TRACE_HOME",
+        "CC_TRACE_PYTHON",
+        "CC_TRACE_WAIT",
+        "CC_TRACE_WAIT_SECONDS",
+    }
+)
+# Of the 60 s that `cc-trace install` asks for; without such a timeout all SessionEnd hooks together have 1.5 s.
+SESSION_END_SECONDS = 50
 OFF = ("0", "no", "off", "false")
 ON = ("1", "true")
 
@@ -23,7 +40,7 @@ ON = ("1", "true")
 def main() -> int:
     """Keep stdin and start the worker; always 0."""
     try:
-        environment = dict(os.environ)
+        environment = _trusted(dict(os.environ))
         state = _state_folder(environment)
         if state and not _off(state, environment):
             spooled = _keep_stdin(os.path.join(state, "spool"))
@@ -32,6 +49,82 @@ def main() -> int:
     except BaseException:  # noqa: BLE001, S110  a hook that fails shows an error to the user, who can do nothing about it
         pass
     return 0
+
+
+def _trusted(environment: dict[str, str]) -> dict[str, str]:
+    """Leave out what a project sets and has no say in: where home, state and Python are, and how long the user waits.
+
+    The worker does the same with all other variables that are not for a project to set.
+    """
+    project = environment.get("CLAUDE_PROJECT_DIR")
+    if not project:
+        return environment
+    chosen = {name for name in environment if name in OURS or name.startswith("XDG_")}
+    for path in _settings_files(project):
+        chosen -= (theirs := _set_by(path, chosen))
+        for each in theirs:
+            del environment[each]
+    if "HOME" not in environment and "HOME" in os.environ and sys.platform != "win32":
+        import pwd  # noqa: PLC0415  (only here)
+
+        environment["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
+    return environment
+
+
+def _settings_files(project: str) -> list[str]:
+    """Where Claude Code finds a project's variables: also at the root of its repository, or of the main worktree."""
+    folders = [project]
+    folder = project
+    while not os.path.exists(git := os.path.join(folder, ".git")) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    if os.path.exists(git):
+        folders.append(folder)
+    if os.path.isfile(git):
+        try:
+            linked = os.path.join(folder, _first_line(git)[len("gitdir:") :].strip())
+            common = os.path.join(linked, _first_line(os.path.join(linked, "commondir")))
+            folders.append(os.path.dirname(os.path.realpath(common)))
+        except (OSError, ValueError):  # it leads nowhere
+            pass
+    local = [os.path.join(each, ".claude", "settings.local.json") for each in folders]
+    return [os.path.join(project, ".claude", "settings.json"), *local]
+
+
+def _first_line(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        return os.read(descriptor, MAX_SETTINGS_BYTES).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
+
+
+def _set_by(path: str, names: set[str]) -> set[str]:
+    """Which of these variables a settings file sets; all, where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+    except (OSError, ValueError):
+        return set(names)
+    import json  # noqa: PLC0415  (late: a project may have no settings)
+    import stat  # noqa: PLC0415  (the same)
+
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SETTINGS_BYTES:
+            return set(names)
+        data = os.read(descriptor, MAX_SETTINGS_BYTES)
+    except OSError:
+        return set(names)
+    finally:
+        os.close(descriptor)
+    text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", "replace")
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):  # it may be JSON to Claude Code
+        return {name for name in names if f'"{name}"' in text or "\\u" in text}
+    env = raw.get("env") if isinstance(raw, dict) else None
+    return names & set(env) if isinstance(env, dict) else set()
 
 
 def _off(state: str, environment: dict[str, str]) -> bool:
@@ -117,15 +210,15 @@ def _start_worker(spooled: str, environment: dict[str, str]) -> None:
     python = environment.get("CC_TRACE_PYTHON", "")
     if not (os.path.isfile(python) and os.access(python, os.X_OK)):
         python = sys.executable
-    command = [python, "-m", "cc_trace", "sync", "--spooled", spooled]
     # Nothing in the user's project, or on the user's PYTHONPATH, is to be imported instead of ours.
-    isolated = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
-    isolated["PYTHONSAFEPATH"] = "1"
-    if _inline(environment):
-        seconds = _wait_seconds(environment)
-        _run_inline([*command, "--deadline", str(seconds)], isolated, seconds + GRACE_SECONDS)
+    command = [python, "-E", "-P", "-m", "cc_trace", "sync", "--spooled", spooled]
+    ends = _inline(environment) and _is_session_end(spooled)
+    # A plugin cannot ask for more time.
+    if _inline(environment) and not (ends and environment.get("CLAUDE_PLUGIN_ROOT")):
+        seconds = min(_wait_seconds(environment), SESSION_END_SECONDS) if ends else _wait_seconds(environment)
+        _run_inline([*command, "--deadline", str(seconds)], environment, seconds + GRACE_SECONDS)
     else:
-        _detach(command, isolated)
+        _detach(command, environment)
 
 
 def _inline(environment: dict[str, str]) -> bool:
@@ -133,6 +226,12 @@ def _inline(environment: dict[str, str]) -> bool:
     wait = environment.get("CC_TRACE_WAIT", "").lower()
     flags = (wait, environment.get("CI", "").lower(), environment.get("CLAUDE_CODE_REMOTE", "").lower())
     return wait not in OFF and any(flag in ON for flag in flags)
+
+
+def _is_session_end(spooled: str) -> bool:
+    with open(spooled, "rb") as file:  # noqa: PTH123
+        payload = file.read()
+    return any(b'"hook_event_name":' + space + b'"SessionEnd"' in payload for space in (b"", b" "))
 
 
 def _wait_seconds(environment: dict[str, str]) -> int:

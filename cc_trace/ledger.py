@@ -3,7 +3,9 @@
 A claim is written before a span is sent and settled after the answer. Rules:
 - A span that some session has settled is delivered, whoever asks.
 - A claim of a session that is at work keeps others off; one that its owner left behind can be taken over, and is then
-  unclear: it may have been sent.
+  unclear: it may have been sent. The claim keeps the time by which its outcome was known, so that whoever takes it over
+  does not ask too early.
+- What could not be settled here stands in the owner's state; it is looked up there before a claim is taken over.
 - If the ledger is lost, only copies are in danger: each session's own state knows what it has sent.
 """
 
@@ -13,16 +15,23 @@ import contextlib
 import os
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.errors import StateError
-from cc_trace.private_files import open_private
+from cc_trace.private_files import prepare_database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
 Claim: TypeAlias = Literal["mine", "delivered", "busy", "unclear"]
+
+
+class Claims(NamedTuple):
+    """What may be done with each span, and when the latest attempt at those that are unclear had ended."""
+
+    by_span: dict[str, Claim]
+    unclear_at: float | None
 
 
 _ATTEMPTS: Final = 100
@@ -58,11 +67,21 @@ def open_ledger(path: Path) -> Ledger | None:
 
 
 class Ledger:
-    """The table of claims; one connection, used by one process."""
+    """The table of claims; one connection, used by one process.
 
-    def __init__(self, path: Path, is_working: Callable[[str], bool]) -> None:
-        os.close(open_private(path, os.O_RDWR))  # SQLite gives the files beside it the mode of this one
+    `is_working` tells whether a session is being delivered now, `recorded` which spans its state knows to be delivered
+    to a destination that could not be settled here.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        is_working: Callable[[str], bool],
+        recorded: Callable[[str, str], Collection[str]] = lambda _session, _destination: (),
+    ) -> None:
+        prepare_database(path)
         self._is_working = is_working
+        self._recorded = recorded
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
         self._prepare()
 
@@ -74,8 +93,9 @@ class Ledger:
                 self._database.execute("PRAGMA synchronous=NORMAL")
                 self._database.execute(
                     "CREATE TABLE IF NOT EXISTS claims (destination TEXT, span TEXT, session TEXT, settled INTEGER,"
-                    " PRIMARY KEY (destination, span)) WITHOUT ROWID"
+                    " at REAL, PRIMARY KEY (destination, span)) WITHOUT ROWID"
                 )
+                self._add_times()
             except sqlite3.OperationalError as error:
                 if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY or attempt == _ATTEMPTS - 1:
                     self._database.close()
@@ -84,21 +104,36 @@ class Ledger:
             else:
                 return
 
-    def claim(self, destination: str, session: str, spans: Iterable[str]) -> dict[str, Claim]:
-        """Say for each span what may be done with it, and note that we are about to send those we may send."""
+    def _add_times(self) -> None:
+        """Give a table of an earlier version the column for a claim's time. Another process may do so at once."""
+        if "at" not in {row[1] for row in self._database.execute("PRAGMA table_info(claims)")}:
+            self._database.execute("BEGIN IMMEDIATE")
+            with contextlib.suppress(sqlite3.OperationalError):  # it was added since we looked
+                self._database.execute("ALTER TABLE claims ADD COLUMN at REAL")
+            self._database.execute("COMMIT")
+
+    def claim(self, destination: str, session: str, spans: Sequence[str], now: float, seconds: float) -> Claims:
+        """Say for each span what may be done with it, and note that we are about to send those we may send.
+
+        Sending takes at most so many seconds from now: by then its outcome is known, or it never will be.
+        """
         claims: dict[str, Claim] = {}
+        times: list[float] = []
         working: dict[str, bool] = {session: False}
+        recorded: dict[str, Collection[str]] = {}
         self._database.execute("BEGIN IMMEDIATE")
         try:
             for span in spans:
                 row = self._database.execute(
-                    "SELECT session, settled FROM claims WHERE destination = ? AND span = ?", (destination, span)
+                    "SELECT session, settled, at FROM claims WHERE destination = ? AND span = ?", (destination, span)
                 ).fetchone()
                 if row is None:
                     claims[span] = "mine"
-                    self._database.execute("INSERT INTO claims VALUES (?, ?, ?, 0)", (destination, span, session))
+                    self._database.execute(
+                        "INSERT INTO claims VALUES (?, ?, ?, 0, ?)", (destination, span, session, now + seconds)
+                    )
                     continue
-                owner, settled = row
+                owner, settled, at = row
                 if settled:
                     claims[span] = "delivered"
                     continue
@@ -107,15 +142,25 @@ class Ledger:
                 if working[owner]:
                     claims[span] = "busy"
                     continue
+                if owner not in recorded:
+                    recorded[owner] = self._recorded(owner, destination)
+                if span in recorded[owner]:
+                    claims[span] = "delivered"
+                    self._set(destination, span, "settled = 1")
+                    continue
                 claims[span] = "unclear"
-                self._database.execute(
-                    "UPDATE claims SET session = ? WHERE destination = ? AND span = ?", (session, destination, span)
-                )
+                at = now if at is None else at  # an earlier version's: it counts from when it was found
+                times.append(at)
+                self._set(destination, span, "session = ?, at = ?", session, at)
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
-        return claims
+        return Claims(claims, max(times, default=None))
+
+    def _set(self, destination: str, span: str, what: str, *values: object) -> None:
+        statement = f"UPDATE claims SET {what} WHERE destination = ? AND span = ?"  # noqa: S608  (our own words)
+        self._database.execute(statement, (*values, destination, span))
 
     def delivered(self, destination: str, spans: Iterable[str]) -> set[str]:
         """Return which of these spans some session has delivered."""
@@ -131,22 +176,34 @@ class Ledger:
         """Forget what a session has delivered to a destination."""
         self._database.execute("DELETE FROM claims WHERE destination = ? AND session = ?", (destination, session))
 
-    def settle(self, destination: str, spans: Iterable[str]) -> None:
-        """Note that these spans are delivered, or will never be."""
-        self._many("UPDATE claims SET settled = 1 WHERE destination = ? AND span = ?", destination, spans)
+    def settle(self, destination: str, session: str, spans: Iterable[str]) -> str | None:
+        """Note that these spans are delivered, or will never be. Return why that could not be written, if so."""
+        rows = [(destination, span, session) for span in spans]
+        statement = "INSERT INTO claims VALUES (?, ?, ?, 1, NULL) ON CONFLICT DO UPDATE SET settled = 1"
+        return self._many(statement, rows)
 
-    def release(self, destination: str, spans: Iterable[str]) -> None:
-        """Give up claims: nothing of them was stored."""
-        self._many("DELETE FROM claims WHERE destination = ? AND span = ? AND NOT settled", destination, spans)
+    def date(self, destination: str, spans: Iterable[str], at: float) -> str | None:
+        """Note when the outcome of sending these spans was known. Return why that could not be written, if so."""
+        statement = "UPDATE claims SET at = ? WHERE destination = ? AND span = ? AND NOT settled"
+        return self._many(statement, [(at, destination, span) for span in spans])
 
-    def _many(self, statement: str, destination: str, spans: Iterable[str]) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
+    def release(self, destination: str, spans: Iterable[str]) -> str | None:
+        """Give up claims: nothing of them was stored. One that stays is only asked about, or sent again."""
+        statement = "DELETE FROM claims WHERE destination = ? AND span = ? AND NOT settled"
+        return self._many(statement, [(destination, span) for span in spans])
+
+    def _many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> str | None:
+        if not rows:
+            return None
         try:
-            self._database.executemany(statement, [(destination, span) for span in spans])
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany(statement, rows)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+                self._database.execute("ROLLBACK")
+            return str(error)
+        return None
 
     def close(self) -> None:
         """Let go of the file."""

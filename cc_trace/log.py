@@ -7,6 +7,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.escapes import escaped
 from cc_trace.private_files import open_private
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Log:
 
     def write(self, message: str) -> None:
         """Append one line. A log that cannot be written must not keep a turn from being delivered."""
-        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {os.getpid()} {' '.join(message.split())}\n"
+        line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {os.getpid()} {escaped(' '.join(message.split()))}\n"
         with contextlib.suppress(OSError):
             self._rotate()
             descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import UNCLEAR_SECONDS
+from cc_trace.delivery import REQUEST_SECONDS, UNCLEAR_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from cc_trace.delivery import Advance
     from cc_trace.destinations.outcomes import Destination
+    from cc_trace.sources import HookEnvironment
     from cc_trace.spans import Anchor, Span
 
 
@@ -23,9 +25,11 @@ class World:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     reached: Callable[[str], None] = lambda _: None
-    unclear_seconds: float = UNCLEAR_SECONDS
     patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
     advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+    # Whether Stop hooks besides ours may make the model go on, in the sessions of a project; in doubt they may.
+    may_be_blocked: Callable[[str | None], bool] = lambda _: True
+    jitter: Callable[[], float] = random.random  # the random part of a wait
     interrupted: Callable[[], bool] = lambda: False  # asked before every batch
 
 
@@ -34,9 +38,12 @@ class Plan:
     """What is to be done with the sessions of one project."""
 
     destinations: tuple[Destination, ...] = ()
-    outgoing: Callable[[Span], Span] = lambda span: span  # what of a span may leave
+    outgoing: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # what of it may leave, given its turn
     off: str | None = None  # why nothing is
     rest_seconds: float = 300.0  # a session that has not been written to for so long is over
+    unclear_seconds: float = UNCLEAR_SECONDS  # after an attempt without an answer, before "not there" is believed
+    addresses: Mapping[str, str] = field(default_factory=dict)  # destination -> what it shares with other projects
+    request_seconds: float = REQUEST_SECONDS  # the longest that one request can take
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Caller:
     anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
     named: bool = False  # a user asks for just this session
     project: str | None = None  # whose hook it is, which knows better than the transcript
+    environment: HookEnvironment | None = None  # of the hook, to be remembered with its session
     told_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
 
 

@@ -32,7 +32,7 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return "payload is no JSON"
+        return "payload is not JSON"
     match raw:
         case {"transcript_path": str(path), **rest}:
             transcript = _inside(path, config_dir)

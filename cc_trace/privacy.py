@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cc_trace.project_masks import ProjectMasks
 from cc_trace.redact import Redactor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cc_trace.entries import JsonValue
     from cc_trace.spans import Span, Tool
 
@@ -29,6 +32,7 @@ class PrivacySettings:
     content: Content = "full"
     max_chars: int = 100_000  # of one text; 0: no limit
     mask: tuple[str, ...] = ()  # own patterns
+    project_mask: tuple[str, ...] = ()  # a project's, which are bounded in time
 
 
 class Privacy:
@@ -38,17 +42,40 @@ class Privacy:
         self._content = settings.content
         self._max_chars = settings.max_chars
         self.redactor = Redactor(settings.mask)
-        self._about: tuple[dict[str, JsonValue] | None, dict[str, JsonValue] | None] = (None, None)
+        self._project = ProjectMasks(settings.project_mask) if settings.project_mask else None
+        self._turn: Sequence[Span] = ()
+        self._outgoing: dict[str, Span] = {}  # the spans of that turn
+        # As given, how many secrets were known then, and as it may leave.
+        self._about: tuple[dict[str, JsonValue] | None, int, dict[str, JsonValue] | None] = (None, 0, None)
 
-    def __call__(self, span: Span) -> Span:
-        """Return the span as it may be sent."""
+    def __call__(self, span: Span, turn: Sequence[Span] = ()) -> Span:
+        """Return the span as it may be sent.
+
+        Given its turn, all of that is looked at before the first of its spans leaves: what is masked anywhere in it,
+        or was in an earlier turn that this object has seen, is masked wherever it stands.
+        """
+        if turn and turn is not self._turn:
+            self._turn, self._outgoing = turn, self._whole(turn)
+        found = self._outgoing.get(span.span_id) if turn else None
+        return found or self._one(span)
+
+    def _whole(self, turn: Sequence[Span]) -> dict[str, Span]:
+        """Return the spans of a turn as they may be sent, by their ids."""
+        known, counts = self.redactor.known, self.redactor.counts.copy()
+        made = {span.span_id: self._one(span) for span in turn}
+        if self.redactor.known > known:  # so those before it may hold copies
+            self.redactor.counts = counts
+            made = {span.span_id: self._one(span) for span in turn}
+        return made
+
+    def _one(self, span: Span) -> Span:
         if self._content == "metadata":
             span = _without_content(span)
         elif self._content == "no-tool-content":
             span = _without_tools(span)
         return span._replace(
-            name=self.redactor.text(span.name),  # a name is chosen by the model, and not cut
-            agent_name=span.agent_name and self.redactor.text(span.agent_name),
+            name=self._masked(span.name),  # a name is chosen by the model, and not cut
+            agent_name=span.agent_name and self._masked(span.agent_name),
             error=None if span.error is None else self._text(span.error),
             input=self._value(span.input),
             output=self._value(span.output),
@@ -58,16 +85,18 @@ class Privacy:
         )
 
     def _tool(self, tool: Tool) -> Tool:
-        return tool._replace(
-            name=self.redactor.text(tool.name), file_path=tool.file_path and self._text(tool.file_path)
-        )
+        return tool._replace(name=self._masked(tool.name), file_path=tool.file_path and self._text(tool.file_path))
 
     def _text(self, text: str) -> str:
-        return self._cut(self.redactor.text(text))
+        return self._cut(self._masked(text))
+
+    def _masked(self, text: str) -> str:
+        masked = self.redactor.text(text)
+        return masked if self._project is None else self._project.text(masked)
 
     def _value(self, value: JsonValue) -> JsonValue:
         masked = self.redactor.value(value)
-        return self._limited(masked, _MAX_DEPTH) if self._max_chars else masked
+        return self._limited(masked, _MAX_DEPTH) if self._max_chars or self._project is not None else masked
 
     def _facts(self, facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
         made = self._value(facts)
@@ -77,21 +106,22 @@ class Privacy:
         """Return what holds for the whole trace: all its spans share one dict, which is looked at once."""
         if about is None:
             return None
-        given, made = self._about
-        if given is not about:
+        given, known, made = self._about
+        if given is not about or known != self.redactor.known:
             kept = _kept(about, QUOTING) if self._content == "metadata" else about
             made = self._facts(kept)
-            self._about = (about, made)
+            self._about = (about, self.redactor.known, made)
         return made
 
     def _limited(self, value: JsonValue, depth: int) -> JsonValue:
         match value:
             case str():
-                return self._cut(value)
+                return self._cut(value if self._project is None else self._project.text(value))
             case list() if depth and value:
                 return [self._limited(item, depth - 1) for item in value]
             case dict() if depth and value:
-                return {key: self._limited(item, depth - 1) for key, item in value.items()}
+                made = {key: self._limited(item, depth - 1) for key, item in value.items()}
+                return made if self._project is None else self._project.keys(made)
             case _:
                 return value
 

@@ -1,18 +1,56 @@
-"""Files and folders that only their owner can read, whatever the umask; a symlink is never written through."""
+"""Files and folders that only their owner can read, whatever the umask; a symlink is never written through.
+
+And the one way to read a file: nothing but a regular file is opened for reading, so that no pipe, device or endless
+link holds anybody up, and of a file that decides something the owner and the size are looked at, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+MAX_SMALL_BYTES: Final = 1 << 20  # settings, configuration, notes: none of them comes near it
 _MODE: Final = 0o600
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its reader
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
+_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+
+
+def open_regular(path: Path, *, follow: bool = True, buffering: int = -1) -> BinaryIO:
+    """Open a regular file for reading; anything else in its place is an OSError. `follow`: a link to one will do."""
+    flags = os.O_RDONLY | _NONBLOCK | _CLOEXEC | _BINARY | (0 if follow else _NOFOLLOW)
+    descriptor = os.open(path, flags)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb", buffering)
+
+
+def read_regular(
+    path: Path, max_bytes: int = MAX_SMALL_BYTES, *, follow: bool = True, any_owner: bool = False
+) -> bytes:
+    """Return the content of a regular file that belongs to this user or to root. Raises OSError.
+
+    A file with more than so many bytes, or of another user unless `any_owner`, is refused.
+    """
+    with open_regular(path, follow=follow) as file:
+        owner = os.fstat(file.fileno()).st_uid
+        if not any_owner and hasattr(os, "geteuid") and owner not in (os.geteuid(), 0):
+            raise PermissionError(errno.EPERM, f"it belongs to another user (uid {owner})", str(path))
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", str(path))
+    return data
 
 
 def open_private(path: Path, flags: int) -> int:
@@ -28,6 +66,33 @@ def open_private(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def prepare_database(path: Path) -> None:
+    """Make the file of a database, mode 0600, which SQLite gives the files beside it, too. Raises OSError.
+
+    One that is there is looked at, never opened: closing a descriptor of it would end the locks that SQLite holds on it
+    in this process.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        os.close(open_private(path, os.O_RDWR))
+    else:
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if stat.S_IMODE(mode) != _MODE:
+            path.chmod(_MODE)
+    check_beside_database(path)
+
+
+def check_beside_database(path: Path) -> None:
+    """Raise OSError where a file that SQLite keeps beside a database is none: it would open a pipe, and wait."""
+    for suffix in ("-journal", "-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(beside.lstat().st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(beside))
 
 
 def _close_to_others(descriptor: int, path: Path) -> None:

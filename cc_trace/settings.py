@@ -5,7 +5,7 @@ Rule: a wrong value is named, with where it stands and what is allowed; it is ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs", "url"]
+ProjectUse: TypeAlias = Literal["ignored", "restriction", "value"]
 
 _TOO_LARGE: Final = 1e9  # seconds, or characters
 _TRUE: Final = ("1", "true", "yes", "on")
@@ -40,6 +41,9 @@ class Setting:
     secret: bool = False
     weak: bool = False  # our variable and others' may be meant for another program: all other places go before them
     early: bool = False  # the hook itself reads it, before anything is configured: only a variable can set it
+    # What a project may do with it. `value`: set it, through the environment that Claude Code gives to its own hook;
+    # `restriction`: only let less leave than the user does, in its files too; `ignored`: nothing.
+    in_project: ProjectUse = "ignored"
 
     @property
     def variable(self) -> str:
@@ -53,26 +57,50 @@ class Setting:
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("enabled", "false: nothing is traced, and what is written meanwhile stays out for good", "flag", "true"),
-    Setting("exclude", "folders whose sessions are left out, with what is below them; `*` and `~` are known", "names"),
-    Setting("destinations", "local, otlp, langfuse, file, otel:NAME; default: those that are configured", "names"),
-    Setting("otlp_endpoint", "an OTLP endpoint, such as http://localhost:4318", "url"),
+    Setting(
+        "enabled",
+        "false: nothing is traced; sessions written to meanwhile stay left out",
+        "flag",
+        "true",
+        in_project="restriction",
+    ),
+    Setting(
+        "exclude",
+        "folders whose sessions are left out, subfolders included; `*` and `~` are expanded",
+        "names",
+        in_project="restriction",
+    ),
+    Setting(
+        "destinations",
+        "local, otlp, langfuse, file, otel:NAME; default: those that are configured",
+        "names",
+        in_project="value",
+    ),
+    Setting("otlp_endpoint", "an OTLP endpoint, such as http://localhost:4318", "url", in_project="value"),
     Setting(
         "otlp_protocol",
         "http/protobuf, http/json, or grpc, which needs the extra `grpc`",
         default="http/protobuf",
         allowed=("http/protobuf", "http/json", "grpc"),
+        in_project="value",
     ),
-    Setting("otlp_headers", "headers of every request", "pairs", secret=True),
+    Setting(
+        "otlp_headers",
+        "headers of every request",
+        "pairs",
+        secret=True,
+        in_project="value",
+    ),
     Setting(
         "otlp_profile",
         "which attributes: otel, openinference for Phoenix and Arize, mlflow, langfuse",
         default="otel",
         allowed=("otel", "openinference", "mlflow", "langfuse"),
+        in_project="value",
     ),
-    Setting("otlp_ca_file", "certificates to trust"),
-    Setting("otlp_cert_file", "our own certificate"),
-    Setting("otlp_key_file", "its key"),
+    Setting("otlp_ca_file", "CA certificates to trust"),
+    Setting("otlp_cert_file", "client certificate"),
+    Setting("otlp_key_file", "private key of the client certificate"),
     Setting(
         "langfuse_public_key",
         "Langfuse's public key",
@@ -80,6 +108,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         own="LANGFUSE_PUBLIC_KEY",
         secret=True,
         weak=True,
+        in_project="value",
     ),
     Setting(
         "langfuse_secret_key",
@@ -88,33 +117,40 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         own="LANGFUSE_SECRET_KEY",
         secret=True,
         weak=True,
+        in_project="value",
     ),
     Setting(
         "langfuse_base_url",
-        "where Langfuse is",
+        "the address of Langfuse",
         "url",
         default=LANGFUSE_CLOUD,
         before=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
         own="LANGFUSE_BASE_URL",
         others=("LANGFUSE_HOST",),
         weak=True,
+        in_project="value",
     ),
     Setting(
         "trace_to_langfuse",
-        "true: Langfuse is a destination; false: it is not. LANGFUSE_* alone choose nothing: they may be another's",
+        "true: Langfuse is a destination; false: it is not. LANGFUSE_* alone do not: they may be another program's",
         "flag",
         own="TRACE_TO_LANGFUSE",
+        in_project="value",
     ),
     Setting("file", "a file of OTLP JSON Lines, one request per line"),
-    Setting("timeout_seconds", "of one request", "number", "10"),
+    Setting("timeout_seconds", "time limit of one request", "number", "10"),
     Setting(
         "content",
         "what leaves: full; no-tool-content: nothing that went into or came out of tools and agents; metadata: no text",
         default="full",
         allowed=("full", "no-tool-content", "metadata"),
+        in_project="restriction",
     ),
     Setting(
-        "mask", "your own secrets: regular expressions, one a line; a group named `secret` is masked alone", "lines"
+        "mask",
+        "your own secrets: regular expressions, one per line; of a match, only a group named `secret` if there is one",
+        "lines",
+        in_project="restriction",
     ),
     Setting(
         "max_chars",
@@ -122,47 +158,99 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "number",
         "100000",
         others=("CC_LANGFUSE_MAX_CHARS",),
+        in_project="value",
     ),
-    Setting("user_id", "who", others=("LANGFUSE_USER_ID",)),
-    Setting("tags", "tags of every trace", "names"),
-    Setting("environment", "deployment environment", others=("LANGFUSE_TRACING_ENVIRONMENT",)),
-    Setting("release", "release", others=("LANGFUSE_RELEASE",)),
-    Setting("resource_attributes", "further resource attributes", "pairs"),
+    Setting("user_id", "the user, on every span", others=("LANGFUSE_USER_ID",), in_project="value"),
+    Setting("tags", "tags of every trace", "names", in_project="value"),
+    Setting("environment", "deployment environment", others=("LANGFUSE_TRACING_ENVIRONMENT",), in_project="value"),
+    Setting("release", "release", others=("LANGFUSE_RELEASE",), in_project="value"),
+    Setting("resource_attributes", "more resource attributes, such as team=blue", "pairs", in_project="value"),
     Setting(
         "seed",
         "the trace id of turn N is the beginning of SHA-256 of `SEED:N`; use one seed per session",
         others=("CC_LANGFUSE_TRACE_SEED",),
+        in_project="value",
     ),
-    Setting("traceparent", "an existing span to hang the turns under", others=("CC_LANGFUSE_TRACEPARENT",)),
-    Setting("rest_seconds", "after how long without a change a session nobody spoke of is over", "number", "300"),
-    Setting("debug", "log every step", "flag", "false", others=("CC_LANGFUSE_DEBUG",)),
+    Setting(
+        "traceparent",
+        "an existing span that becomes the parent of the turns",
+        others=("CC_LANGFUSE_TRACEPARENT",),
+        in_project="value",
+    ),
+    Setting(
+        "rest_seconds",
+        "a session that no hook has reported is over after this long without a change",
+        "number",
+        "300",
+        in_project="value",
+    ),
+    Setting(
+        "unclear_seconds",
+        "how long Langfuse may still store the spans of a request without a response; they are not sent again before",
+        "number",
+        "60",
+    ),
+    Setting(
+        "workers",
+        "how many background workers run at once on this machine; further hooks leave their work to them",
+        "number",
+        "3",
+    ),
+    Setting("debug", "log every step", "flag", "false", others=("CC_LANGFUSE_DEBUG",), in_project="value"),
     Setting("home", "the state folder", default="state/cc-trace below Claude Code's folder", early=True),
     Setting("wait", "1: the hook waits for the worker; 0: never, also in CI", "flag", early=True),
-    Setting("wait_seconds", "how long it waits", "number", "10", early=True),
-    Setting("python", "the Python that the sh hook starts", early=True),
+    Setting("wait_seconds", "how long the hook waits", "number", "10", early=True),
+    Setting("python", "the Python that the hook starts", early=True),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 
-@dataclass(frozen=True, slots=True)
+class Absent:
+    """In place of a value that was there and is not at hand: a secret of a hook's environment."""
+
+
+ABSENT: Final = Absent()
+HOOK_ENVIRONMENT: Final = "environment of its hook"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """One place that settings come from. Variables go by their names, the entries of config.toml by the settings'."""
+    """One source of settings. Variables go by their names, the entries of config.toml by the settings'."""
 
     origin: str
-    values: Mapping[str, object]
+    values: Mapping[str, object] = field(repr=False)  # which may hold keys
     variables: bool = True
-    shared: bool = False  # a project's own file: others may have written it
+    project: bool = False  # a project says so: others may have written it
+
+    def found(self, setting: Setting, variables: Sequence[str] | None = None) -> Found | None:
+        """Return what this source alone says; an empty value says nothing. `variables`: only these."""
+        for key in (variables or setting.variables) if self.variables else (setting.name,):
+            value = self.values.get(key)
+            if value is ABSENT:
+                return Found("", self, key, absent=True)
+            if value is not None and (text := as_text(value, setting.kind)) != "":
+                return Found(text, self, key, value if isinstance(value, dict) else None)
+        return None
+
+    def names(self, setting: Setting) -> bool:
+        """Tell whether this source names a setting, be it with an empty value."""
+        return any(key in self.values for key in (setting.variables if self.variables else (setting.name,)))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A value and where it stands."""
 
-    text: str
-    origin: str  # a layer's
+    text: str = field(repr=False)
+    layer: Layer
     key: str  # a variable, or a key of the file
-    shared: bool = False  # it stands in a project's own file
-    table: Mapping[str, object] | None = None  # of TOML or JSON, where it is one
+    table: Mapping[str, object] | None = field(default=None, repr=False)  # of TOML or JSON, where it is one
+    absent: bool = False  # it was there and is not at hand
+
+    @property
+    def origin(self) -> str:
+        """Return the name of its source."""
+        return self.layer.origin
 
     @property
     def place(self) -> str:
@@ -172,32 +260,44 @@ class Found:
         return self.key if self.key.isupper() else f"{self.key} in {self.origin}"
 
 
-class Settings:
-    """Looks settings up, the strongest layer first."""
+def waits_for(absent: Found, needed: str) -> str:
+    """Say what is not at hand, and the command that delivers once it is. `needed`: what that must have set."""
+    return (
+        f"waits for {absent.key}, which came with the {HOOK_ENVIRONMENT} and is not stored: run `cc-trace sync` in a"
+        f" shell that has {needed} set"
+    )
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+
+class Settings:
+    """Looks settings up, the strongest layer first. `restrictions` can only let less leave than the layers do."""
+
+    def __init__(self, layers: Sequence[Layer], restrictions: Sequence[Layer] = ()) -> None:
         self._layers = layers
+        self.restrictions = restrictions
 
     def found(self, name: str) -> Found | None:
         """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
         setting = BY_NAME[name]
         weak = (setting.variable, *setting.others) if setting.weak else ()
         strong = tuple(key for key in setting.variables if key not in weak)
-        return self._first(setting, strong) or (self._first(setting, weak) if weak else None)
+        found = self._first(setting, strong) or (self._first(setting, weak) if weak else None)
+        for layer in self.restrictions if setting.in_project == "restriction" else ():
+            said = layer.found(setting)
+            given = None if found is None else found.text
+            if said is not None and _strictness(setting, said.text) > _strictness(setting, given):
+                found = said
+        return found
 
     def _first(self, setting: Setting, variables: tuple[str, ...]) -> Found | None:
-        for layer in self._layers:
-            for key in variables if layer.variables else (setting.name,):
-                value = layer.values.get(key)
-                if value is not None and (text := as_text(value, setting.kind)) != "":
-                    return Found(text, layer.origin, key, layer.shared, value if isinstance(value, dict) else None)
-        return None
+        return next((found for layer in self._layers if (found := layer.found(setting, variables)) is not None), None)
 
     def text(self, name: str) -> str | None:
         """Return a setting's value, or its default."""
         setting, found = BY_NAME[name], self.found(name)
         if found is None:
             return setting.default
+        if found.absent:
+            raise ConfigError(waits_for(found, "it"))
         if setting.allowed and found.text not in setting.allowed:
             message = f"{found.place} is {quoted(found.text)}; allowed are {', '.join(setting.allowed)}"
             raise ConfigError(message)
@@ -223,7 +323,7 @@ class Settings:
         except ValueError:
             number = -1.0
         if not 0 <= number < _TOO_LARGE:
-            message = f"{self._place(name)} is {quoted(value)}; a number from 0 on is wanted"
+            message = f"{self._place(name)} is {quoted(value)}; it must be a number of at least 0"
             raise ConfigError(message)
         return number
 
@@ -245,9 +345,25 @@ class Settings:
             pairs[key.strip()] = value.strip()
         return pairs
 
+    def restricting(self, name: str) -> list[str]:
+        """Return the items that restrictions add to a list."""
+        return list(dict.fromkeys(item for layer in self.restrictions for item in Settings([layer]).names(name)))
+
     def _place(self, name: str) -> str:
         found = self.found(name)
         return found.place if found is not None else BY_NAME[name].variable
+
+
+def _strictness(setting: Setting, text: str | None) -> int:
+    """Return how much a value lets leave, more being less; a wrong one is the strictest, so that it is complained of.
+
+    Lists are not compared: what a project adds to one is added.
+    """
+    if setting.kind == "flag":
+        return 0 if text is None or text.lower() in _TRUE else 1 if text.lower() in _FALSE else 2
+    if setting.allowed:  # the more a value protects, the later it stands
+        return setting.allowed.index(text) if text in setting.allowed else 0 if text is None else len(setting.allowed)
+    return 0
 
 
 def checked(setting: Setting, given: Settings) -> object:
@@ -278,7 +394,7 @@ def _check_url(setting: Setting, text: str) -> None:
     except ValueError:  # no port, or no address
         fine = False
     if not fine:
-        message = f"{setting.variable} is to be a URL such as http://localhost:4318, with http:// or https://"
+        message = f"{setting.variable} must be a URL such as http://localhost:4318, with http:// or https://"
         raise ConfigError(message)
 
 

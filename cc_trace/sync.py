@@ -8,36 +8,45 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.agent_deliveries import AgentDeliveries
 from cc_trace.copies import left_out_for
 from cc_trace.delivery import Delivery, Surroundings
-from cc_trace.endings import is_alive, seen_in, told_by
+from cc_trace.destinations.outcomes import Retryable
+from cc_trace.endings import seen_in, told_by
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.ledger import Ledger, is_damaged, put_aside
+from cc_trace.liveness import Process, changed_since, liveness
 from cc_trace.openings import first_cwd, first_session_id
 from cc_trace.orders import NOBODY, SENT_BY_ANOTHER, WRITTEN_WHILE_OFF, Caller, Plan, Report, World
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.progress import SessionState
 from cc_trace.settling import wait_until_settled
 from cc_trace.spans import Anchor
-from cc_trace.state import FINGERPRINT_BYTES, fingerprint
+from cc_trace.state import FINGERPRINT_BYTES, fingerprint, fingerprint_before, is_line_start
 from cc_trace.transcript import BEGINNING, is_session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from cc_trace.destinations.outcomes import Destination
+    from cc_trace.liveness import Liveness
     from cc_trace.log import Log
+    from cc_trace.progress import Progress
     from cc_trace.sessions import Ending, Session
     from cc_trace.state import States
+    from cc_trace.sync_request import SyncRequest
 
 _PASSES: Final = 3
 _LONGEST_WAIT_SECONDS: Final = 86_400.0  # beyond that the clock was set, not a backend's wish
+_HOOKS_SECONDS: Final = 60.0  # that other Stop hooks may take before the end of a turn is left to another worker
+_GOES_ON_SECONDS: Final = 1.0  # after the last Stop hook's lines a turn is over at once, or goes on
+_POLL_SECONDS: Final = 0.05
 _LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
 
 
@@ -45,19 +54,26 @@ class Sync:
     """Delivers sessions to the destinations of their projects. Of a session nobody asks for, its project decides."""
 
     def __init__(
-        self, states: States, plan_of: Callable[[str | None], Plan], log: Log, world: World, config_dir: Path
+        self,
+        states: States,
+        plan_of: Callable[[SessionState], Plan],
+        log: Log,
+        world: World,
+        config_dir: Path,
     ) -> None:
         self._states = states
         self._config_dir = config_dir
         self._plan_of = plan_of
         self._log = log
         self._world = world
+        self._failed: dict[str, str] = {}  # addresses that failed us, and why: who is patient tries each once
         self._ledger = self._open_ledger()
+        self._gave_way = False
 
     def _open_ledger(self) -> Ledger:
         path = self._states.folder / "ledger.db"
         try:
-            return Ledger(path, self._states.is_locked)
+            return Ledger(path, self._states.is_locked, self._states.not_in_ledger)
         except (OSError, sqlite3.DatabaseError) as error:
             if not isinstance(error, sqlite3.DatabaseError) or not is_damaged(error):
                 message = f"cannot use {path}: {error}"
@@ -67,13 +83,13 @@ class Sync:
     def _new_ledger(self, path: Path, error: sqlite3.DatabaseError) -> Ledger:
         """Begin again with an empty ledger: each session's state still knows what it has sent."""
         self._log.write(f"ledger kept aside as {put_aside(path)}: {error}")
-        return Ledger(path, self._states.is_locked)
+        return Ledger(path, self._states.is_locked, self._states.not_in_ledger)
 
     def close(self) -> None:
         """Let go of the ledger."""
         self._ledger.close()
 
-    def wanted(self, session_id: str, deadline: float | None = None, caller: Caller = NOBODY) -> None:
+    def wanted(self, session_id: str, deadline: float | None = None) -> None:
         """Serve the word that hooks left for a session, until none is left or another process serves it."""
         while self._states.wanted(session_id) and not self._world.interrupted():
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
@@ -81,20 +97,73 @@ class Sync:
                     return
                 self._world.reached("locked")
                 while not self._world.interrupted() and (word := self._states.take_word(session_id)) is not None:
-                    payload = parse_payload(word[0], self._config_dir)
+                    payload = parse_payload(word.payload, self._config_dir)
                     if isinstance(payload, Payload):
-                        self._served(payload, deadline, replace(caller, told_ns=word[1]))
+                        self._serve(payload, deadline, _caller(word))
+                    if self._gave_way:  # to the requests of others, after which ours goes on
+                        self._gave_way = False
+                        self._states.put_back(session_id, word)
+                        return
             self._world.reached("unlocked")
+
+    def _serve(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
+        """Do what a hook asks for; what goes wrong with it must not keep others from being served."""
+        try:
+            self._served(payload, deadline, caller)
+        except (OSError, CcTraceError) as error:  # the transcript was removed while we waited
+            self._log.write(f"{payload.session_id}: {error}")
 
     def _served(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
         self._predecessor(payload.transcript, deadline, caller.claude_pid)
         if payload.transcript.is_file():
-            ending = told_by(payload) if settled else "growing"
+            ending = self._told(payload, deadline, caller) if settled else "growing"
             self._guarded(payload.transcript, ending, deadline, caller)
         else:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
+
+    def _told(self, payload: Payload, deadline: float | None, caller: Caller) -> Ending:
+        """Return how a session stands that a hook spoke of; wait where Stop hooks of others are still running.
+
+        With a deadline the hook waits for us, and Claude Code is at work because of that: then a turn ends with our
+        own Stop only where nobody else can make it go on. Else its root is left to SessionEnd, or a later worker.
+        """
+        if deadline is not None:
+            blocked = payload.event == "Stop" and self._world.may_be_blocked(caller.project)
+            return "growing" if blocked else told_by(payload, "unknown")
+        known = None if caller.claude_pid is None else Process.running(caller.claude_pid)
+        alive = liveness(self._config_dir, payload.session_id, known)
+        if payload.event == "Stop" and not payload.busy and alive == "working":
+            self._guarded(payload.transcript, "growing", deadline, caller)  # all but the root can go now
+            alive = self._after_other_hooks(payload, known, caller.told_ns)
+        return told_by(payload, alive)
+
+    def _after_other_hooks(self, payload: Payload, known: Process | None, told_ns: int | None) -> Liveness:
+        """Wait, within bounds, until Claude Code is no longer at work; return how it is then.
+
+        A turn that goes on stops again, and that Stop's worker looks after it; so does the worker of a later word. The
+        bound counts from the hook, at `told_ns`: sessions that make way for each other are served many times.
+        """
+        world, transcript = self._world, payload.transcript
+        begin = grown_at = world.clock()
+        begin = begin if told_ns is None else min(begin, told_ns / 1e9)
+        size = transcript.stat().st_size
+        while (alive := liveness(self._config_dir, payload.session_id, known)) == "working":
+            now = world.clock()
+            if transcript.stat().st_size == size:
+                grown_at = now
+            late = now - begin >= _HOOKS_SECONDS or now - grown_at >= _GOES_ON_SECONDS
+            next_turn = told_ns is not None and changed_since(self._config_dir, payload.session_id, told_ns)
+            waiting = self._states.pending()
+            if late or next_turn or world.interrupted() or payload.session_id in waiting:
+                return "working"
+            if waiting:  # there are only a few workers: others are not to wait for somebody else's hooks
+                self._gave_way = True
+                return "working"
+            world.sleep(_POLL_SECONDS)
+        settled = wait_until_settled(transcript, None, world.clock, world.sleep)
+        return alive if settled else "working"
 
     def _predecessor(self, transcript: Path, deadline: float | None, claude_pid: int | None) -> None:
         """Deliver first what the session before left behind; its failure is its own.
@@ -138,29 +207,40 @@ class Sync:
     def _locked(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
         state.cwd = caller.project or state.cwd or first_cwd(transcript)
-        plan = self._plan_of(state.cwd)
+        if caller.environment is not None:
+            state.environment = {who: dict(variables) for who, variables in caller.environment.items()}
+        plan = self._plan_of(state)
         if (off := self._off(plan, transcript, state, caller)) is not None:
             return Report(transcript.stem, off=off)
-        state.claude_pid = caller.claude_pid or state.claude_pid
+        if caller.claude_pid is not None:
+            process = Process.running(caller.claude_pid)
+            state.claude_pid, state.claude_start = process.pid, process.start
         _tie(state, caller.anchor)
+        agents = AgentDeliveries(self._states, transcript)
         for _ in range(_PASSES):
-            before = transcript.stat()
+            before, agent_bytes = transcript.stat(), agents.look()
             known = {each.name: len(state.progress(each.name).ended) for each in plan.destinations}
-            now = ending or seen_in(transcript, state, self._world.clock(), plan.rest_seconds)
+            now = ending or seen_in(transcript, state, self._world.clock(), plan.rest_seconds, self._config_dir)
             for destination in plan.destinations:
                 if destination.name in report.behind:
                     continue  # it failed just now; asking again at once is no use
                 told_ns = caller.told_ns if ending else None
                 rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
-                session = state.read_on(transcript, destination.name, now, rest_ns=rest_ns, told_ns=told_ns)
-                self._deliver(session, state, destination, plan, report, deadline)
-                if session.went_on and state.claude_pid is not None and not is_alive(state.claude_pid):
-                    state.claude_pid = None  # another process goes on with it
-            state.size, state.mtime_ns = before.st_size, before.st_mtime_ns
+                name, progress = destination.name, state.progress(destination.name)
+                files = agents.to_read(name, progress)
+                session = state.read_on(transcript, name, now, rest_ns=rest_ns, told_ns=told_ns, agents=files)
+                unsettled = self._deliver(session, state, destination, plan, report, deadline)
+                if unsettled is not None and session.finished:
+                    agents.note(name, progress, session, files, unsettled)
+                if session.went_on and state.claude_pid is not None:
+                    process = Process(state.claude_pid, state.claude_start)
+                    if not process.is_alive:
+                        state.claude_pid = state.claude_start = None  # another process goes on with it
+            state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
             learned = any(len(state.progress(name).ended) > count for name, count in known.items())
-            if not grown and not learned:
+            if not grown and not learned and not agents.is_misplaced:
                 break
             ending = None if grown else ending
         return report
@@ -201,17 +281,33 @@ class Sync:
         size = transcript.stat().st_size
         if state is None:
             state = SessionState(transcript.stem, str(transcript))
-        elif (
-            size < max(state.size, state.furthest)
-            or fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint
-        ):
+        elif self._rewritten(transcript, size, state):
             self._log.write(f"{transcript.stem}: the transcript was rewritten; reading it again")
             for progress in state.destinations.values():
                 progress.offset, progress.line, progress.turns = BEGINNING.offset, BEGINNING.number, 0
+                progress.fingerprint = ""
+            self._states.save_agents(transcript.stem, {})  # their places have moved
         state.transcript = str(transcript)
         state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
         state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
         return state
+
+    @staticmethod
+    def _rewritten(transcript: Path, size: int, state: SessionState) -> bool:
+        """Tell whether the offsets of a state do not fit its transcript any more.
+
+        What stands before each of them is looked at, not only the beginning: text taken out of an earlier turn moves
+        all that follows, and the file may have outgrown its old size since.
+        """
+        if size < max(state.size, state.furthest):
+            return True
+        if fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint:
+            return True
+        marks = {(progress.offset, progress.fingerprint) for progress in state.destinations.values()}
+        return not all(
+            fingerprint_before(transcript, offset) == known if known else is_line_start(transcript, offset)
+            for offset, known in marks
+        )
 
     def _stopped(self, deadline: float | None) -> str | None:
         if self._world.interrupted():
@@ -226,26 +322,35 @@ class Sync:
         plan: Plan,
         report: Report,
         deadline: float | None,
-    ) -> None:
+    ) -> set[str] | None:
+        """Deliver to one destination; return the agents with work that is not there, None if that is not known."""
         name, progress = destination.name, state.progress(destination.name)
         world = self._world
-        wait = (progress.not_before or 0.0) - world.clock()
-        if world.patient and 0 < wait <= _LONGEST_WAIT_SECONDS:
-            report.behind[name] = progress.error or "asked to wait"
-            return
+        address = plan.addresses.get(name, name)
+        if world.patient and (why := self._left_alone(address, progress)) is not None:
+            # Noted, for what was written meanwhile is not looked at, though the state has its size.
+            progress.error, progress.error_at = progress.error or why, progress.error_at or world.clock()
+            report.behind[name] = why
+            return None
         save = partial(self._states.save, state)
         around = Surroundings(
-            world.clock,
-            save,
-            world.reached,
-            partial(self._stopped, deadline),
-            world.unclear_seconds,
-            plan.outgoing,
-            world.advanced,
+            clock=world.clock,
+            save=save,
+            reached=world.reached,
+            stopped=partial(self._stopped, deadline),
+            unclear_seconds=plan.unclear_seconds,
+            request_seconds=plan.request_seconds,
+            answered=partial(self._mark_answered, state.session_id),
+            fingerprint=partial(fingerprint_before, Path(state.transcript)),
+            outgoing=plan.outgoing,
+            advanced=world.advanced,
         )
+        state.sending = name
         delivery = Delivery(session, destination, progress, self._ledger, around)
+        unsettled: set[str] | None = None
         try:
             complete = delivery.run()
+            unsettled = delivery.unsettled_agents
         except sqlite3.DatabaseError as error:
             complete, progress.error, progress.error_at = False, f"ledger: {error}", world.clock()
             if is_damaged(error):
@@ -254,14 +359,55 @@ class Sync:
         except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
             complete, progress.error = False, f"{type(error).__name__}: {error}"
             progress.error_at = world.clock()
+        finally:
+            state.sending = None
+        self._note_health(address, delivery)
         report.sent[name] = report.sent.get(name, 0) + delivery.sent
         report.turns[name] = report.turns.get(name, 0) + delivery.turns
         report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
         if not complete:
             report.behind[name] = progress.error or SENT_BY_ANOTHER
         if delivery.sent or not complete:
-            why = f", {progress.behind} behind: {progress.error}" if not complete else ""
+            why = f", {progress.behind} pending: {progress.error}" if not complete else ""
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
+        return unsettled
+
+    def _left_alone(self, address: str, progress: Progress) -> str | None:
+        """Return why a destination is not to be tried now by who is patient."""
+        now = self._world.clock()
+        if 0 < (progress.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
+            return progress.error or "the backend asked to wait"
+        if (known := self._states.backoff.waiting(address, now)) is not None:
+            return f"not retried yet, after {known.failures} failures: {known.error}"
+        return self._failed.get(address)
+
+    def _note_health(self, address: str, delivery: Delivery) -> None:
+        """Tell all sessions of this machine whether the destination was there."""
+        failure, world = delivery.failure, self._world
+        if failure is not None:
+            self._failed[address] = failure.message
+        with contextlib.suppress(OSError):  # a full disk; then each session finds out by itself
+            if failure is not None:
+                after = failure.after_seconds if isinstance(failure, Retryable) else None
+                self._states.backoff.failed(address, world.clock(), failure.message, after, world.jitter())
+            elif delivery.answered:
+                self._states.backoff.recovered(address)
+
+    def _mark_answered(self, session_id: str) -> None:
+        """Record an acceptance in place. Where that fails, the ledger and the next state still can."""
+        with contextlib.suppress(OSError):
+            self._states.mark_answered(session_id)
+
+
+def _caller(request: SyncRequest) -> Caller:
+    """Return who left a request."""
+    return Caller(
+        request.claude_pid,
+        request.anchor,
+        project=request.project,
+        environment=request.environment,
+        told_ns=request.told_ns,
+    )
 
 
 def _tie(state: SessionState, anchor: Anchor | None) -> None:

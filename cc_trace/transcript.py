@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from cc_trace.errors import NotFoundError
+from cc_trace.private_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +53,7 @@ def read_lines(
 ) -> Iterator[Line]:
     """Yield the complete lines from `start` on; with `torn`, also a last line that has no newline."""
     offset, number = start.offset, start.number
-    with path.open("rb", buffering=CHUNK_BYTES) as file:
+    with open_regular(path, buffering=CHUNK_BYTES) as file:
         file.seek(offset)
         while data := file.readline(max_line_bytes):
             size = len(data)
@@ -135,19 +136,3 @@ def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
         return kind(path)
     except (OSError, ValueError):
         return False
-
-
-def agent_paths(transcript: Path) -> list[Path]:
-    """List the agents' files that may belong to a session, in the layouts of all versions.
-
-    Those beside the transcript (2.0.x) are shared by all sessions of a project: the caller tells them apart.
-    """
-    directory, session = transcript.parent, transcript.stem
-    own = directory / session / "subagents"
-    # A subagents/ directly beside the transcript is the layout of the specification.
-    found = [
-        *own.glob("**/agent-*.jsonl"),
-        *directory.glob("subagents/agent-*.jsonl"),
-        *directory.glob("agent-*.jsonl"),
-    ]
-    return sorted(path for path in found if path != transcript and path.is_file())

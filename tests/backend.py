@@ -57,6 +57,7 @@ class Behaviour:
     before_ns: int | None = None  # only a batch with a span that began before is refused
     seconds: float = 1.0  # between two bytes
     drips: Literal["all", "body"] = "all"
+    page: tuple[str, bytes] | None = None  # the content type and body of a 200 that is no answer of a backend
 
 
 OK: Final = Behaviour()
@@ -67,6 +68,8 @@ ONE_BYTE_A_SECOND: Final = Behaviour("drip")
 CLOSE_STORED: Final = Behaviour("close")  # after the body was read
 CLOSE_UNSTORED: Final = Behaviour("close", stores=False)
 CLOSE_MIDDLE: Final = Behaviour("cut", stores=False)  # in the middle of the body
+# What a network's sign-in page answers to anything; nothing is stored.
+PORTAL_PAGE: Final = Behaviour(stores=False, page=("text/html", b"<!doctype html><html>sign in</html>"))
 
 
 def status(code: int, said: str = "", *, retry_after: str | None = None, location: str | None = None) -> Behaviour:
@@ -289,6 +292,8 @@ class HttpBackend(_Backend):
     def _answer(self, request: Request, doing: Behaviour) -> bytes:
         if self.authorization is not None and request.headers.get("authorization") != self.authorization:
             return _response(401, b'{"message":"Invalid credentials"}', "application/json")
+        if self._behaviour.page is not None:
+            return _response(200, self._behaviour.page[1], self._behaviour.page[0])
         if request.method == "GET":
             found = doing.said or json.dumps(self._observations(request.path))
             return _response(doing.status, found.encode(), "application/json")
@@ -297,6 +302,8 @@ class HttpBackend(_Backend):
         if code != OK.status:
             more = (("retry-after", doing.retry_after), ("location", doing.location))
             return _response(code, doing.said.encode(), "text/plain", *((n, v) for n, v in more if v is not None))
+        if request.path.endswith("/api/public/otel/v1/traces") and not doing.partly:
+            return _response(200, _JOB, "application/json; charset=utf-8")
         if is_json:
             partial = {"partialSuccess": {"rejectedSpans": str(doing.partly), "errorMessage": doing.said}}
             return _response(200, json.dumps(partial if doing.partly else {}).encode(), "application/json")
@@ -409,6 +416,12 @@ class GrpcBackend(_Backend):
                     chunk = chunk[1:]
                 connection.sendall(chunk)
         _shut(connection)
+
+
+# What Langfuse answers: the job that will store the batch.
+_JOB: Final = (
+    b'{"name":"otel-ingestion-job","data":{"payload":{"data":{"fileKey":"otel/p/1.json"}}},"opts":{},"id":"1"}'
+)
 
 
 def _bound(port: int) -> socket.socket:

@@ -81,11 +81,13 @@ class Home:
         payload = {"hook_event_name": "Stop", "transcript_path": str(project / f"{SESSION_ID}.jsonl")}
         return json.dumps(payload).encode()
 
-    def claude_runs(self, command: str, **changes: str | None) -> subprocess.CompletedProcess[bytes]:
+    def claude_runs(
+        self, command: str, event: str = "Stop", **changes: str | None
+    ) -> subprocess.CompletedProcess[bytes]:
         """A hook as Claude Code runs it, waiting for its worker."""
         return subprocess.run(
             ["/bin/sh", "-c", command],
-            input=self.sample_payload(),
+            input=self.sample_payload().replace(b'"Stop"', f'"{event}"'.encode()),
             env=self.variables(**{"CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": "30", **changes}),
             cwd=self.path,
             capture_output=True,

@@ -105,6 +105,12 @@ class History:
         (folder / ".claude" / "settings.json").write_text(json.dumps({"env": environment}))
         return folder
 
+    def configure(self, project: Path, **settings: str) -> None:
+        """Set something for a project in the user's own configuration."""
+        for name, value in settings.items():
+            command = [sys.executable, "-m", "cc_trace", "config", "set", "--project", str(project), name, value]
+            subprocess.run(command, env=self.environment, cwd=self.home, capture_output=True, check=True)
+
     @property
     def state(self) -> Path:
         return self.home / ".claude" / "state" / "cc-trace"

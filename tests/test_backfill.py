@@ -112,7 +112,7 @@ def test_a_project_with_a_wrong_setting_holds_up_no_other(history: History, back
     assert (code, lines(out)[-1].strip()) == (1, message.format("cannot be counted"))
     code, out, _ = history.run()
     assert code == 1
-    assert message.format("behind") in out
+    assert message.format("pending") in out
     assert set(backend.counts) == expected(paths)
 
 
@@ -143,9 +143,12 @@ def test_a_store_gets_what_a_fork_copied_with_the_fork(history: History) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--since", "soon"], "--since soon: an age such as 30d, 12h or 2w is wanted, or a date such as 2026-10-01"),
-        (["--jobs", "0"], "--jobs 0: a number from 1 on is wanted"),
-        (["/nowhere"], "there is no transcript and no folder /nowhere"),
+        (
+            ["--since", "soon"],
+            "--since is 'soon'; it must be an age such as 30d, 12h or 2w, or a date such as 2026-10-01",
+        ),
+        (["--jobs", "0"], "--jobs is 0; it must be at least 1"),
+        (["/nowhere"], "there is no transcript or folder /nowhere"),
         (["--to", "moon"], "--to names 'moon'; allowed are local, otlp, langfuse, file and otel:NAME"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import transcripts
 from backend import HANG, OK, REFUSE, Behaviour, HttpBackend, refuses_before, refuses_span
+from installed import snapshot
 from lines import NOON
 from machine import RECORDED, History, counted, expected
 from waiting import until
@@ -57,7 +58,7 @@ def test_an_interrupt_loses_nothing_and_sends_nothing_twice(history: History, ba
     os.utime(big, (time.time() - 2 * 86_400,) * 2)
     all_of_it = counted(history.run("--dry-run")[1])
     out = interrupted(history, backend, "--jobs", jobs)
-    assert "run it again to go on from here; nothing is sent twice" in out
+    assert "run it again to continue; nothing is sent twice" in out
     turns, spans = counted(out)
     assert spans == len(backend.spans) > 0
     code, out, _ = history.run()
@@ -150,8 +151,8 @@ def test_a_backend_that_is_down_is_given_up_soon(history: History, backend: Http
     backend.behaviour = REFUSE
     code, out, _ = history.run()
     assert code == 1
-    assert "  3 sessions behind: otlp: cannot connect to" in out
-    assert "behind: otlp: not tried any more: cannot connect to" in out
+    assert "  3 sessions pending: otlp: cannot connect to" in out
+    assert "pending: otlp: not tried any more: cannot connect to" in out
     backend.behaviour = OK
     assert history.run()[0] == 0
     assert set(backend.counts) == expected(paths)
@@ -160,8 +161,11 @@ def test_a_backend_that_is_down_is_given_up_soon(history: History, backend: Http
 def test_one_projects_wrong_key_stops_no_other(history: History, backend: HttpBackend) -> None:
     """They send to the same address, each with a key of its own."""
     backend.authorization = "right"
-    wrong = history.project("wrong", CC_TRACE_OTLP_HEADERS="authorization=wrong")
-    right = history.project("right", CC_TRACE_OTLP_HEADERS="authorization=right")
+    del history.environment["CC_TRACE_OTLP_ENDPOINT"]
+    wrong, right = history.home / "wrong", history.home / "right"
+    for project in (wrong, right):
+        settings = {"otlp_endpoint": backend.url, "otlp_headers": f"authorization={project.name}"}
+        history.configure(project, **settings)
     for number in range(1, 5):
         history.write(number, days=10 - number, project=wrong)
     path = history.write(9, project=right)
@@ -176,7 +180,7 @@ def test_a_backend_that_refuses_what_is_old_gets_what_is_new(history: History, b
     new = [history.write(number, first=2000) for number in range(5, 8)]
     code, out, _ = history.run()
     assert code == 1
-    assert "4 sessions behind: otlp: 400 too old; it refuses everything" in out
+    assert "4 sessions pending: otlp: 400 too old; it refuses everything" in out
     assert set(backend.counts) == expected(new)
 
 
@@ -199,7 +203,10 @@ def test_a_dry_run_forgets_nothing(history: History, backend: HttpBackend) -> No
     """It says what would be sent again."""
     paths = history.add(*RECORDED)
     sent = counted(history.run()[1])
+    agents = snapshot(history.state / "agents")
+    assert any(agents)
     assert counted(history.run("--again", "--to", "otlp", "--dry-run")[1]) == sent
+    assert snapshot(history.state / "agents") == agents
     assert counted(history.run()[1]) == (0, 0)
     assert set(backend.counts) == expected(paths)
     assert max(backend.counts.values()) == 1
@@ -211,7 +218,7 @@ def test_once_more_and_interrupted_goes_on_without_forgetting_again(history: His
     assert history.run()[0] == 0
     backend.spans.clear()
     out = interrupted(history, backend, "--again", "--to", "otlp")
-    assert "run it again without --again to go on from here; nothing is sent twice" in out
+    assert "run it again without --again to continue; nothing is sent twice" in out
     assert history.run("--to", "otlp")[0] == 0
     assert set(backend.counts) == expected(paths)
     assert max(backend.counts.values()) == 1
@@ -226,7 +233,7 @@ def test_once_more_says_which_session_is_being_delivered(history: History, backe
         assert held
         code, out, _ = history.run("--again", "--to", "otlp")
     assert code == 1
-    assert f"1 session behind: another process is delivering it; repeat this for it alone: {paths[0]}" in out
+    assert f"1 session pending: another process is delivering it; repeat this for it alone: {paths[0]}" in out
     assert set(backend.counts) == expected(paths[1:])
     assert history.run("--again", "--to", "otlp", str(paths[0]))[0] == 0
     assert set(backend.counts) == expected(paths)

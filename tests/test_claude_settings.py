@@ -13,6 +13,7 @@ from cc_trace.errors import JsonTextError
 from cc_trace.installation.claude_settings import (
     EVENTS,
     Registration,
+    has_other_stop_hooks,
     meaning,
     plugins,
     registered,
@@ -79,7 +80,8 @@ SPACES_WITH = """{
         "hooks": [
           {
             "type": "command",
-            "command": "c/cc-trace-hook"
+            "command": "c/cc-trace-hook",
+            "timeout": 60
           }
         ]
       }
@@ -130,10 +132,10 @@ def test_the_layout_is_the_files_own(text: str, expected: str) -> None:
         ('{"a": 1}\n# b', "line 2, column 1: extra data"),
         ('{"a": "b" "c"}', "line 1, column 11: expecting ',' delimiter"),
         ("{'a': 1}", "line 1, column 2: expecting property name enclosed in double quotes"),
-        ("[]", "line 1, column 1: an object is wanted"),
-        ("\n null", "line 2, column 2: an object is wanted"),
-        ('{"a": NaN}', "line 1, column 7: NaN is no JSON"),
-        ('{"a": -Infinity}', "line 1, column 7: -Infinity is no JSON"),
+        ("[]", "line 1, column 1: it must be an object"),
+        ("\n null", "line 2, column 2: it must be an object"),
+        ('{"a": NaN}', "line 1, column 7: NaN is not JSON"),
+        ('{"a": -Infinity}', "line 1, column 7: -Infinity is not JSON"),
         ('{"a": ' + "[" * 100_000, "line 1, column 1: it is nested too deeply"),
         ('{"hooks": []}', "line 1, column 11: hooks is not an object"),
         ('{"hooks": null}', "line 1, column 11: hooks is not an object"),
@@ -279,8 +281,45 @@ def test_our_hooks_are_the_only_difference(text: str) -> None:
     """What Claude Code reads is what it read before, and our two hooks behind the others."""
     assume(not has_ours(text))
     before, after = json.loads(text.lstrip("\ufeff")), json.loads(with_hooks(text, COMMAND).lstrip("\ufeff"))
-    group = {"hooks": [{"type": "command", "command": COMMAND}]}
     hooks = before.setdefault("hooks", {})
     for event in EVENTS:
-        hooks.setdefault(event, []).append(group)
+        more = {"timeout": 60} if event == "SessionEnd" else {}
+        hooks.setdefault(event, []).append({"hooks": [{"type": "command", "command": COMMAND, **more}]})
     assert after == before
+
+
+@pytest.mark.parametrize("before", [None, 5, "long"])
+def test_a_session_end_hook_without_enough_time_gets_it(before: object) -> None:
+    """An installation of before has none; all its SessionEnd hooks have 1.5 s together."""
+    hook = {"type": "command", "command": "c/cc-trace-hook", **({} if before is None else {"timeout": before})}
+    text = json.dumps({"hooks": {event: [{"hooks": [hook]}] for event in EVENTS}}, indent=2)
+    assert [each.hurried for each in registered(text)] == [False, True]
+    after = with_hooks(text, "c/cc-trace-hook")
+    assert [each.hurried for each in registered(after)] == [False, False]
+    assert json.loads(after)["hooks"]["SessionEnd"] == [{"hooks": [hook | {"timeout": 60}]}]
+    assert json.loads(after)["hooks"]["Stop"] == [{"hooks": [hook]}]
+    assert with_hooks(after, "c/cc-trace-hook") == after
+
+
+def test_more_time_than_needed_is_left() -> None:
+    """The user has chosen it."""
+    text = with_hooks("{}", "c/cc-trace-hook").replace("60", "90")
+    assert with_hooks(text, "c/cc-trace-hook") == text
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, False),
+        ({"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "say"}]}]}}, False),
+        ({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "c/cc-trace-hook"}]}]}}, False),
+        ({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}, True),
+        ({"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "Done?"}]}]}}, True),
+        ({"enabledPlugins": {"cc-trace@market": True, "lint@market": False}}, False),
+        ({"enabledPlugins": {"lint@market": True}}, True),
+        ({"hooks": [], "enabledPlugins": 3}, False),
+    ],
+)
+def test_stop_hooks_of_others_are_known(said: object, expected: bool) -> None:  # noqa: FBT001
+    """Ours is none of them; a plugin that is enabled may have one."""
+    assert has_other_stop_hooks(json.dumps(said)) is expected

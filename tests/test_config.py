@@ -72,11 +72,31 @@ def test_what_has_what_it_needs_is_used() -> None:
 def test_variables_win_over_the_file() -> None:
     """And the file over defaults; CC_LANGFUSE_* over LANGFUSE_*."""
     file = {"otlp_endpoint": "http://file:1", "otlp_headers": {"a": "b"}, "tags": ["x"]}
-    (found,) = destinations(file, CC_TRACE_OTLP_ENDPOINT="http://variable:1")
-    assert (found.endpoint, found.headers, found.labels.tags) == ("http://variable:1", (("a", "b"),), ("x",))
+    (found,) = destinations(file, CC_TRACE_OTLP_ENDPOINT="http://variable:1", CC_TRACE_OTLP_HEADERS="c=d")
+    assert (found.endpoint, found.headers, found.labels.tags) == ("http://variable:1", (("c", "d"),), ("x",))
     keys = {"LANGFUSE_PUBLIC_KEY": "1", "CC_LANGFUSE_PUBLIC_KEY": "2", "LANGFUSE_SECRET_KEY": "3"}
     (found,) = destinations(None, **keys, LANGFUSE_HOST="http://old", LANGFUSE_BASE_URL="http://new")
     assert (found.public_key, found.secret_key, found.endpoint) == ("2", "3", "http://new")
+
+
+def test_a_key_is_sent_only_to_the_address_of_its_own_source() -> None:
+    """Whoever wrote the one need not have meant the other; an empty value says that there is none."""
+    file = {"otlp_endpoint": "http://file:1", "otlp_headers": {"a": "b"}}
+    with pytest.raises(ConfigError, match="CC_TRACE_OTLP_ENDPOINT is set in environment, otlp_headers in /c/config"):
+        destinations(file, CC_TRACE_OTLP_ENDPOINT="http://variable:1")
+    with pytest.raises(ConfigError, match=r"otlp_endpoint is set in /c/config\.toml, CC_TRACE_OTLP_HEADERS in"):
+        destinations({"otlp_endpoint": "http://file:1"}, CC_TRACE_OTLP_HEADERS="a=b")
+    (found,) = destinations(file, CC_TRACE_OTLP_ENDPOINT="http://variable:1", CC_TRACE_OTLP_HEADERS="")
+    assert (found.endpoint, found.headers) == ("http://variable:1", ())
+    keys = {"CC_LANGFUSE_PUBLIC_KEY": "pk", "CC_LANGFUSE_SECRET_KEY": "sk"}
+    with pytest.raises(ConfigError, match="CC_LANGFUSE_SECRET_KEY is set in environment, langfuse_base_url in /c/"):
+        destinations({"langfuse_base_url": "http://file:1"}, **keys)
+    with pytest.raises(ConfigError, match=r"langfuse_secret_key is set in /c/config\.toml, CC_LANGFUSE_BASE_URL in"):
+        destinations(
+            {"langfuse_public_key": "pk", "langfuse_secret_key": "sk"}, CC_LANGFUSE_BASE_URL="http://elsewhere"
+        )
+    with pytest.raises(ConfigError, match="CC_LANGFUSE_SECRET_KEY is set in environment, langfuse_public_key in /c/"):
+        destinations({"langfuse_public_key": "pk"}, CC_LANGFUSE_SECRET_KEY="sk")  # noqa: S106
 
 
 def test_several_at_once_and_each_once() -> None:
@@ -118,25 +138,28 @@ def test_no_key_is_shown() -> None:
         ),
         (
             {"CC_LANGFUSE_PUBLIC_KEY": "pk"},
-            "destination langfuse needs LANGFUSE_SECRET_KEY; `cc-trace config set langfuse_secret_key` keeps it",
+            "destination langfuse needs LANGFUSE_SECRET_KEY; set it where CC_LANGFUSE_PUBLIC_KEY is set: environment",
         ),
         ({"TRACE_TO_LANGFUSE": "1"}, "TRACE_TO_LANGFUSE is '1'; allowed are true and false"),
         (
             {"CC_TRACE_TIMEOUT_SECONDS": "0"},
-            "CC_TRACE_TIMEOUT_SECONDS is 0; no request can be answered in that time",
+            "CC_TRACE_TIMEOUT_SECONDS is 0; it must be more than 0",
         ),
-        ({"CC_TRACE_FILE": "traces.jsonl"}, "CC_TRACE_FILE is 'traces.jsonl'; an absolute path is wanted"),
+        ({"CC_TRACE_FILE": "traces.jsonl"}, "CC_TRACE_FILE is 'traces.jsonl'; it must be an absolute path"),
         ({"CC_TRACE_CONTENT": "some"}, "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
         (
             {"CC_TRACE_TRACEPARENT": "00-1-2-01"},
-            "CC_TRACE_TRACEPARENT is '00-1-2-01'; 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal digits is wanted",
+            "CC_TRACE_TRACEPARENT is '00-1-2-01'; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal",
         ),
-        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; a number from 0 on is wanted"),
+        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number of at least 0"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
             "CC_TRACE_OTLP_HEADERS has a part that is not key=value, such as authorization=Bearer KEY",
         ),
-        ({"CC_TRACE_TIMEOUT_SECONDS": "soon"}, "CC_TRACE_TIMEOUT_SECONDS is 'soon'; a number from 0 on is wanted"),
+        (
+            {"CC_TRACE_TIMEOUT_SECONDS": "soon"},
+            "CC_TRACE_TIMEOUT_SECONDS is 'soon'; it must be a number of at least 0",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(environment: dict[str, str], message: str) -> None:

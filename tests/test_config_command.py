@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,11 +159,11 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
         ),
         (
             ["set", "mask", "(a"],
-            "expression 1 to mask is no regular expression: missing ), unterminated subpattern at position 0",
+            "expression 1 to mask is not a regular expression: missing ), unterminated subpattern at position 0",
         ),
         (
             ["set", "wait", "1"],
-            "CC_TRACE_WAIT is read by the hook before config.toml: set it as a variable, or in env",
+            "CC_TRACE_WAIT is read from the environment only: set it in your shell",
         ),
         (["unset", "nothing"], "there is no setting 'nothing'; `cc-trace config` lists them"),
     ],
@@ -185,18 +186,40 @@ def test_a_broken_file_is_named_and_not_touched(shell: Shell) -> None:
     assert shell.file.read_text() == "tags = [\n"
 
 
+def test_a_setting_of_a_project_is_set_shown_and_taken_out(shell: Shell) -> None:
+    """In a table of config.toml; by any way to write the folder."""
+    project = shell.home / "work" / "one"
+    assert shell.run("set", "tags", "all").returncode == 0
+    done = shell.run("set", "--project", str(project), "tags", "a,b")
+    assert (done.returncode, done.stdout) == (0, f"tags is set in {shell.file} for {project}\n")
+    assert tomllib.loads(shell.file.read_text()) == {"tags": ["all"], "project": {str(project): {"tags": ["a", "b"]}}}
+    assert shell.run("set", "--project", f"{project}/../one/", "user_id", "me").returncode == 0
+    shown = {row["name"]: row for row in json.loads(shell.run("--project", str(project), "--json").stdout)}
+    assert shown["tags"] == {"name": "tags", "value": "a,b", "origin": f'{shell.file} [project."{project}"]'}
+    assert shown["user_id"]["value"] == "me"
+    elsewhere = {row["name"]: row for row in json.loads(shell.run("--json").stdout)}
+    assert (elsewhere["tags"]["value"], elsewhere["user_id"]["value"]) == ("all", None)
+    for name in ("tags", "user_id"):
+        assert shell.run("unset", "--project", str(project), name).returncode == 0
+    assert tomllib.loads(shell.file.read_text()).get("project", {}) == {}
+    shell.file.write_text('[project."/p"]\ntag = ["x"]\n')
+    assert """'project."/p".tag', which is not a setting""" in shell.run().stderr
+
+
 def test_a_key_nobody_knows_is_named(shell: Shell) -> None:
     """It is mistyped, and would silently do nothing."""
     shell.file.parent.mkdir(parents=True)
     shell.file.write_text('contnet = "metadata"\n')
     done = shell.run()
     assert done.returncode == 2
-    assert done.stderr == f"cc-trace: {shell.file} has 'contnet', which is no setting; `cc-trace config` lists them\n"
+    assert (
+        done.stderr == f"cc-trace: {shell.file} has 'contnet', which is not a setting; `cc-trace config` lists them\n"
+    )
 
 
 def test_a_stronger_variable_is_mentioned(shell: Shell) -> None:
     done = shell.run("set", "content", "metadata", CC_TRACE_CONTENT="full")
-    assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment, and goes before it"
+    assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment, and takes precedence"
 
 
 def test_a_variable_that_may_be_anothers_is_not_stronger(shell: Shell) -> None:
@@ -205,7 +228,7 @@ def test_a_variable_that_may_be_anothers_is_not_stronger(shell: Shell) -> None:
     said = f"langfuse_secret_key is set in {shell.file}\n"
     assert shell.run(*set_here, LANGFUSE_SECRET_KEY="sk-other").stdout == said  # noqa: S106
     ours = shell.run(*set_here, CC_LANGFUSE_SECRET_KEY="sk-mine")  # noqa: S106
-    assert ours.stdout == f"{said}but CC_LANGFUSE_SECRET_KEY is set in this environment, and goes before it\n"
+    assert ours.stdout == f"{said}but CC_LANGFUSE_SECRET_KEY is set in this environment, and takes precedence\n"
 
 
 @pytest.mark.parametrize("stdin", ["<&-", "</dev/null", "<bytes"])

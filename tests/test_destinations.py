@@ -224,30 +224,64 @@ def request(line: Any) -> JsonRequest:
 def test_a_torn_line_stays_alone(tmp_path: Path, spans: list[Span]) -> None:
     """A writer that died left half a line: what follows does not hang on to it."""
     path = tmp_path / "traces.jsonl"
-    path.write_bytes(b'{"resourceSpans": [')
+    beginning = b'{"resourceSpans":[{"resource":{"attributes":['
+    path.write_bytes(beginning)
     opened = file(path)
     for _ in range(2):
         assert opened.send([opened.pack(spans[0])]) == Accepted()
     torn, *whole = path.read_bytes().splitlines()
-    assert torn == b'{"resourceSpans": ['
+    assert torn == beginning
     assert [ids(json.loads(line)) for line in whole] == [[spans[0].span_id]] * 2
 
 
 def test_only_its_owner_can_read_a_file(tmp_path: Path, spans: list[Span]) -> None:
     """Whatever the umask is, in a folder of its own; an existing folder stays as it is, and a link is not followed."""
-    path, readable, link = tmp_path / "a" / "b" / "new", tmp_path / "old", tmp_path / "link"
-    readable.touch(mode=0o644)
+    path, empty, link = tmp_path / "a" / "b" / "new", tmp_path / "old", tmp_path / "link"
+    empty.touch(mode=0o600)
     link.symlink_to(tmp_path / "target")
     before = stat.S_IMODE(tmp_path.stat().st_mode)
     old = os.umask(0)
     try:
-        said = [(opened := file(each)).send([opened.pack(spans[0])]) for each in (path, readable, link)]
+        said = [(opened := file(each)).send([opened.pack(spans[0])]) for each in (path, empty, link)]
     finally:
         os.umask(old)
     assert said == [Accepted(), Accepted(), Retryable(f"{link}: Too many levels of symbolic links")]
-    found = [path.parent.parent, path.parent, path, readable, tmp_path]
+    found = [path.parent.parent, path.parent, path, empty, tmp_path]
     assert [stat.S_IMODE(each.stat().st_mode) for each in found] == [0o700, 0o700, 0o600, 0o600, before]
     assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        (b"export PATH=/bin\n", 0o644, "was not written by cc-trace"),
+        (b"\n", 0o600, "was not written by cc-trace"),
+        (b'{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{"name":"x"}}]}]}\n', 0o600, "was not written by"),
+        (b"", 0o644, "is empty, and open to others"),
+    ],
+)
+def test_a_file_of_somebody_else_is_not_touched(
+    tmp_path: Path, spans: list[Span], content: bytes, mode: int, why: str
+) -> None:
+    """Neither its content nor its mode."""
+    path = tmp_path / ".bashrc"
+    path.write_bytes(content)
+    path.chmod(mode)
+    opened = file(path)
+    said = opened.send([opened.pack(spans[0])])
+    assert isinstance(said, Retryable)
+    assert said.message.startswith(f"{path} {why}")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (content, mode)
+
+
+def test_a_file_of_ours_keeps_the_mode_that_its_owner_gave_it(tmp_path: Path, spans: list[Span]) -> None:
+    """For a collector that reads it, say."""
+    path = tmp_path / "traces.jsonl"
+    opened = file(path)
+    assert opened.send([opened.pack(spans[0])]) == Accepted()
+    path.chmod(0o640)
+    assert opened.send([opened.pack(spans[1])]) == Accepted()
+    assert (len(lines(path)), stat.S_IMODE(path.stat().st_mode)) == (2, 0o640)
 
 
 def test_what_is_no_file_is_told(tmp_path: Path, spans: list[Span]) -> None:
@@ -261,6 +295,7 @@ def test_what_is_no_file_is_told(tmp_path: Path, spans: list[Span]) -> None:
 def test_a_file_that_is_locked_is_tried_again_later(tmp_path: Path, spans: list[Span]) -> None:
     path = tmp_path / "traces.jsonl"
     opened = file(path, seconds=0.1)
+    path.touch(mode=0o600)
     with path.open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         told = f"{path}: another process has held its lock for 0.1 seconds"

@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -203,7 +204,7 @@ def test_a_healthy_installation_passes(home: Home, kind: str) -> None:
     assert [check for check in checks if check.verdict != "ok"] == []
     assert code == 0
     assert named(f"destination {kind}", checks) == [ok(f"destination {kind}", found[kind])]
-    assert named(f"delivery {kind}", checks) == [ok(f"delivery {kind}", "1 session, 2 spans, nothing behind")]
+    assert named(f"delivery {kind}", checks) == [ok(f"delivery {kind}", "1 session, 2 spans, nothing pending")]
     assert len({check.name for check in checks}) == len(checks)
 
 
@@ -234,7 +235,7 @@ def test_text_says_the_same(healthy: Home) -> None:
     assert all(line.startswith(check.name) for (_, line), check in zip(shown, checks, strict=True))
     at = next(number for number, line in enumerate(lines) if line.startswith("failed"))
     assert lines[at] == f"failed   hook program           {home.hook} cannot be executed"
-    assert lines[at + 1] == f"         remedy: chmod +x {home.hook}"
+    assert lines[at + 1] == f"         fix: chmod +x {home.hook}"
     assert (empty, count) == ("", f"{len(checks)} checks: 1 failed, 0 warnings")
 
 
@@ -319,6 +320,10 @@ class Fault:
     found: str
     remedy: str
     verdict: str = "failed"
+
+
+def take_the_timeout_out(home: Home) -> None:
+    home.settings.write_text(re.sub(r',\s*"timeout": 60', "", home.settings.read_text()))
 
 
 def take_the_hook_out(home: Home) -> None:
@@ -489,6 +494,10 @@ def keys_for_everybody(home: Home) -> None:
     home.write_config(f'destinations = "local"\nlangfuse_secret_key = "{SECRET}"\n', 0o644)
 
 
+def a_projects_keys_for_everybody(home: Home) -> None:
+    home.write_config(f'[project."/some/where"]\nlangfuse_secret_key = "{SECRET}"\n', 0o644)
+
+
 def keys_in_settings(home: Home) -> None:
     home.change_settings(env={"LANGFUSE_SECRET_KEY": SECRET})
     home.settings.chmod(0o644)
@@ -499,6 +508,9 @@ def a_key_in_the_command(home: Home) -> None:
 
 
 FAULTS = {
+    "a SessionEnd hook without a timeout": Fault(
+        take_the_timeout_out, "hook", "the SessionEnd hook has no timeout of its own", "cc-trace install", "warning"
+    ),
     "hook not registered": Fault(take_the_hook_out, "hook", "not registered", "cc-trace install"),
     "hook not registered for Stop": Fault(only_session_end, "hook", "but not for Stop", "cc-trace install"),
     "hook registered twice": Fault(
@@ -510,7 +522,7 @@ FAULTS = {
     "hook gone": Fault(lambda home: home.hook.unlink(), "hook program", "is not there", "cc-trace install"),
     "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook program", "be executed", "chmod +x"),
     "a key in the command": Fault(a_key_in_the_command, "hook program", "has a key in it", "config set", "warning"),
-    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the end", "mend"),
+    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the end", "fix"),
     "an unknown event": Fault(
         lambda home: home.change_settings(hooks={"Stopp": [{}], **json.loads(home.settings.read_text())["hooks"]}),
         "hook events",
@@ -538,9 +550,12 @@ FAULTS = {
         lambda home: home.write_config("enabled = false\n"), "configuration", "left out", "cc-trace config", "warning"
     ),
     "a mistyped key": Fault(
-        lambda home: home.write_config("enable = false\n"), "config.toml", "has 'enable', which", "correct"
+        lambda home: home.write_config("enable = false\n"), "config.toml", "has 'enable', which", "fix"
     ),
     "keys for everybody": Fault(keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"),
+    "a project's keys for everybody": Fault(
+        a_projects_keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"
+    ),
     "keys in settings.json": Fault(keys_in_settings, "keys", "others can read it", "config set", "warning"),
     "keys in the options of the plugin": Fault(
         keys_in_plugin_options, "keys", "others can read it", "config set", "warning"
@@ -585,18 +600,18 @@ FAULTS = {
     "state folder open to all": Fault(
         lambda home: home.state.chmod(0o777), "state folder", "(mode 0777)", "chmod -R go= "
     ),
-    "no state folder but a file": Fault(a_file_for_a_folder, "state folder", "is no folder", "mv"),
+    "no state folder but a file": Fault(a_file_for_a_folder, "state folder", "is not a folder", "mv"),
     "spooled and never taken": Fault(
         spool_something, "spool", "1 payload of hooks waiting", "cc-trace sync", "warning"
     ),
     "put aside": Fault(put_something_aside, "files put aside", "1 damaged file", "rm ", "warning"),
     "session behind": Fault(
-        delivered_while(REFUSE), "delivery otlp", "1 session behind: cannot connect to", "`cc-trace sync`"
+        delivered_while(REFUSE), "delivery otlp", "1 session pending: cannot connect to", "`cc-trace sync`"
     ),
     "everything refused": Fault(
         delivered_while(status(400, "bad header")),
         "delivery otlp",
-        "1 session behind: 400 bad header; it refuses everything",
+        "1 session pending: 400 bad header; it refuses everything",
         "`cc-trace sync`",
     ),
     "spans refused": Fault(
@@ -675,21 +690,37 @@ def test_the_hooks_of_a_project_are_not_run(healthy: Home) -> None:
     assert sorted(path.name for path in home.project.iterdir()) == [".claude", "evil"]
 
 
-def test_a_project_does_not_get_the_keys_of_its_user(home: Home) -> None:
-    """A folder that somebody cloned can say where Langfuse is; the user's keys go there only if the user says so."""
+def test_a_projects_variables_do_not_say_what_the_users_command_starts(healthy: Home) -> None:
+    """A command that is found on the PATH, or through a variable, is not looked for where a project says."""
+    home = healthy
+    evil = home.project / "evil"
+    evil.mkdir()
+    (evil / "python").write_text(f"#!/bin/sh\ntouch {home.project / 'ran'}\n")
+    (evil / "python").chmod(0o755)
+    (evil / "cc-trace-hook").write_text(f"#!/bin/sh\ninstalled={evil / 'python'}\n")
+    (evil / "cc-trace-hook").chmod(0o755)
+    folder = home.project / ".claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps({"env": {"PATH": str(evil), "TOOLS": str(evil)}}))
+    for command in ("cc-trace-hook", "$TOOLS/cc-trace-hook"):
+        home.settings.write_text(with_hooks("{}", command))
+        home.checks()
+        assert not (home.project / "ran").exists()
+
+
+def test_a_project_is_no_source_of_addresses(home: Home) -> None:
+    """What a folder that somebody cloned says of Langfuse is not looked at, its own keys or not."""
     home.langfuse()
     url = home.environment.pop("LANGFUSE_BASE_URL")
+    home.environment |= {"CC_TRACE_DESTINATIONS": "local"}
     folder = home.project / ".claude"
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps({"env": {"LANGFUSE_BASE_URL": url}}))
-    _, checks = home.checks()
-    assert named("configuration", checks)[0].verdict == "failed"
-    assert "a key of yours is not sent to an address of a project's" in named("configuration", checks)[0].found
-    assert home.backend.requests == []
-    keys = {"LANGFUSE_PUBLIC_KEY": PUBLIC, "LANGFUSE_SECRET_KEY": SECRET}
+    keys = {"CC_LANGFUSE_PUBLIC_KEY": PUBLIC, "CC_LANGFUSE_SECRET_KEY": SECRET, "TRACE_TO_LANGFUSE": "true"}
     (folder / "settings.local.json").write_text(json.dumps({"env": keys}))
-    home.environment = {name: value for name, value in home.environment.items() if name not in keys}
-    assert [check.verdict for check in destinations(home.subject())] == ["ok"]
+    _, checks = home.checks()
+    assert named("configuration", checks)[0].found == f"traces of {home.project} go to local"
+    assert home.backend.requests == []
 
 
 def test_a_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
@@ -697,6 +728,15 @@ def test_a_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
     home.environment |= {"CC_TRACE_DESTINATIONS": SECRET, "LANGFUSE_SECRET_KEY": SECRET}
     _, checks = home.checks()
     assert "CC_TRACE_DESTINATIONS names '[masked: langfuse secret key]'" in named("configuration", checks)[0].found
+
+
+def test_a_projects_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
+    """Nor one from a project's table of config.toml, even if it does not look like a key."""
+    home.write_config('[project."/some/where"]\notlp_headers = "x-key=swordfish"\n')
+    home.environment |= {"CC_TRACE_DESTINATIONS": "swordfish"}
+    _, checks = home.checks()
+    assert "swordfish" not in repr(checks)
+    assert named("configuration", checks)[0].found.startswith("CC_TRACE_DESTINATIONS names ")
 
 
 # Single checks
@@ -707,23 +747,46 @@ def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
     home = healthy
     other = home.folder / "other"
     (other / ".claude").mkdir(parents=True)
-    settings = other / ".claude" / "settings.json"
-    settings.write_text(json.dumps({"env": {"CC_TRACE_OTLP_ENDPOINT": home.backend.url}}))
+    settings = home.subject().sources.config_file
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(f'[project."{other}"]\notlp_endpoint = "{home.backend.url}"\n')
     state = States(home.state).peek(SESSION)
     assert state is not None
     state.cwd = str(other)
     state.destinations["otlp"] = Progress(behind=2, error="cannot connect", error_at=1e9)
     States(home.state).save(state)
     local, otlp = deliveries(home.subject())
-    said = "1 session behind: cannot connect (1 session, last at 2001-09-09 01:46:40 UTC)"
-    assert local == ok("delivery local", "1 session, 2 spans, nothing behind")
-    remedy = f"`cc-trace sync` sends what is behind; if it stays, run `cc-trace doctor` in {other}"
+    said = "1 session pending: cannot connect (1 session, last at 2001-09-09 01:46:40 UTC)"
+    assert local == ok("delivery local", "1 session, 2 spans, nothing pending")
+    remedy = f"run `cc-trace sync`; if that does not help, run `cc-trace doctor` in {other}"
     assert otlp == Check("delivery otlp", "failed", said, remedy)
     settings.unlink()
     _, dropped = deliveries(home.subject())
-    remedy = "nothing, if you do not use otlp any more; else `cc-trace sync` where it is configured"
-    said += f". It is no destination of {other} by what is set here"
+    remedy = "nothing, if you no longer use otlp; otherwise run `cc-trace sync` where it is configured"
+    said += f". As configured here, otlp is not a destination of {other}"
     assert dropped == Check("delivery otlp", "warning", said, remedy)
+
+
+def test_lines_that_no_sync_has_read_are_told(healthy: Home) -> None:
+    """Of the session, or of an agent that went on: then not all is delivered. After a day a sync is advised."""
+    main = healthy.transcripts / f"{SESSION}.jsonl"
+    agent = main.with_suffix("") / "subagents" / "agent-a1.jsonl"
+    agent.parent.mkdir(parents=True)
+    agent.write_bytes(b"{}\n")
+    said = "1 session, 2 spans; 1 session with new lines, which the next sync reads"
+    assert [*deliveries(healthy.subject())] == [ok("delivery local", said)]
+    for path in (main, agent):
+        a_while_ago(path, days=2)
+    said = "1 session with lines, written more than a day ago, that no sync has read"
+    assert [*deliveries(healthy.subject())] == [Check("delivery local", "warning", said, "cc-trace sync")]
+    agent.unlink()
+    assert [*deliveries(healthy.subject())] == [ok("delivery local", "1 session, 2 spans, nothing pending")]
+    with main.open("ab") as file:
+        file.write(b"{}\n")
+    said = "1 session, 2 spans; 1 session with new lines, which the next sync reads"
+    assert [*deliveries(healthy.subject())] == [ok("delivery local", said)]
+    healthy.run("sync")
+    assert [*deliveries(healthy.subject())] == [ok("delivery local", "1 session, 2 spans, nothing pending")]
 
 
 def test_a_worker_that_died_is_made_up_for_by_the_next_delivery(healthy: Home) -> None:

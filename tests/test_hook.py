@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import shlex
 import shutil
 import signal
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from shared import ROOT
+
+from cc_trace.hook import _trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -226,7 +229,7 @@ def test_the_payload_is_kept_and_a_worker_started_that_the_hook_does_not_wait_fo
     [worker] = place.workers()
     [file] = place.kept()
     assert file.read_bytes() == PAYLOAD
-    assert worker["argv"] == ["-m", "cc_trace", "sync", "--spooled", str(file)]
+    assert worker["argv"] == ["-E", "-P", "-m", "cc_trace", "sync", "--spooled", str(file)]
     assert worker["null"] == [True, True, True]
     assert worker["parent"] != pid
     assert place.running() == {str(worker["pid"])}
@@ -311,7 +314,7 @@ def test_odd_environments_change_nothing(hook: list[str], place: Place, changes:
     place.run(hook, changes=changes)
     [worker] = place.workers()
     [file] = place.kept()
-    assert worker["argv"] == ["-m", "cc_trace", "sync", "--spooled", str(file)]
+    assert worker["argv"] == ["-E", "-P", "-m", "cc_trace", "sync", "--spooled", str(file)]
 
 
 @both
@@ -481,8 +484,37 @@ def test_where_the_machine_may_be_gone_the_worker_runs_in_line(
         assert place.running() == set()
     [worker] = place.workers()
     [file] = place.kept()
-    assert worker["argv"][3:] == ["--spooled", str(file), *(["--deadline", "10"] if inline else [])]
+    assert worker["argv"][5:] == ["--spooled", str(file), *(["--deadline", "10"] if inline else [])]
     assert worker["null"] == [True, True, True]
+
+
+ENDS = json.dumps({"hook_event_name": "SessionEnd", "reason": "other"}, separators=(",", ":")).encode()
+
+
+@both
+def test_a_session_end_waits_no_longer_than_its_registration_lets_it(hook: list[str], place: Place) -> None:
+    """`cc-trace install` asks for 60 s; who stays longer is cancelled, which the user is told."""
+    waits = {"MODE": "fail", "CI": "true", "CC_TRACE_WAIT_SECONDS": "3600"}
+    place.run(hook, ENDS, changes=waits)
+    [worker] = place.workers()
+    assert worker["argv"][-2:] == ["--deadline", "50"]
+    assert place.running() == set()
+
+
+@both
+def test_a_plugins_session_end_does_not_wait(hook: list[str], place: Place) -> None:
+    """A plugin cannot ask for time: Claude Code cancels it after 1.5 s. Its Stop waits as any other."""
+    inside = {"MODE": "hold", "CI": "true", "CLAUDE_PLUGIN_ROOT": "/plugin"}
+    place.run(hook, ENDS, changes=inside)
+    [worker] = place.workers()
+    assert "--deadline" not in worker["argv"]
+    place.end_workers()
+    for file in place.records.iterdir():
+        file.unlink()
+    said = json.dumps({"hook_event_name": "Stop", "last_assistant_message": '"hook_event_name":"SessionEnd"'})
+    place.run(hook, said.encode(), changes=inside | {"MODE": "fail"})
+    [worker] = place.workers()
+    assert "--deadline" in worker["argv"]
 
 
 @both
@@ -568,3 +600,108 @@ def test_the_scripts_python_is_the_chosen_one_or_the_checkouts_or_the_installed_
     assert used(copied, changes={"CC_TRACE_PYTHON": str(tmp_path)}) == own
     assert used(linked, changes={"CC_TRACE_PYTHON": None}) == own
     assert used(copied) == tmp_path / "python of choice"
+
+
+EARLY = {
+    "HOME": "/evil",
+    "XDG_DATA_HOME": "/evil",
+    "XDG_CONFIG_HOME": "/evil",
+    "CLAUDE_CONFIG_DIR": "/evil",
+    "CC_TRACE_HOME": "/evil",
+    "CC_TRACE_PYTHON": "/evil",
+    "CC_TRACE_WAIT": "1",
+    "CC_TRACE_WAIT_SECONDS": "60",
+    "CI": "true",
+    "CLAUDE_CODE_REMOTE": "true",
+}
+
+
+def hostile_settings(path: Path) -> Iterator[None]:
+    """Put all of them into a settings file: as they are, spelled otherwise, in JSON too deep for Python, as a pipe."""
+    path.parent.mkdir(parents=True)
+    told = json.dumps({"env": EARLY})
+    deep = f'{told[:-1]}, "x": {"[" * 100_000}{"]" * 100_000}}}'
+    for text in (told, told.replace("HOME", "\\u0048OME").replace("CC_TR", "CC\\u005fTR"), deep):
+        path.write_text(text)
+        yield
+    path.write_bytes(b"\xff\xfe" + told.encode("utf-16-le"))  # which Claude Code reads, too
+    yield
+    path.unlink()
+    os.mkfifo(path)
+    yield
+
+
+@each(SHELLS)
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_where_a_project_may_name_home_state_or_python_the_script_leaves_it_to_python(
+    hook: list[str], place: Place, tmp_path: Path, name: str
+) -> None:
+    """To its own, which is found without any of those variables; a project that names none costs no such start."""
+    checkout, project = tmp_path / "checkout" / "hooks", tmp_path / "project"
+    checkout.mkdir(parents=True)
+    shutil.copy2(SCRIPT, checkout)
+    own, evil = (
+        fake_python(checkout.parent / ".venv/bin/python"),
+        fake_python(tmp_path / "evil/cc-trace/venv/bin/python"),
+    )
+    changes = {**EARLY, "CC_TRACE_PYTHON": str(evil), "XDG_DATA_HOME": str(tmp_path / "evil")}
+    changes |= {"CLAUDE_PROJECT_DIR": str(project), "MODE": "pass"}
+    for _ in hostile_settings(project / ".claude" / name):
+        place.run([*hook[:-1], str(checkout / SCRIPT.name)], changes=changes)
+        [worker] = place.workers()
+        assert Path(os.path.normpath(worker["python"])) == own
+        assert worker["argv"] == ["-E", "-P", "-m", "cc_trace.hook"]
+        for file in place.records.iterdir():
+            file.unlink()
+    (project / ".claude" / name).unlink()
+    (project / ".claude" / name).write_text('{"env": {"CC_TRACE_TAGS": "x", "PATH": "y"}, "HOMES": 1}')
+    place.run(hook, changes={"CLAUDE_PROJECT_DIR": str(project), "MODE": "pass"})
+    assert place.workers()[0]["argv"][:5] == ["-E", "-P", "-m", "cc_trace", "sync"]
+
+
+@each(SHELLS)
+@pytest.mark.parametrize("where", ["root/sub/deep", "tree/sub", "tree", "odd/sub"])
+def test_the_local_settings_of_a_repositorys_root_are_a_projects_too(
+    hook: list[str], place: Place, tmp_path: Path, where: str
+) -> None:
+    """Claude Code reads them in all folders of the repository, and in its worktrees."""
+    checkout, git, odd = tmp_path / "checkout/hooks", tmp_path / "root/.git/worktrees/tree", tmp_path / "odd/.git"
+    for folder in (checkout, git, tmp_path / "root/.claude", tmp_path / "root/sub/deep", tmp_path / "tree/sub"):
+        folder.mkdir(parents=True)
+    (git / "commondir").write_text("../..\n")
+    (tmp_path / "tree/.git").write_text(f"gitdir: {git}\n")
+    (tmp_path / "odd/sub").mkdir(parents=True)
+    odd.write_text(f"gitdir: {tmp_path / 'elsewhere'}\n")  # where a repository's own files may be
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/commondir").write_text(f"{tmp_path}/root/.git")
+    shutil.copy2(SCRIPT, checkout)
+    fake_python(checkout.parent / ".venv/bin/python")
+    local = tmp_path / "root/.claude/settings.local.json"
+    local.write_text(json.dumps({"env": EARLY}))
+    changes = {"CLAUDE_PROJECT_DIR": str(tmp_path / where), "MODE": "pass"}
+    place.run([*hook[:-1], str(checkout / SCRIPT.name)], changes=changes)
+    assert [worker["argv"] for worker in place.workers()] == [["-E", "-P", "-m", "cc_trace.hook"]]
+    given = {**EARLY, "CLAUDE_PROJECT_DIR": str(tmp_path / where), "PATH": "/bin"}
+    assert set(_trusted(dict(given))) - {"HOME"} == {"CLAUDE_PROJECT_DIR", "PATH"}
+    if not where.startswith("odd"):
+        local.write_text('{"env": {"CC_TRACE_TAGS": "x"}}')
+        for file in place.records.iterdir():
+            file.unlink()
+        place.run(hook, changes=changes)
+        assert place.workers()[0]["argv"][:5] == ["-E", "-P", "-m", "cc_trace", "sync"]
+
+
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_what_a_project_says_of_home_state_and_python_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Home is then what the system says; the rest is as if nobody had set it."""
+    monkeypatch.setenv("HOME", "/evil")
+    system = pwd.getpwuid(os.getuid()).pw_dir
+    given = {**EARLY, "CLAUDE_PROJECT_DIR": str(tmp_path), "PATH": "/bin"}
+    for _ in hostile_settings(tmp_path / ".claude" / name):
+        assert _trusted(dict(given)) == {"HOME": system, "CLAUDE_PROJECT_DIR": str(tmp_path), "PATH": "/bin"}
+    (tmp_path / ".claude" / name).unlink()
+    assert _trusted(dict(given)) == given
+    (tmp_path / ".claude" / name).write_text('{"permissions": {"HOME": 1}, "env": {"CI": "1"}}')
+    assert _trusted(dict(given)) == {key: value for key, value in given.items() if key != "CI"}

@@ -130,7 +130,7 @@ def test_installed_elsewhere_there_is_still_one_hook(home: Home) -> None:
     [
         ('{\n  "a": 1, // mine\n}', "line 2, column 11: a comment, which JSON does not have"),
         ('{"hooks": {"Stop": "say"}}', "line 1, column 20: hooks.Stop is not a list"),
-        ("[]", "line 1, column 1: an object is wanted"),
+        ("[]", "line 1, column 1: it must be an object"),
     ],
 )
 def test_settings_that_are_not_plain_json_are_refused_untouched(home: Home, text: str, place: str) -> None:
@@ -247,7 +247,7 @@ def test_what_stands_in_the_way_is_named_and_nothing_is_half_done(home: Home) ->
 
 
 def test_without_home_there_is_one_line(home: Home) -> None:
-    line = "HOME is not set, so there is no telling where to install; set it and try again\n"
+    line = "HOME is not set, so it is not known where to install; set it and try again\n"
     for command in ("install", "uninstall"):
         for value in (None, ""):
             assert refused(home, command, HOME=value) == line
@@ -456,7 +456,7 @@ def test_a_hook_that_does_not_work_is_registered_and_said(home: Home, tmp_path: 
     done = home.cc_trace("install", CC_TRACE_PYTHON=str(broken))
     assert done.returncode == 1
     first, *_ = done.stderr.splitlines()
-    assert first == f"cc-trace: self-check: the hook ran, but 0 of {SAMPLE_SPANS} spans arrived; install cc-trace anew"
+    assert first == f"cc-trace: self-check: the hook ran, but 0 of {SAMPLE_SPANS} spans arrived; install cc-trace again"
     assert list(home.commands()) == ["Stop", "SessionEnd"]
 
 

@@ -61,7 +61,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     changed = [name for name in before.keys() | after if "/venv/" not in name and before.get(name) != after.get(name)]
     shutil.rmtree(project)
     version = run([str(home.path / ".local/bin/cc-trace"), "--version"], home.variables(), base)
-    home.claude_runs(home.commands()["Stop"][-1])
+    # In line, a Stop leaves the root to the session's end: the settings have another Stop hook.
+    home.claude_runs(home.commands()["SessionEnd"][-1], "SessionEnd")
     spans = len(home.stored()) - 1
     uninstalled = run([str(SCRIPT), "--uninstall", "--purge"], home.variables(), home.path)
     open_to_others = [name for name, (mode, _) in before.items() if mode[0] != "l" and "w" in mode[5:10]]
@@ -214,7 +215,7 @@ def test_wrong_calls_are_one_clear_line(fake: Home) -> None:
     unset = install(fake, HOME=None)
     assert (unset.returncode, unset.stderr) == (
         2,
-        "install.sh: HOME is not set, so there is no telling where to install; set it and try again\n",
+        "install.sh: HOME is not set, so it is not known where to install; set it and try again\n",
     )
     wrong = install(fake, "--frobnicate")
     assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, "install.sh: unknown option --frobnicate")

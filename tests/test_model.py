@@ -150,6 +150,7 @@ class Histories(RuleBasedStateMachine):
 
     def _recover(self) -> None:
         self.asked.mood = self.plain.mood = "ok"
+        self.machine.patient = False  # as a user's own sync: it does not wait for a backend that failed
         for path in list(self.torn):
             self._append(path, b"")
         for _ in range(2):  # the second sync finds what the first one's other sessions had claimed

@@ -23,6 +23,7 @@ from backend import (
     HANG,
     HANG_STORED,
     OK,
+    PORTAL_PAGE,
     REFUSE,
     Behaviour,
     HttpBackend,
@@ -36,7 +37,7 @@ from shared import CASES
 
 from cc_trace import __version__
 from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.destinations.answers import Answer, outcome
+from cc_trace.destinations.answers import Answer, langfuse_success, otlp_success, outcome
 from cc_trace.destinations.endpoint import traces_url
 from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.errors import ConfigError
@@ -243,8 +244,8 @@ def test_a_proxy_is_used_but_not_for_this_machine(
 @pytest.mark.parametrize(
     ("proxy", "said"),
     [
-        ("http://user:Qz7s3c#r3t@127.0.0.1:9", "is no usable URL"),
-        ("ftp://user:Qz7s3c@127.0.0.1", "is no usable URL"),
+        ("http://user:Qz7s3c#r3t@127.0.0.1:9", "is not a usable URL"),
+        ("ftp://user:Qz7s3c@127.0.0.1", "is not a usable URL"),
         ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which needs a package: pip install 'httpx[socks]'"),
     ],
 )
@@ -292,32 +293,84 @@ def test_tls_files_are_used(certificates: dict[str, Path], spans: list[Span]) ->
         assert time.monotonic() - begin < SECONDS + 5
 
 
-def test_a_web_page_is_no_acceptance() -> None:
-    """A wrong URL may lead to a server that answers anything with its start page."""
-    page = Answer(200, "text/html; charset=utf-8", b"\n<!doctype html><html>")
-    assert outcome(page, (), 0) == Retryable("200 with a web page for an answer: the URL is not one that takes traces")
-    assert outcome(replace(page, body=b""), (), 0) == Accepted()
+JOB = b'{"name":"otel-ingestion-job","data":{"payload":{"data":{"fileKey":"otel/p/1.json"}}},"id":"1","attemptsMade":0}'
+PORTAL = "the URL is wrong, or a network sign-in page answered"
 
 
 @pytest.mark.parametrize(
     ("content_type", "body", "meaning"),
     [
         ("application/json", b"{}", Accepted()),
+        ("application/json", b'{"partialSuccess":null}', Accepted()),  # MLflow
         ("application/json", b'{"partialSuccess":{"rejectedSpans":3,"errorMessage":"a"}}', Accepted(3, "a")),
         ("application/json", b'{"partial_success":{"rejected_spans":"3"}}', Accepted(3)),
         ("application/json", b'{"partialSuccess":{"rejectedSpans":-1,"errorMessage":null}}', Accepted()),
         ("application/json", b'{"partialSuccess":{"errorMessage":"slow down"}}', Accepted(0, "slow down")),
-        ("application/json", b'{"partialSuccess":', Accepted()),
-        ("application/json", b"[" * 100_000, Accepted()),
-        ("application/json", b'{"a":' * 100_000, Accepted()),
-        ("text/plain", b"OK", Accepted()),
-        ("application/x-protobuf", b"\x0a\x05\x08", Accepted()),
+        ("application/x-protobuf", b"", Accepted()),
+        ("text/html", b"", Accepted()),
         ("", b"", Accepted()),
     ],
 )
-def test_any_body_of_an_acceptance_is_understood(content_type: str, body: bytes, meaning: Outcome) -> None:
-    """Langfuse answers in JSON what was sent in protobuf, others with nothing or with a word."""
-    assert outcome(Answer(200, content_type, body), (), 0) == meaning
+def test_the_body_of_an_acceptance_is_understood(content_type: str, body: bytes, meaning: Outcome) -> None:
+    """Nothing, or OTLP's response in either encoding."""
+    for success in (otlp_success, langfuse_success):
+        assert outcome(Answer(200, content_type, body), (), 0, success) == meaning
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "kind"),
+    [
+        ("text/html; charset=utf-8", b"\n<!doctype html><html>sign in", "a web page (text/html)"),
+        ("", b"<html>", "a web page"),
+        ("application/x-protobuf", b"<html><body>sign in", "a web page (application/x-protobuf)"),
+        ("application/xml", b"<?xml version='1.0'?><error/>", "XML (application/xml)"),
+        ("application/json", b'{"error":"no project"}', "other JSON (application/json)"),
+        ("application/json", b'{"errors":["no project"]}', "other JSON (application/json)"),
+        ("application/json", b"[1]", "other JSON (application/json)"),
+        ("application/json", b'{"partialSuccess":', "other JSON (application/json)"),
+        ("application/json", b"[" * 100_000, "other JSON (application/json)"),
+        ("application/json", b'{"a":' * 100_000, "other JSON (application/json)"),
+        ("text/plain", b"{}", "other JSON (text/plain)"),
+        ("text/plain", b"OK", "2 bytes of text/plain"),
+        ("", b"\x0a\x00", "2 bytes of no content type"),
+        ("application/x-protobuf", b"\x0a\x05\x08", "3 bytes of application/x-protobuf"),
+    ],
+)
+def test_a_2xx_with_anything_else_is_no_acceptance(content_type: str, body: bytes, kind: str) -> None:
+    """A captive portal, a proxy or a wrong URL answers 200 as well: it is tried again, and nothing of it is quoted."""
+    for success in (otlp_success, langfuse_success):
+        said = outcome(Answer(200, content_type, body), (), 0, success)
+        assert said == Retryable(f"200, but {kind} instead of an OTLP response: {PORTAL}")
+
+
+@pytest.mark.parametrize(
+    ("body", "meaning"),
+    [
+        (JOB, Accepted()),
+        (b'{"message":"OK"}', Accepted()),
+        (b'{"successes":[{"id":"1","status":201}],"errors":[]}', Accepted()),
+        (b'{"captive":true}', Unclear("200 with JSON that Langfuse is not known to answer")),
+    ],
+)
+def test_langfuse_answers_in_its_own_way(body: bytes, meaning: Outcome) -> None:
+    """With the job that will store the batch; what is not known of it is asked about. For others that is no answer."""
+    answer = Answer(200, "application/json; charset=utf-8", body)
+    assert outcome(answer, (), 0, langfuse_success) == meaning
+    assert isinstance(outcome(answer, (), 0), Retryable)
+
+
+def test_an_answer_that_breaks_off_is_one() -> None:
+    """Its status and type are known; a page that breaks off is still a page."""
+    cut = Answer(200, "application/json", b'{"partialSuccess":', complete=False)
+    assert outcome(cut, (), 0) == Accepted()
+    assert isinstance(outcome(replace(cut, content_type="text/html"), (), 0), Retryable)
+
+
+def test_a_captive_portal_costs_nothing(backend: HttpBackend, destination: Destination, spans: list[Span]) -> None:
+    """Over the wire as well."""
+    backend.behaviour = PORTAL_PAGE
+    said = destination.send([destination.pack(spans[0])])
+    assert said == Retryable(f"200, but a web page (text/html) instead of an OTLP response: {PORTAL}")
 
 
 def test_the_message_of_a_refusal_in_protobuf_is_read() -> None:

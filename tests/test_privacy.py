@@ -177,3 +177,41 @@ def test_facts_of_a_trace_are_made_once(transcript: Path) -> None:
     """All its spans share them."""
     spans = [span for kind in sent(transcript).values() for span in kind]
     assert all(one.about is other.about for one, other in pairwise(spans))
+
+
+COPIED = "Zq7Lw2Xk9Pv4"
+
+
+def turn_as_sent(path: Path, privacy: Privacy) -> str:
+    """All that leaves of each turn, as text."""
+    traces = list(Session(path, ending="over").traces())
+    return repr([privacy(span, trace.spans) for trace in traces for span in reversed(trace.spans)])
+
+
+def test_every_copy_of_a_masked_value_is_masked_in_the_whole_turn(tmp_path: Path) -> None:
+    """In spans before the one that tells it, and in later turns."""
+    path = session(
+        tmp_path,
+        prompt(f"try {COPIED} there", 0),
+        reply("m1", f"I use {COPIED}.", tool_use("t1", "Bash", command=f"login bob {COPIED}"), at=1),
+        result("t1", f"DB_PASSWORD={COPIED}\n", at=2),
+        reply("m2", f"it is `{COPIED}`", at=3),
+        prompt(f"and {COPIED} again", 4),
+        reply("m3", f"'{COPIED}' it was", at=5),
+    )
+    privacy = Privacy(PrivacySettings())
+    assert COPIED not in turn_as_sent(path, privacy)
+    assert set(privacy.redactor.counts) == {"password"}
+
+
+def test_copies_are_masked_before_texts_are_cut(tmp_path: Path) -> None:
+    """No half of one is left at the end."""
+    path = session(tmp_path, prompt(f"try {COPIED} there", 0), reply("m1", f"DB_PASSWORD={COPIED}", at=1))
+    assert COPIED[:5] not in turn_as_sent(path, Privacy(PrivacySettings(max_chars=10)))
+
+
+def test_a_common_word_as_a_password_is_masked_in_its_place_alone(tmp_path: Path) -> None:
+    path = session(tmp_path, prompt("start postgres with test", 0), reply("m1", "DB_PASSWORD=postgres PW=test", at=1))
+    left = turn_as_sent(path, Privacy(PrivacySettings()))
+    assert "start postgres with test" in left
+    assert "DB_PASSWORD=[masked: password]" in left

@@ -50,6 +50,11 @@ class Machine(Home):
         (self.state / "swept").unlink(missing_ok=True)
         return self.work(self.payload(path), CLAUDE_PROJECT_DIR=str(project), **environment)
 
+    def configure(self, project: Path, **settings: str) -> None:
+        """Set something for a project in the user's own configuration."""
+        for name, value in settings.items():
+            assert self.command("config", "set", "--project", str(project), name, value).returncode == 0
+
     def settings(self, project: Path, **env: str) -> None:
         (project / ".claude").mkdir(parents=True, exist_ok=True)
         (project / ".claude" / "settings.json").write_text(json.dumps({"env": env}))
@@ -120,7 +125,7 @@ def test_sessions_that_cannot_be_delivered_take_nobodys_turn(
 ) -> None:
     """However many there are, and however long another one has been waiting."""
     bad, good = tmp_path / "bad", tmp_path / "good"
-    machine.settings(bad, CC_TRACE_DESTINATIONS="otel:nothing-of-that-name")
+    machine.configure(bad, destinations="otel:nothing-of-that-name")
     for number in range(MAX_SESSIONS + 1):
         machine.turn(f"{number:08}-0000-4000-8000-000000000001", bad, "x")
     path = machine.turn(ONE, good, "a")
@@ -279,7 +284,9 @@ def test_a_hook_does_not_send_a_users_key_where_only_its_project_says(
     path = machine.turn(ONE, project, "a")
     assert machine.hook(path, project, CC_TRACE_OTLP_ENDPOINT=backend.url) == 2
     assert backend.requests == []
-    assert "a key of yours is not sent to an address of a project's" in (machine.state / "cc-trace.log").read_text()
+    assert (
+        "a key is sent only to an address that is set in the same place" in (machine.state / "cc-trace.log").read_text()
+    )
 
 
 def test_a_worker_that_cannot_go_on_says_so(machine: Machine, tmp_path: Path) -> None:
@@ -318,7 +325,7 @@ def test_folders_are_left_out(machine: Machine, backend: HttpBackend, tmp_path: 
 def test_a_wrong_setting_is_in_the_log_and_loses_nothing(
     machine: Machine, backend: HttpBackend, tmp_path: Path
 ) -> None:
-    """Nobody sees what a worker prints; when the setting is mended all is delivered."""
+    """Nobody sees what a worker prints; when the setting is fixed all is delivered."""
     path = machine.turn(ONE, tmp_path, "a")
     assert machine.hook(path, tmp_path, CC_TRACE_CONTENT="some") == 2
     log = (machine.state / "cc-trace.log").read_text()
@@ -336,8 +343,20 @@ def test_a_wrong_setting_of_one_project_holds_up_no_other(
     machine.settings(bad, CC_TRACE_CONTENT="some")
     done = machine.command("sync")
     assert done.returncode == 1
-    assert f"{ONE}: behind: CC_TRACE_CONTENT is 'some'" in done.stdout
+    assert f"{ONE}: pending: CC_TRACE_CONTENT is 'some'" in done.stdout
     assert sessions(backend) == {TWO}
+
+
+def test_status_tells_of_a_wrong_setting_of_a_session_that_was_delivered(machine: Machine, tmp_path: Path) -> None:
+    """Its further turns stay pending, with that as the reason."""
+    path = machine.turn(ONE, tmp_path, "a")
+    assert machine.command("sync").returncode == 0
+    assert json.loads(machine.command("status", "--json").stdout)[0]["error"] is None
+    machine.turn(ONE, tmp_path, "b")
+    machine.settings(tmp_path, CC_TRACE_CONTENT="some")
+    assert f"{path.stem}: pending: CC_TRACE_CONTENT is 'some'" in machine.command("sync").stdout
+    assert "  pending: CC_TRACE_CONTENT is 'some'; allowed are full" in machine.command("status").stdout
+    assert json.loads(machine.command("status", "--json").stdout)[0]["error"].startswith("CC_TRACE_CONTENT is 'some'")
 
 
 def trace_ids(backend: HttpBackend) -> dict[str, str]:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cc_trace.errors import StateError
 from cc_trace.private_files import write_private
-from cc_trace.progress import Progress, SessionState, to_json
+from cc_trace.progress import Progress, SessionState, from_json, to_json
+from cc_trace.spans import Anchor
 from cc_trace.state import States
+from cc_trace.sync_request import SyncRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 GOLDEN = b"""{
   "version": 1,
+  "answered": false,
   "session_id": "s-1",
   "transcript": "/p/s-1.jsonl",
   "size": 100,
@@ -46,6 +52,12 @@ GOLDEN = b"""{
         "fedcba9876543210"
       ],
       "intent_at": 1.5,
+      "unclear": [
+        "00000000000000aa"
+      ],
+      "unclear_at": 1.25,
+      "not_in_ledger": [],
+      "fingerprint": "cd",
       "delivered": 9,
       "behind": 1,
       "unfinished": 0,
@@ -70,11 +82,25 @@ GOLDEN = b"""{
       },
       "ended": [
         "task"
-      ]
+      ],
+      "reached": 4
     }
-  }
+  },
+  "environment": {
+    "shell": {
+      "CC_TRACE_TAGS": "a",
+      "LANGFUSE_SECRET_KEY": null
+    },
+    "project": {}
+  },
+  "sending": null,
+  "agent_bytes": 12,
+  "claude_start": "62595"
 }
 """
+# What was written before an answer could be marked in place.
+_ADDED = r' {2}"answered": false,\n| {6}"unclear": \[[^]]*\],\n| {6}"(?:unclear_at|not_in_ledger|fingerprint)": .*\n'
+EARLIER = re.sub(_ADDED + r'|(?<= {2}}),\n {2}"sending": null', "", GOLDEN.decode()).encode()
 
 
 def state() -> SessionState:
@@ -85,6 +111,9 @@ def state() -> SessionState:
         accepted=["0123456789abcdef"],
         intent=["fedcba9876543210"],
         intent_at=1.5,
+        unclear=["00000000000000aa"],
+        unclear_at=1.25,
+        fingerprint="cd",
         delivered=9,
         behind=1,
         notes=[{"span_id": "0000000000000001", "status": "400", "message": "no", "time": 1.0}],
@@ -94,15 +123,65 @@ def state() -> SessionState:
         launched={"task": "toolu_1"},
         launches={"toolu_1": "00000000000000000000000000000001"},
         ended=["task"],
+        reached=4,
     )
     return SessionState(
-        "s-1", "/p/s-1.jsonl", 100, 5, "ab", 2, 7, "/p", {"1": ["seed", None, None]}, {"otlp": progress}
+        "s-1",
+        "/p/s-1.jsonl",
+        100,
+        5,
+        "ab",
+        2,
+        7,
+        "/p",
+        {"1": ["seed", None, None]},
+        {"otlp": progress},
+        {"shell": {"CC_TRACE_TAGS": "a", "LANGFUSE_SECRET_KEY": None}, "project": {}},
+        agent_bytes=12,
+        claude_start="62595",
     )
 
 
 def test_form_of_the_file() -> None:
     """Whoever adds to this form gives it a default, for older files; whoever changes it raises the version."""
     assert to_json(state()) == GOLDEN
+
+
+def test_a_state_of_before_environments_were_remembered_is_read() -> None:
+    raw = json.loads(GOLDEN)
+    del raw["environment"]
+    assert from_json(json.dumps(raw).encode(), "s-1") == replace(state(), environment=None)
+
+
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """What it does not know yet is empty."""
+    assert b"unclear" not in EARLIER
+    states = States(tmp_path)
+    states.prepare()
+    states.path("s-1").write_bytes(EARLIER)
+    old, known = state(), states.load("s-1")
+    progress = old.destinations["otlp"]
+    progress.unclear, progress.unclear_at, progress.fingerprint = [], None, ""
+    assert known == (old, None)
+
+
+def test_an_answer_is_recorded_in_place(tmp_path: Path) -> None:
+    """The file keeps its size and stays JSON; the spans that were being sent count as accepted."""
+    states = States(tmp_path)
+    states.prepare()
+    before = state()
+    before.sending = "otlp"
+    states.save(before)
+    size = states.path("s-1").stat().st_size
+    states.mark_answered("s-1")
+    assert states.path("s-1").stat().st_size == size
+    after, trouble = states.load("s-1")
+    assert after is not None
+    progress = after.destinations["otlp"]
+    assert trouble is None
+    assert (progress.intent, progress.accepted[1:], progress.delivered) == ([], ["fedcba9876543210"], 10)
+    assert states.not_in_ledger("s-1", "otlp") == {"fedcba9876543210"}
+    assert states.not_in_ledger("s-1", "other") == frozenset()
 
 
 def test_save_then_load_is_the_same(tmp_path: Path) -> None:
@@ -167,10 +246,21 @@ def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
     """A later word replaces an earlier one."""
     states = States(tmp_path)
     states.prepare()
-    states.want("a", b"1", 1_000)
-    states.want("a", b"2", 2_000)
+    request = SyncRequest(b'{"a": 2}', 2_000, 7, Anchor("seed"), "/p")
+    states.want("a", SyncRequest(b"1", 1_000))
+    states.want("a", request)
     assert states.wanted("a")
-    assert [states.take_word("a"), states.take_word("a")] == [(b"2", 2_000), None]
+    assert [states.take_word("a"), states.take_word("a")] == [request, None]
+
+
+def test_a_request_of_an_earlier_version_is_taken(tmp_path: Path) -> None:
+    """It is the bare payload, and its file's time is when the hook ran."""
+    states = States(tmp_path)
+    states.prepare()
+    path = tmp_path / "pending" / "a.json"
+    path.write_bytes(b'{"transcript_path": "x"}')
+    os.utime(path, ns=(5_000, 5_000))
+    assert states.take_word("a") == SyncRequest(b'{"transcript_path": "x"}', 5_000)
 
 
 def test_since_when_a_project_is_off_is_noted_once(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import pytest
-from lines import prompt, write
+from backend import OK, HttpBackend, status
+from lines import prompt, reply, write
+from test_worker import Home, expected
 
-from cc_trace.progress import Progress, SessionState
+from cc_trace.progress import Progress, SessionState, to_json
 from cc_trace.state import States
 from cc_trace.sweep import is_behind, left_behind
 
@@ -37,7 +41,7 @@ class Sessions:
 
     def found(self, *, wrong: bool = False) -> list[str]:
         names = {"/p": ["otlp"], "/off": [], "/wrong": None}
-        found = left_behind(self.states, self.folder, lambda cwd: names[cwd or "/p"], 0, wrong=wrong)
+        found = left_behind(self.states, self.folder, lambda project, _: names[project or "/p"], 0, wrong=wrong)
         return [path.stem for path in found]
 
 
@@ -92,3 +96,145 @@ def test_when_something_may_be_left(progress: Progress, behind: bool) -> None:  
     assert is_behind(state, 11, ["otlp"])
     assert not is_behind(state, 10, [])
     assert is_behind(None, 10, [])
+
+
+def test_every_session_counts_however_many_there_are(tmp_path: Path) -> None:
+    """More than were ever looked at, all pending, and the stamp of the installation in the future."""
+    states = States(tmp_path / "state")
+    states.prepare()
+    folder = tmp_path / "projects" / "-p"
+    folder.mkdir(parents=True)
+    for number in range(6000):
+        path = folder / f"{number:08}-0000-4000-8000-000000000001.jsonl"
+        path.touch()
+        progress = Progress(time=1, error="401", behind=1) if number % 2 else Progress(time=1)
+        state = SessionState(path.stem, str(path), 0, cwd="/p", destinations={"otlp": progress})
+        states.path(path.stem).write_bytes(to_json(state))
+    later_ns = time.time_ns() + 10**15
+    assert len(list(left_behind(states, tmp_path, lambda *_: ["otlp"], later_ns))) == 3000
+    assert len(list(left_behind(states, tmp_path, lambda *_: ["otlp"], None))) == 3000
+
+
+def test_what_was_backfilled_elsewhere_is_history_for_a_new_destination(sessions: Sessions) -> None:
+    """A session from before the installation goes only to those that had something of it."""
+    sessions.add(Progress(time=1))
+    assert list(left_behind(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 10**18)) == []
+    assert len(list(left_behind(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 0))) == 1
+
+
+def test_an_agent_that_goes_on_counts_for_who_has_the_session(sessions: Sessions) -> None:
+    """Also if another destination was added since, for which the session is history."""
+    id_ = sessions.add(Progress(time=1))
+    [path] = sessions.folder.rglob(f"{id_}.jsonl")
+    agent = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
+    agent.parent.mkdir(parents=True)
+    agent.write_bytes(b"{}\n")
+    assert list(left_behind(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 10**18)) == [path]
+    assert list(left_behind(sessions.states, sessions.folder, lambda *_: ["new"], 10**18)) == []
+
+
+def test_a_worker_looks_at_some_of_many_unknown_sessions(sessions: Sessions) -> None:
+    """The newest and a sample: none is passed over for ever."""
+    added = [sessions.add(None) for _ in range(12)]
+    asked: list[str | None] = []
+
+    def names(cwd: str | None, _: object) -> list[str]:
+        asked.append(cwd)
+        return ["otlp"]
+
+    seen: set[str] = set()
+    for _ in range(200):
+        found = list(left_behind(sessions.states, sessions.folder, names, 0, max_unknown=4))
+        assert [path.stem for path in found[:2]] == added[:-3:-1]
+        assert len(found) == 4
+        seen.update(path.stem for path in found)
+    assert seen == set(added)
+
+
+def test_the_index_says_what_the_files_say(sessions: Sessions) -> None:
+    """After every save; made anew where it is missing or damaged, or could not be written."""
+    first, second = sessions.add(Progress(time=1)), sessions.add(failed(100))
+    rows = sessions.states.index.rows()
+    assert {id_: (row.pending, row.complete) for id_, row in rows.items()} == {
+        first: (frozenset(), {"otlp"}),
+        second: ({"otlp"}, frozenset()),
+    }
+    index = sessions.states.folder / "index.db"
+    for spoil in (index.unlink, lambda: index.write_bytes(b"not a database" * 300)):
+        sessions.states.index.close()
+        for name in ("index.db-wal", "index.db-shm"):
+            index.with_name(name).unlink(missing_ok=True)
+        spoil()
+        assert sessions.states.index.rows() == rows
+
+
+def test_an_index_that_could_not_be_written_is_not_believed(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process holds it for long: the save goes on, and the next who opens it reads the files."""
+    monkeypatch.setattr("cc_trace.session_index._BUSY_SECONDS", 0.05)
+    session = sessions.add(Progress(time=1))
+    sessions.states.index.close()
+    other = sqlite3.connect(sessions.states.folder / "index.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    state, _ = sessions.states.load(session)
+    assert state is not None
+    state.destinations["otlp"].error = "down"
+    sessions.states.save(state)
+    other.execute("ROLLBACK")
+    other.close()
+    assert sessions.states.index.rows()[session].pending == {"otlp"}
+    assert sessions.found() == [session]
+
+
+def test_who_dies_between_state_and_index_is_found(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row was made invalid before: everybody looks at the file."""
+    session = sessions.add(Progress(time=1))
+    assert sessions.found() == []
+    state, _ = sessions.states.load(session)
+    assert state is not None
+    monkeypatch.setattr(sessions.states.index, "put", lambda _: None)
+    state.destinations["otlp"].error = "down"
+    sessions.states.save(state)
+    assert sessions.found() == [session]
+
+
+@pytest.mark.parametrize("installed", [None, "late"])
+def test_sync_delivers_what_a_hook_could_not(tmp_path: Path, installed: str | None) -> None:
+    """The first Stop without an installation met a 401; or the stamp is of a clock that ran ahead."""
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        paths = []
+        backend.behaviour = status(401, "no")
+        for number in range(3):
+            path = home.projects / f"{number:08}-0000-4000-8000-000000000001.jsonl"
+            about = {"sessionId": path.stem, "cwd": str(tmp_path)}
+            write(path, [prompt(f"{number}", 0, **about), reply(f"m{number}", "x", at=1, **about)])
+            os.utime(path, (time.time() - 1000,) * 2)
+            assert home.work(home.payload(path, background_tasks=[])) == 0
+            paths.append(path)
+        stamp = home.state / "installed"
+        if installed is None:
+            stamp.unlink()
+        else:
+            os.utime(stamp, (time.time() + 10**6,) * 2)
+        backend.behaviour = OK
+        done = home.command("sync")
+        assert (done.returncode, set(backend.counts)) == (0, expected(*paths))
+        assert home.command("sync").returncode == (2 if installed is None else 0)
+
+
+def test_status_shows_the_latest_and_the_pending(tmp_path: Path) -> None:
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        states = States(home.state)
+        states.prepare()
+        for number in range(100):
+            session = f"{number:08}-0000-4000-8000-000000000001"
+            progress = failed(1) if number < 30 else Progress(time=1)
+            states.save(SessionState(session, "", 0, number, destinations={"otlp": progress}))
+        said = home.command("status").stdout.splitlines()
+        shown = [line for line in said if line.endswith("transcript gone")]
+        assert [int(line[:8]) for line in shown] == [*range(99, 79, -1), *range(29, 9, -1)]
+        assert said[-1] == "and 60 more sessions, 10 of them pending; `cc-trace status --all` shows them"
+        assert len(home.command("status", "--all").stdout.splitlines()) >= 200

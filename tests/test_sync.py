@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
+from lines import prompt, reply
 from shared import CASES
 from sink import Sink
 
@@ -19,10 +21,13 @@ from cc_trace.orders import Plan, World
 from cc_trace.sessions import Session
 from cc_trace.state import States
 from cc_trace.sync import Sync
+from cc_trace.sync_request import SyncRequest
 
 AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
 TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cc_trace.destinations.outcomes import Destination
     from cc_trace.progress import Progress
 
@@ -45,6 +50,8 @@ class Machine:
         self.sinks: tuple[Destination, ...] = sinks
         self.die_at: str | None = None
         self.patient = True
+        self.clock: Callable[[], float] = time.time
+        self.unclear_seconds = self.request_seconds = 0.0
 
     def copy(self, case: str) -> Path:
         """Put a recorded session into the projects folder."""
@@ -60,13 +67,15 @@ class Machine:
 
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
-        world = World(time.time, lambda _: None, self.reached, unclear_seconds=0, patient=self.patient)
-        plan = Plan(self.sinks)
-        sync = Sync(self.states, lambda _: plan, self.log, world, self.projects.parent.parent)
+        world = World(self.clock, lambda _: None, self.reached, patient=self.patient)
+        plan = Plan(self.sinks, unclear_seconds=self.unclear_seconds, request_seconds=self.request_seconds)
+        states = States(self.states.folder)
+        sync = Sync(states, lambda _: plan, self.log, world, self.projects.parent.parent)
         try:
             return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:
             sync.close()
+            states.index.close()
             for sink in self.sinks:
                 sink.close()
 
@@ -151,15 +160,40 @@ def test_one_that_never_takes_anything_is_not_tried_for_ever(tmp_path: Path) -> 
     assert {note["span_id"] for note in machine.progress(path).notes} == expected(path)
 
 
-def test_the_only_span_of_a_batch_is_to_blame_where_others_were_taken(tmp_path: Path) -> None:
+def test_the_only_span_of_a_batch_is_blamed_once_others_were_taken_after_it(tmp_path: Path) -> None:
+    """Refused alone, it may be the backend's setup; refused again after another was accepted, it is the span."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
     root = next(span.span_id for span in Session(path).spans())
     sink.poison = {root}
     machine.sync(path, settled=False)  # all but the root
+    assert not machine.sync(path)
+    progress = machine.progress(path)
+    assert (progress.error, progress.notes) == ("400 a span is not to its taste; nothing was accepted since", [])
+    with path.open("ab") as file:
+        file.writelines(orjson.dumps(line) + b"\n" for line in (prompt("more", at=90_000), reply("m", "x", at=90_001)))
     assert machine.sync(path)
     assert [note["span_id"] for note in machine.progress(path).notes] == [root]
+
+
+def test_a_backend_set_up_wrong_for_a_while_costs_nothing(tmp_path: Path) -> None:
+    """400 to all while one span at a time comes up, then it is set right: all are delivered."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.projects / "77777777-0000-4000-8000-000000000001.jsonl"
+    for number in range(10):
+        lines = [prompt(f"p{number}", at=number * 10), reply(f"m{number}", "x", at=number * 10 + 1)]
+        with path.open("ab") as file:
+            file.writelines(orjson.dumps(line) + b"\n" for line in lines)
+        if number >= 5:
+            sink.poison = expected(path)
+        machine.sync(path, settled=False)
+        machine.sync(path)
+    sink.poison = set()
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert (machine.progress(path).notes, sink.twice) == ([], [])
 
 
 def test_growing_line_by_line(tmp_path: Path) -> None:
@@ -258,7 +292,7 @@ def test_killed_at_every_step(tmp_path: Path, step: str, askable: bool) -> None:
 def test_an_interrupted_sync_leaves_word_for_the_next(tmp_path: Path) -> None:
     machine = Machine(tmp_path, Sink())
     path = machine.copy("2.1.325--a_simple/aaaaaaaa-0000-4000-8000-000000000001.jsonl")
-    machine.states.want(path.stem, b"{}", 1)
+    machine.states.want(path.stem, SyncRequest(b"{}", 1))
     world = World(time.time, lambda _: None, interrupted=lambda: True)
     sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, world, tmp_path / "claude")
     sync.wanted(path.stem)

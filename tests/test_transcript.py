@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_trace.agent_files import agent_paths
 from cc_trace.errors import NotFoundError
-from cc_trace.transcript import Line, Position, agent_paths, find, is_session_id, read_lines
+from cc_trace.transcript import Line, Position, find, is_session_id, read_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,4 +103,4 @@ def test_agent_files_of_all_versions(tmp_path: Path) -> None:
     for name in [*names, "other/subagents/agent-a3.jsonl", f"{SESSION}/subagents/workflows/wf_1/journal.jsonl"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert agent_paths(transcript) == sorted(tmp_path / name for name in names)
+    assert sorted(agent_paths(transcript)) == sorted(tmp_path / name for name in names)

@@ -137,7 +137,7 @@ def test_a_ledger_damaged_inside_is_replaced(tmp_path: Path) -> None:
     machine.sync(first)
     ledger = machine.states.folder / "ledger.db"
     database = sqlite3.connect(ledger)
-    database.executemany("INSERT INTO claims VALUES ('x', ?, 'y', 1)", [(f"{n:016x}",) for n in range(3000)])
+    database.executemany("INSERT INTO claims VALUES ('x', ?, 'y', 1, NULL)", [(f"{n:016x}",) for n in range(3000)])
     database.commit()
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()

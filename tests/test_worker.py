@@ -246,14 +246,14 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     backend.behaviour = REFUSE
     done = home.command("sync", "--transcript", str(transcript))
     assert done.returncode == 1
-    assert done.stdout.startswith(f"{transcript.stem}: 0 spans to otlp; behind: ")
-    assert "2 behind" in home.command("status").stdout
+    assert done.stdout.startswith(f"{transcript.stem}: 0 spans to otlp; pending: ")
+    assert "2 pending" in home.command("status").stdout
     backend.behaviour = OK
     done = home.command("sync", "--session", transcript.stem)
     assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 2 spans to otlp\n")
-    assert home.command("sync").stderr.startswith("cc-trace: nothing is ours to deliver yet: run `cc-trace install`")
+    assert home.command("sync").stderr.startswith("cc-trace: cc-trace is not installed yet: run `cc-trace install`")
     home.install()
-    assert home.command("sync").stdout == "nothing is left behind\n"
+    assert home.command("sync").stdout == "nothing is pending\n"
     rows = orjson.loads(home.command("status", "--json").stdout)
     assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]
 

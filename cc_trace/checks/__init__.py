@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cc_trace.config import read_config
-from cc_trace.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from cc_trace.config import Config
+    from cc_trace.settings import Settings
     from cc_trace.sources import Sources
     from cc_trace.state import States
 
@@ -52,7 +52,7 @@ class Subject:
 
     def settings(self) -> Settings:
         """Return the settings. A file that cannot be read is a ConfigError."""
-        return Settings(self.sources.layers(self.project))
+        return self.sources.settings(self.project)
 
     def config(self) -> Config:
         """Return what the settings come to. What is wrong is a ConfigError."""

@@ -12,7 +12,7 @@ from cc_trace.checks.registration import enabled_plugins, settings_files
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import Privacy
 from cc_trace.settings import SETTINGS
-from cc_trace.sources import env_layer, read_toml, unknown_keys
+from cc_trace.sources import env_layer, project_tables, read_toml, unknown_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
         config = subject.config()
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
-        remedy = "correct that; `cc-trace config` shows all settings and their places"
+        remedy = "fix that; `cc-trace config` shows every setting and where it is set"
         if enabled_plugins(settings_files(subject)):
             # Claude Code keeps those where it keeps its own, and we do not look.
             remedy += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
@@ -54,8 +54,8 @@ def config_file(subject: Subject) -> Iterator[Check]:
     except ConfigError:
         unknown = []  # `configuration` has said what is wrong with it
     if unknown:
-        remedy = f"correct them in {path}; `cc-trace config` lists what there is"
-        yield failed("config.toml", f"{path} has {listed(map(repr, unknown))}, which are no settings", remedy)
+        remedy = f"fix them in {path}; `cc-trace config` lists all settings"
+        yield failed("config.toml", f"{path} has {listed(map(repr, unknown))}, which are not settings", remedy)
     else:
         yield ok("config.toml", str(path) if path.exists() else "there is none")
 
@@ -63,7 +63,8 @@ def config_file(subject: Subject) -> Iterator[Check]:
 def keys(subject: Subject) -> Iterator[Check]:
     """Tell whether files with keys in them are closed to others."""
     toml = subject.sources.config_file
-    holding: list[Path] = [toml] if any(_toml(toml).get(setting.name) for setting in _SECRETS) else []
+    in_toml = any(table.get(setting.name) for table in _toml_tables(toml) for setting in _SECRETS)
+    holding: list[Path] = [toml] if in_toml else []
     holding += [file.path for file in settings_files(subject) if _has_key(file)]
     opened = [path for path in holding if _others_can_read(path)]
     for path in opened:
@@ -92,17 +93,19 @@ def _others_can_read(path: Path) -> bool:
     return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _toml_tables(path: Path) -> list[dict[str, Any]]:
+    """Return config.toml and its tables for projects, whichever project is at hand; none if it cannot be read."""
     try:
-        return read_toml(path)
+        toml = read_toml(path)
     except ConfigError:
-        return {}
+        return []
+    return [toml, *(table for _, table in project_tables(toml))]
 
 
 def unspoken(subject: Subject) -> frozenset[str]:
     """Return every value of a secret setting, wherever it stands: none of them may be printed."""
-    toml = _toml(subject.sources.config_file)
-    given = [(setting, toml.get(setting.name)) for setting in _SECRETS]
+    tables = _toml_tables(subject.sources.config_file)
+    given = [(setting, table.get(setting.name)) for table in tables for setting in _SECRETS]
     for variables in (subject.environment, *map(_variables, settings_files(subject))):
         given += [(setting, variables.get(name)) for setting in _SECRETS for name in setting.variables]
     found: set[str] = set()

@@ -17,6 +17,7 @@ from cc_trace.checks import failed, ok, warning
 from cc_trace.destinations import open_destination
 from cc_trace.destinations.outcomes import Accepted, Rejected
 from cc_trace.errors import CcTraceError, ConfigError
+from cc_trace.private_files import open_regular
 from cc_trace.spans import Span
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _tells(destination: Destination) -> bool:
 
 
 def _in_tail(path: Path, span_id: str) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return span_id.encode() in file.read()
 

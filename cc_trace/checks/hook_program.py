@@ -20,6 +20,7 @@ from cc_trace.checks import failed, listed, ok, warning
 from cc_trace.checks.registration import enabled_plugins, settings_files
 from cc_trace.errors import CcTraceError
 from cc_trace.installation import HOOK, find_places, own_python, registered_command
+from cc_trace.private_files import open_regular, read_regular
 from cc_trace.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -61,15 +62,14 @@ def hook_environment(subject: Subject, *, trusted: bool = False) -> dict[str, st
 def programs(subject: Subject) -> list[Program]:
     """Return what the registered commands start, each once."""
     files = settings_files(subject)
-    variables = hook_environment(subject) | {
-        "HOME": str(subject.sources.home),
-        "CLAUDE_PROJECT_DIR": str(subject.project),
-    }
-    found = [
-        _program(each.command, str(file.path), subject, variables, trusted=file.scope != "project")
-        for file in files
-        for each in file.hooks
-    ]
+    found = []
+    for file in files:
+        trusted = file.scope != "project"  # then a project's variables do not say what its command starts
+        variables = hook_environment(subject, trusted=trusted) | {
+            "HOME": str(subject.sources.home),
+            "CLAUDE_PROJECT_DIR": str(subject.project),
+        }
+        found += [_program(each.command, str(file.path), subject, variables, trusted=trusted) for each in file.hooks]
     for name, file in enabled_plugins(files).items():
         for folder in _plugin_folders(subject, name):
             path = folder / "hooks" / HOOK
@@ -119,7 +119,7 @@ def _installed_command(subject: Subject) -> str | None:
 def _plugin_folders(subject: Subject, name: str) -> list[Path]:
     """Return where Claude Code keeps a plugin; none where its list cannot be understood."""
     try:
-        raw = json.loads((subject.config_dir / "plugins" / "installed_plugins.json").read_bytes())
+        raw = json.loads(read_regular(subject.config_dir / "plugins" / "installed_plugins.json"))
     except (OSError, ValueError, RecursionError):
         return []
     match raw:
@@ -155,7 +155,7 @@ def _problems(program: Program) -> Iterator[Check]:
     if not path.exists():
         yield failed("hook program", f"{path} is registered in {place}, and is not there", reinstall)
     elif not path.is_file():
-        yield failed("hook program", f"{path} is registered in {place}, and is no file", reinstall)
+        yield failed("hook program", f"{path} is registered in {place}, and is not a file", reinstall)
     elif program.by is None and not os.access(path, os.X_OK):
         yield failed("hook program", f"{path} cannot be executed", f"chmod +x {shlex.quote(str(path))}")
     elif not os.access(path, os.R_OK):
@@ -180,7 +180,7 @@ def hook_python(subject: Subject) -> Iterator[Check]:
     wanted = hook_environment(subject).get("CC_TRACE_PYTHON")
     if wanted and not _executable(Path(wanted)):
         remedy = "correct or unset CC_TRACE_PYTHON"
-        yield warning("hook python", f"CC_TRACE_PYTHON is {wanted}, which is no program; it is passed over", remedy)
+        yield warning("hook python", f"CC_TRACE_PYTHON is {wanted}, which is not a program; it is ignored", remedy)
     environment, tried = hook_environment(subject, trusted=True), set[Path]()
     for program in programs(subject):
         if program.path is None or not program.path.is_file():
@@ -204,7 +204,7 @@ def _pythons(path: Path, environment: dict[str, str], subject: Subject) -> list[
     given = [Path(named)] if named else []
     if path.name != HOOK:  # `python -m cc_trace.hook`
         return [*given, path]
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         written = _INSTALLED.search(file.read(_MAX_SCRIPT_BYTES))
     words = shlex.split(os.fsdecode(written[1])) if written is not None else []
     folder = (path.parent / path.readlink()).parent if path.is_symlink() else path.parent
@@ -219,12 +219,11 @@ def _executable(path: Path) -> bool:
 
 def _probed(python: Path, environment: dict[str, str], remedy: str) -> Check:
     """Start a Python as the hook does."""
-    isolated = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
-    command = [str(python), "-c", _PROBE]
+    command = [str(python), "-E", "-P", "-c", _PROBE]
     try:
         done = subprocess.run(  # noqa: S603  (the Python that the user's hook starts after every turn)
             command,
-            env=isolated | {"PYTHONSAFEPATH": "1"},
+            env=environment,
             cwd=python.parent,
             stdin=subprocess.DEVNULL,
             capture_output=True,

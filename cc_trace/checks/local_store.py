@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.checks import failed, ok
 from cc_trace.destinations.local import VERSION
+from cc_trace.private_files import check_beside_database, open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +44,14 @@ def _look(path: Path, mode: str, table: str) -> tuple[int, bool, str]:
     """Return the form of a database, whether it is whole, and what is said of it."""
     version = 0
     try:
+        open_regular(path).close()  # SQLite opens whatever is there, and waits for the other end of a pipe
         with contextlib.closing(_opened(path, mode)) as database:
             version = int(database.execute("PRAGMA user_version").fetchone()[0])
             return version, *_quick_check(database, table)
     except sqlite3.Error as error:
         return version, False, str(error)
+    except OSError as error:
+        return version, False, str(error.strerror)
 
 
 def _quick_check(database: sqlite3.Connection, table: str) -> tuple[bool, str]:
@@ -83,7 +87,7 @@ def ledger_looked_through(path: Path) -> Check:
 def _no_file(path: Path) -> str | None:
     """Return what keeps a path from being used as a file."""
     if path.is_symlink():
-        return "is a symlink, and nothing is kept behind one"
+        return "is a symlink, and symlinks are not followed"
     if not path.is_file():
         return "is not a file"
     if not os.access(path, os.R_OK | os.W_OK):
@@ -98,5 +102,6 @@ def forget(path: Path, span_id: str) -> None:
 
 
 def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    check_beside_database(path)
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, isolation_level=None)

@@ -134,7 +134,7 @@ def settings_json(subject: Subject) -> Iterator[Check]:
         yield failed(
             "settings.json",
             f"{file.trouble}; Claude Code ignores what is in it",
-            f"mend {file.path}; `cc-trace install` then registers the hook again if it is gone",
+            f"fix {file.path}; `cc-trace install` then registers the hook again if it is gone",
         )
     if not broken:
         yield ok("settings.json", listed((file.path for file in files), most=5) or "there is none")
@@ -160,6 +160,9 @@ def hook(subject: Subject) -> Iterator[Check]:
         yield warning("hook", found, _one_is_enough(files))
     elif others := sorted({each.event for file in files for each in file.hooks} - set(EVENTS)):
         yield warning("hook", f"also registered for {listed(others)}, where it does nothing", "cc-trace install")
+    elif hurried := [file.path for file in files if any(each.hurried for each in file.hooks)]:
+        found = f"{listed(hurried)}: the SessionEnd hook has no timeout of its own, so in CI it may be cancelled"
+        yield warning("hook", found, "cc-trace install")
     else:
         yield ok("hook", f"registered for {' and '.join(EVENTS)} in {listed(everywhere)}")
 

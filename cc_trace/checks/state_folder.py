@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.checks import counted, failed, listed, moment, mtime, ok, warning
 from cc_trace.log import MAX_BYTES
+from cc_trace.private_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from cc_trace.checks import Check, Subject
 
-_FOLDERS: Final = ("sessions", "locks", "pending", "off", "off-since", "spool")
+_FOLDERS: Final = ("sessions", "locks", "pending", "off", "off-since", "agents", "spool", "workers", "backoff")
 _MAX_FILES: Final = 20_000
 _WORKER_SECONDS: Final = 120.0  # a worker takes what its hook spooled within a tenth of a second
 _POSIX: Final = os.name == "posix"
@@ -33,7 +34,7 @@ def state_folder(subject: Subject) -> Iterator[Check]:
         return
     quoted = shlex.quote(str(folder))
     if not folder.is_dir():
-        yield failed("state folder", f"{folder} is no folder", f"mv {quoted} {shlex.quote(f'{folder}.old')}")
+        yield failed("state folder", f"{folder} is not a folder", f"mv {quoted} {shlex.quote(f'{folder}.old')}")
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield failed("state folder", f"{folder} cannot be written to", f"chmod u+rwx {quoted}")
     elif (problem := _owned_by_others(folder)) is not None:
@@ -42,7 +43,7 @@ def state_folder(subject: Subject) -> Iterator[Check]:
         found = f"others can get at {listed(opened)}"
         yield failed("state folder", found, f"chmod -R go= {quoted}")
     elif links := [path for path in (folder, *(folder / name for name in _FOLDERS)) if path.is_symlink()]:
-        found = f"{listed(links)} is a symlink; the hook keeps nothing behind one"
+        found = f"{listed(links)} is a symlink; the hook does not follow symlinks"
         yield warning("state folder", found, "set CC_TRACE_HOME to the folder itself")
     else:
         yield ok("state folder", f"{folder}, writable and closed to others")
@@ -127,7 +128,7 @@ def _ended(path: Path) -> tuple[float, str] | None:
     """Return when the last worker that ended with an error did so, and the error."""
     if not path.is_file():
         return None
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - 2 * MAX_BYTES))
         lines = file.read(2 * MAX_BYTES).decode(errors="replace").splitlines()
     for line in reversed(lines):

@@ -114,9 +114,7 @@ def line_types(subject: Subject) -> Iterator[Check]:
         passed = [
             f"{kind} ({count})" for kind, count in skipped.most_common() if kind.startswith(("system/", "damaged"))
         ]
-        yield ok(
-            "line types", f"all known in {shown}" + (f"; stepped over: {listed(passed, most=8)}" if passed else "")
-        )
+        yield ok("line types", f"all known in {shown}" + (f"; skipped: {listed(passed, most=8)}" if passed else ""))
     yield _clock(subject, read)
 
 

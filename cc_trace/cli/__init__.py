@@ -8,6 +8,7 @@ import sys
 
 import cc_trace
 from cc_trace.cli.commands import overview
+from cc_trace.cli.output import EscapedText
 from cc_trace.errors import CcTraceError
 
 TYPE_CHECKING = False  # importing typing, argparse or importlib takes as long as all that `--help` does
@@ -26,6 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by who called us
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (for as long as we run)
     given = sys.argv[1:] if arguments is None else list(arguments)
+    streams = sys.stdout, sys.stderr
+    sys.stdout = EscapedText(sys.stdout)
+    sys.stderr = None if sys.stderr is None else EscapedText(sys.stderr)
+    try:
+        return _main(given)
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _main(given: Sequence[str]) -> int:
     try:
         if given in (["--help"], ["-h"], ["--version"]):
             print(f"cc-trace {cc_trace.__version__}" if given == ["--version"] else overview(), flush=True)
@@ -64,6 +75,12 @@ def _drop_output() -> None:
 def _run(options: argparse.Namespace) -> int:
     import importlib  # noqa: PLC0415  (see above)
 
+    if options.command == "sync" and options.spooled is not None and (project := os.environ.get("CLAUDE_PROJECT_DIR")):
+        from pathlib import Path  # noqa: PLC0415  (see above)
+
+        from cc_trace.distrust import remove_distrusted  # noqa: PLC0415  (see above)
+
+        remove_distrusted(os.environ, Path(project))  # before anything is imported that reads one of them
     # Imported when called: what one command needs, another need not pay for.
     module = importlib.import_module(f"cc_trace.cli.{options.command}")
     code: int = module.run(options, os.environ)

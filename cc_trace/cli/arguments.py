@@ -40,29 +40,36 @@ def _installation(commands: Commands) -> None:
     doctor.add_argument("--json", action="store_true", help=_JSON)
     config = _command(commands, "config")
     config.add_argument("--json", action="store_true", help=_JSON)
+    config.add_argument("--project", metavar="PATH", help="for sessions of this folder (default: the current one)")
     actions = config.add_subparsers(dest="action", metavar="ACTION")
     change = actions.add_parser("set", help="write a setting to config.toml")
-    change.add_argument("name", metavar="NAME", help="as it is shown by `cc-trace config`")
-    change.add_argument("value", metavar="VALUE", nargs="?", help="left out: it is read from stdin, as keys should be")
-    remove = actions.add_parser("unset", help="take a setting out of config.toml")
+    change.add_argument("name", metavar="NAME", help="as `cc-trace config` shows it")
+    change.add_argument("value", metavar="VALUE", nargs="?", help="if left out, it is read from stdin: better for keys")
+    remove = actions.add_parser("unset", help="remove a setting from config.toml")
     remove.add_argument("name", metavar="NAME")
+    for each in (change, remove):  # suppressed: else it would overwrite what stands before `set`
+        text = "only for sessions of this folder and those below it"
+        each.add_argument("--project", metavar="PATH", default=argparse.SUPPRESS, help=text)
 
 
 def _looking(commands: Commands) -> None:
     show = _command(commands, "show")
-    _session(show)
+    _session(show, nargs="?")
+    about = "the request behind this response, as it was sent; without a session, all are searched"
+    show.add_argument("--request", metavar="MESSAGE_ID", help=about)
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
     show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
-    show.add_argument("--json", action="store_true", help="one JSON object per span and line, the session's last")
+    show.add_argument("--json", action="store_true", help="JSON Lines: an object per span, then one for the session")
     preview = _command(commands, "preview")
     _session(preview)
-    preview.add_argument("--to", metavar="DESTINATION", help="one of those in use; needed where there are several")
+    preview.add_argument("--to", metavar="DESTINATION", help="which destination; required if there are several")
     status = _command(commands, "status")
     status.add_argument("--json", action="store_true", help=_JSON)
+    status.add_argument("--all", action="store_true", help="every session, not only the latest and the pending ones")
 
 
-def _session(command: argparse.ArgumentParser) -> None:
-    command.add_argument("session", metavar="PATH|SESSION_ID", help="a transcript, or the id of a session")
+def _session(command: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    command.add_argument("session", metavar="PATH|SESSION_ID", nargs=nargs, help="a transcript, or the id of a session")
     command.add_argument("--turn", type=int, metavar="N", help="only turn N")
 
 
@@ -75,10 +82,10 @@ def _delivering(commands: Commands) -> None:
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     backfill = _command(commands, "backfill")
     backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders; default: all sessions")
-    backfill.add_argument("--since", metavar="AGE", help="only what was written to since: 30d, 12h, or 2026-10-01")
-    backfill.add_argument("--to", metavar="DESTINATION", help="only there; default: all in use")
+    backfill.add_argument("--since", metavar="AGE", help="only sessions written to since: 30d, 12h, or 2026-10-01")
+    backfill.add_argument("--to", metavar="DESTINATION", help="only to this one (default: all that are configured)")
     backfill.add_argument(
-        "--again", action="store_true", help="also what was delivered there before: for a new backend"
+        "--again", action="store_true", help="also send what was delivered there before: for a new backend"
     )
     backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, send nothing")
     backfill.add_argument("--jobs", type=int, default=1, metavar="N", help="sessions at a time (default 1)")

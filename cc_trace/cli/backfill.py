@@ -9,6 +9,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.agent_deliveries import AgentDeliveries
 from cc_trace.cli.backfill_summary import Summary
 from cc_trace.cli.backfill_workers import in_turn, side_by_side
 from cc_trace.cli.interrupts import heard_in
@@ -39,10 +40,10 @@ _HOUR: Final = 3600
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver, show how far it is, and say at the end what came of it. Exit 1 if anything stayed behind."""
     if options.jobs < 1:
-        message = f"--jobs {options.jobs}: a number from 1 on is wanted"
+        message = f"--jobs is {options.jobs}; it must be at least 1"
         raise CcTraceError(message)
     if options.again and options.to is None:
-        message = "--again needs --to: it forgets what was delivered there, and sends all of it once more"
+        message = "--again needs --to DESTINATION: all that was delivered there is sent once more"
         raise CcTraceError(message)
     place = Workplace.open(environment, to=options.to)
     now = time.time()
@@ -109,7 +110,9 @@ def _warn(place: Workplace, found: Sequence[Past], now: float) -> None:
     old: Counter[tuple[str, int]] = Counter()
     for past in found:
         with contextlib.suppress(CcTraceError, OSError):  # said when it is its turn
-            for settings in place.config(first_cwd(past.path)).destinations:
+            state = place.states.peek(past.path.stem)
+            started = (first_cwd(past.path), None) if state is None else (state.cwd, state.environment)
+            for settings in place.config(*started).destinations:
                 seconds = oldest_taken(settings)
                 if seconds is not None and past.changed < now - seconds:
                     old[settings.name, seconds] += 1
@@ -138,20 +141,24 @@ def _counted(place: Workplace, found: Sequence[Past], summary: Summary) -> int:
 def _count(place: Workplace, past: Past, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]) -> None:
     known = place.states.peek(past.path.stem)
     state = known or SessionState(past.path.stem, str(past.path), cwd=first_cwd(past.path))
-    off = place.off(state.cwd)
+    off = place.off(state.cwd, state.environment)
     if off is None and left_out_for(past.path, place.states, new=known is None) is not None:
         off = WRITTEN_WHILE_OFF
     if off is not None:
         summary.off[off] += 1
         return
-    now, config = time.time(), place.config(state.cwd)
-    ending, rest_ns = seen_in(past.path, state, now, config.rest_seconds), int((now - config.rest_seconds) * 1e9)
+    now, config = time.time(), place.config(state.cwd, state.environment)
+    ending = seen_in(past.path, state, now, config.rest_seconds, place.config_dir)
+    rest_ns = int((now - config.rest_seconds) * 1e9)
+    agents = AgentDeliveries(place.states, past.path, remember=False)
     for settings in config.destinations:
         name, turns, spans = settings.name, 0, 0
         if summary.again:
             state.destinations.pop(name, None)
-        if is_behind(known, past.size, [name]):
-            session = state.read_on(past.path, name, ending, rest_ns=rest_ns)
+        if is_behind(known, past.size, [name], agents.look):
+            agents.look()
+            files = agents.to_read(name, state.progress(name))
+            session = state.read_on(past.path, name, ending, rest_ns=rest_ns, agents=files)
             # A repeatable store gets what a fork copied with the fork, too.
             seen = set[str]() if settings.kind == "local" else counted.setdefault(name, set())
             there = None if settings.kind == "local" else ledger

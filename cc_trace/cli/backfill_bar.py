@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from cc_trace.cli.output import bare
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,7 +29,7 @@ def bar(summary: Summary) -> Iterator[Bar]:
         TextColumn("{task.fields[turns]:,} turns {task.fields[spans]:,} spans"),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(file=bare(sys.stderr)),  # whose escape sequences are our own
         disable=not sys.stderr.isatty(),
     )
     with progress:

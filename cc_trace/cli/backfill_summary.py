@@ -68,10 +68,10 @@ class Summary:
         for why, count in self.refused.most_common():
             print(f"  {_many(count, 'span')} refused for good: {why}")
         for why, count in self.behind.most_common():
-            print(f"  {_many(count, 'session')} behind: {why}")
+            print(f"  {_many(count, 'session')} pending: {why}")
         if self.behind or self.done != self.sessions:
             again = " without --again" if self.again else ""
-            print(f"  run it again{again} to go on from here; nothing is sent twice")
+            print(f"  run it again{again} to continue; nothing is sent twice")
 
     def _print_off(self) -> None:
         for why, count in self.off.most_common():

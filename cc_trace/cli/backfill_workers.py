@@ -9,9 +9,11 @@ import contextlib
 import signal
 import threading
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.agent_listing import AgentListing
 from cc_trace.cli.interrupts import held_back
 from cc_trace.cli.workplace import Workplace
 from cc_trace.orders import Report
@@ -56,8 +58,9 @@ class _Worker:
         """Deliver a session; an interrupt leaves the rest of it for the next run."""
         self._session = past.path.stem
         state = self._place.states.peek(self._session)
-        names = self._place.destination_names(state.cwd) if state is not None else None
-        if names and not is_behind(state, past.size, names):
+        names = self._place.destination_names(state.cwd, state.environment) if state is not None else None
+        agents = AgentListing(self._place.states)
+        if names and not is_behind(state, past.size, names, partial(agents.total_bytes, past.path)):
             return Report(self._session, sent=dict.fromkeys(names, 0))
         report = self._sync.session(past.path)
         self._give_up(report)
@@ -71,7 +74,7 @@ class _Worker:
         state = self._place.states.peek(self._session)
         if state is None or "*" in report.behind or report.off is not None or report.busy:
             return
-        for settings in self._place.config(state.cwd).destinations:
+        for settings in self._place.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)
             if settings in self._place.skipped:
                 report.behind[settings.name] = f"not tried any more: {failing.why}"

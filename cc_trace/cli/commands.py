@@ -2,13 +2,13 @@
 
 COMMANDS = {
     "install": "register the hook with Claude Code and try it out",
-    "uninstall": "take out what install put in",
+    "uninstall": "remove what install added",
     "doctor": "check everything, and prove that traces arrive",
     "config": "show the settings and where each comes from, or change them",
     "show": "show a session as a tree, or as spans in JSON",
     "preview": "print exactly what would be sent of a session",
-    "status": "what is delivered, what is behind and why",
-    "sync": "deliver undelivered turns now",
+    "status": "what is delivered, what is pending and why",
+    "sync": "deliver pending turns now",
     "backfill": "deliver the history of this machine",
 }
 
@@ -24,7 +24,7 @@ def overview() -> str:
             "",
             *lines,
             "",
-            "`cc-trace COMMAND --help` says more of each.",
+            "`cc-trace COMMAND --help` describes its options.",
             "",
         ]
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -14,10 +16,10 @@ from cc_trace.cli.workplace import Workplace, here, home
 from cc_trace.config import read_config
 from cc_trace.destinations import check_name
 from cc_trace.errors import ConfigError
-from cc_trace.private_files import write_private
+from cc_trace.private_files import read_regular, write_private
 from cc_trace.redact import Redactor
 from cc_trace.settings import SETTINGS, Layer, Settings, checked
-from cc_trace.sources import Sources, read_toml, unknown_keys
+from cc_trace.sources import Sources, project_tables, read_toml, unknown_keys
 
 if TYPE_CHECKING:
     import argparse
@@ -34,16 +36,27 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Show or change the settings, as they are for a session started here."""
     match options.action:
         case "set":
-            return _set(_named(options.name), options.value, Sources(environment, home(environment), hooked=False))
+            sources = Sources(environment, home(environment), hooked=False)
+            return _set(_named(options.name), options.value, sources, _folder(options.project, sources))
         case "unset":
-            return _unset(_named(options.name), Sources(environment, home(environment), hooked=False))
+            sources = Sources(environment, home(environment), hooked=False)
+            return _unset(_named(options.name), sources, _folder(options.project, sources))
         case _:
-            return _show(environment, as_json=options.json)
+            return _show(environment, options.project, as_json=options.json)
 
 
-def _show(environment: Mapping[str, str], *, as_json: bool) -> int:
+def _folder(project: str | None, sources: Sources) -> str | None:
+    """Return the folder whose table is meant, as it stands in config.toml: in full, or as that has it already."""
+    if project is None:
+        return None
+    path = os.path.normpath(here() / Path(project).expanduser())
+    written = (text for text, _ in project_tables(read_toml(sources.config_file)))
+    return next((text for text in written if str(sources.folder(text)) == path), path)
+
+
+def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool) -> int:
     place = Workplace.open(environment)
-    project = str(here())
+    project = os.path.normpath(here() / Path(project or ".").expanduser())
     settings = place.settings(project)
     rows = [_row(setting, settings, environment) for setting in SETTINGS]
     file = place.sources.config_file
@@ -53,7 +66,7 @@ def _show(environment: Mapping[str, str], *, as_json: bool) -> int:
         for row in rows:
             value = "-" if row["value"] is None else row["value"]
             print(f"{row['name']:<20}  {value:<32}  {row['origin']}")
-        print(f"\nconfig.toml: {file}{'' if file.exists() else ' (not there)'}")
+        print(f"\nconfig.toml: {file}{'' if file.exists() else ' (does not exist)'}")
         print(f"state folder: {place.states.folder}")
     _unknown(file)
     config = place.config(project)  # what is wrong with them is said after they are shown
@@ -114,7 +127,7 @@ def _address(text: str) -> str:
 def _unknown(file: Path) -> None:
     """Complain about keys of config.toml that mean nothing: most are mistyped."""
     for key in unknown_keys(file):
-        message = f"{file} has {key!r}, which is no setting; `cc-trace config` lists them"
+        message = f"{file} has {key!r}, which is not a setting; `cc-trace config` lists them"
         raise ConfigError(message)
 
 
@@ -123,14 +136,14 @@ def _named(name: str) -> Setting:
     for setting in SETTINGS:
         if name.lower() == setting.name or name in setting.variables:
             if setting.early:
-                message = f"{setting.variable} is read by the hook before config.toml: set it as a variable, or in env"
+                message = f"{setting.variable} is read from the environment only: set it in your shell"
                 raise ConfigError(message)
             return setting
     message = f"there is no setting {name!r}; `cc-trace config` lists them"
     raise ConfigError(message)
 
 
-def _set(setting: Setting, value: str | None, sources: Sources) -> int:
+def _set(setting: Setting, value: str | None, sources: Sources, project: str | None) -> int:
     try:
         text = _given(setting) if value is None else value
         text.encode()
@@ -144,13 +157,21 @@ def _set(setting: Setting, value: str | None, sources: Sources) -> int:
 
     file = sources.config_file.resolve()
     read_toml(file)  # a file that is wrong is refused, with its position, and stays as it is
-    document = tomlkit.parse(file.read_text("utf-8") if file.exists() else "")
-    document[setting.name] = typed
+    document = tomlkit.parse(read_regular(file).decode() if file.exists() else "")
+    table: MutableMapping[str, object] = document
+    if project is not None:
+        projects = document.setdefault("project", tomlkit.table(is_super_table=True))
+        if not isinstance(projects, MutableMapping):
+            message = f"`project` in {file} is not a table; fix that first"
+            raise ConfigError(message)
+        projects.setdefault(project, tomlkit.table())
+        table = projects[project]
+    table[setting.name] = typed
     write_private(file, tomlkit.dumps(document).encode())
-    print(f"{setting.name} is set in {sources.config_file}")
+    print(f"{setting.name} is set in {sources.config_file}{'' if project is None else f' for {project}'}")
     layers = [Layer("environment", sources.environment), Layer(str(file), {setting.name: typed}, variables=False)]
     if (found := Settings(layers).found(setting.name)) is not None and found.key != setting.name:
-        print(f"but {found.key} is set in this environment, and goes before it")
+        print(f"but {found.key} is set in this environment, and takes precedence")
     return 0
 
 
@@ -158,7 +179,7 @@ def _checked(setting: Setting, text: str, sources: Sources) -> object:
     """Return a value as config.toml is to have it; what the setting could never be is refused."""
     given = Settings([Layer("the command line", {setting.variable: text})])
     if not (given.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
-        message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` takes it out"
+        message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` removes it"
         raise ConfigError(message)
     value = checked(setting, given)
     if setting.name == "destinations":
@@ -169,17 +190,22 @@ def _checked(setting: Setting, text: str, sources: Sources) -> object:
     return value
 
 
-def _unset(setting: Setting, sources: Sources) -> int:
+def _unset(setting: Setting, sources: Sources, project: str | None) -> int:
     import tomlkit  # noqa: PLC0415  (as above)
 
     file = sources.config_file.resolve()
-    if setting.name not in read_toml(file):
-        print(f"{setting.name} is not set in {sources.config_file}")
+    where = f"{sources.config_file}{'' if project is None else f' for {project}'}"
+    toml = read_toml(file)
+    if setting.name not in (toml if project is None else dict(project_tables(toml)).get(project, {})):
+        print(f"{setting.name} is not set in {where}")
         return 0
-    document = tomlkit.parse(file.read_text("utf-8"))
-    del document[setting.name]
+    document: Any = tomlkit.parse(read_regular(file).decode())
+    table = document if project is None else document["project"][project]
+    del table[setting.name]
+    if project is not None and not table:
+        del document["project"][project]
     write_private(file, tomlkit.dumps(document).encode())
-    print(f"{setting.name} is no longer set in {sources.config_file}")
+    print(f"{setting.name} is no longer set in {where}")
     return 0
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import re
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -39,13 +37,11 @@ _GROUPS: Final = (
     "locks",
     "transcripts",
 )
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_BREAKS: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print every check as it is made, or all as a list in JSON; exit 1 if one failed. The state folder is not made."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a path can have bytes that are no text
     done: list[Check] = []
     for check in _checks(environment):
         done.append(check)
@@ -84,11 +80,11 @@ def _subject(environment: Mapping[str, str]) -> Subject:
 
 
 def _clean(text: str, secrets: frozenset[str]) -> str:
-    """Return a text on one line, without what drives a terminal, and without any key."""
-    return _CONTROL.sub(" ", redacted(text, secrets))
+    """Return a text on one line, without any key."""
+    return _BREAKS.sub(" ", redacted(text, secrets))
 
 
 def _print(check: Check) -> None:
     print(f"{check.verdict:<8} {check.name:<22} {check.found}", flush=True)
     if check.remedy is not None:
-        print(f"{'':<8} remedy: {check.remedy}", flush=True)
+        print(f"{'':<8} fix: {check.remedy}", flush=True)

@@ -24,8 +24,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
     place = Workplace.open(environment, to=options.to)
     transcript = find(options.session, place.config_dir, here())
-    project = first_cwd(transcript)
-    config, plan = place.config(project), place.plan(project)
+    state = place.states.peek(transcript.stem)
+    started = (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
+    config, plan = place.config(*started), place.plan(*started)
     if plan.off is not None:
         print(f"cc-trace: nothing of this session is sent: {plan.off}", file=sys.stderr)
         return 1
@@ -36,7 +37,6 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     privacy = Privacy(config.privacy)
     if place.states.left_out(transcript.stem):
         print(f"cc-trace: {WRITTEN_WHILE_OFF}, and is sent only if asked for", file=sys.stderr)
-    state = place.states.peek(transcript.stem)
     session = Session(transcript, ending="over", anchors=state.tied_to if state is not None else None)
     spans = _print(session, plan.destinations[0], privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
@@ -51,7 +51,7 @@ def _print(session: Session, destination: Destination, privacy: Privacy, turn: i
         if turn is not None and trace.turn.number != turn:
             continue
         for span in reversed(trace.spans):
-            out.write(destination.readable(destination.pack(privacy(span))) + b"\n")
+            out.write(destination.readable(destination.pack(privacy(span, trace.spans))) + b"\n")
             count += 1
     out.flush()
     if turn is not None and not count:

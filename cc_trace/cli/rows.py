@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_trace.privacy import QUOTING
 
 if TYPE_CHECKING:
+    from cc_trace.entries import Usage
     from cc_trace.facts import Facts
     from cc_trace.spans import Span
 
@@ -43,14 +44,7 @@ def span_row(span: Span, *, content: bool = True) -> dict[str, Any]:
         "request_id": response.request_id if response is not None else None,
         "model": response.model if response is not None else None,
         "first_token": rfc3339(response.first_token_ns) if response is not None else None,
-        "usage": usage
-        and {
-            "input": usage.input,
-            "output": usage.output,
-            "cache_read": usage.cache_read,
-            "cache_write_5m": usage.cache_write_5m,
-            "cache_write_1h": usage.cache_write_1h,
-        },
+        "usage": usage and usage_row(usage),
         "usage_complete": response.usage_complete if response is not None else None,
         "cost_usd": response.cost_usd if response is not None else None,
         "tool": {"id": span.tool.id, "name": span.tool.name} if span.tool is not None else None,
@@ -87,4 +81,15 @@ def session_row(facts: Facts, *, content: bool = True) -> dict[str, Any]:
         "latest_output": facts.latest_output if content else None,
         "predecessor": facts.predecessor,
         "skipped": dict(sorted(facts.skipped.items())),
+    }
+
+
+def usage_row(usage: Usage) -> dict[str, int]:
+    """Return the tokens of a response by kind."""
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cache_read": usage.cache_read,
+        "cache_write_5m": usage.cache_write_5m,
+        "cache_write_1h": usage.cache_write_1h,
     }

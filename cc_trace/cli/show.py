@@ -26,15 +26,41 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Show the session that the options name."""
     claude = claude_folder(environment, home(environment))
+    if options.session is None and options.request is None:
+        message = "show needs a PATH or SESSION_ID, or --request MESSAGE_ID"
+        raise CcTraceError(message)
     try:
-        source = _source(options.session, claude, state_folder(environment, claude))
-        (_print_json if options.json else _print_tree)(source, options)
+        if options.request is not None:
+            _print_request(options, claude)
+        else:
+            source = _source(options.session, claude, state_folder(environment, claude))
+            (_print_json if options.json else _print_tree)(source, options)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        message = f"cannot read {error.filename or options.session}: {error.strerror}"
+        message = f"cannot read {error.filename or options.session or claude}: {error.strerror}"
         raise CcTraceError(message) from error
     return 0
+
+
+def _print_request(options: argparse.Namespace, claude: Path) -> None:
+    """Print one request, of the session named, or of whichever has it: the latest first."""
+    from cc_trace.cli import request  # noqa: PLC0415  (few ask for a request)
+    from cc_trace.history import past_sessions  # noqa: PLC0415  (likewise)
+
+    if options.turn is not None:
+        message = "--request and --turn cannot be used together"
+        raise CcTraceError(message)
+    name = options.request
+    if options.session is not None:
+        shown = request.find_request(name, [find(options.session, claude, here())])
+    else:
+        latest_first = reversed(past_sessions((), claude, since=0))
+        shown = request.find_request(name, request.mentioning(name, (past.path for past in latest_first)))
+    if options.json:
+        request.print_json(shown, content=not options.no_content)
+    else:
+        request.print_text(shown, full=options.full, content=not options.no_content)
 
 
 def _source(target: str, claude: Path, state: Path) -> Source:

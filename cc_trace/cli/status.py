@@ -1,9 +1,10 @@
-"""`cc-trace status`: per session and destination what is delivered, what is behind and why; and what goes on now."""
+"""`cc-trace status`: per session and destination what is delivered, what is pending and why; and what goes on now."""
 
 from __future__ import annotations
 
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,26 +17,36 @@ from cc_trace.errors import CcTraceError
 from cc_trace.openings import first_cwd
 from cc_trace.progress import SessionState
 from cc_trace.sessions import Resume, Session
-from cc_trace.sweep import left_behind
+from cc_trace.sweep import left_behind, newest
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
     from cc_trace.progress import Progress
+    from cc_trace.session_index import IndexRow
 
+MAX_SHOWN = 20
 
-LEFT_OUT = "left out: written to while it was off or excluded; when it is not, `cc-trace sync --session ID` sends it"
+LEFT_OUT = "left out: written to while tracing was off; once it is on again, `cc-trace sync --session ID` delivers it"
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Print the status of all sessions there is a state of, the last changed first; then of those without one."""
+    """Print the status of sessions, the last changed first; then of those that nothing was delivered of.
+
+    Without --all that is the last changed and the pending ones, a bounded number: reading 10,000 states takes long.
+    """
     place = Workplace.open(environment)
-    states = [state for id_ in place.states.sessions() if (state := place.states.peek(id_)) is not None]
-    states.sort(key=lambda state: state.mtime_ns, reverse=True)
+    known = place.states.index.rows()
+    shown = _shown(known, whole=options.all)
+    states = [state for id_ in shown if (state := place.states.peek(id_)) is not None]
     left_out = place.states.all_left_out()
-    rows = [_row(state, LEFT_OUT if state.session_id in left_out else _activity(state)) for state in states]
-    rows += _others(place, {state.session_id for state in states})
+    rows = [
+        _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(place, state))
+        for state in states
+    ]
+    others = _others(place, known)
+    rows += others if options.all else islice(others, MAX_SHOWN)
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     elif not rows:
@@ -43,14 +54,29 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     else:
         for row in rows:
             _print(row)
+        if more := known.keys() - shown:
+            pending = sum(_is_pending(known[id_]) for id_ in more)
+            print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
     return 0
 
 
-def _others(place: Workplace, known: set[str]) -> Iterator[dict[str, Any]]:
+def _shown(known: Mapping[str, IndexRow], *, whole: bool) -> list[str]:
+    """Return the sessions to show: all, or the last changed and the last changed of those that are pending."""
+    ordered = sorted(known.values(), key=lambda row: row.mtime_ns, reverse=True)
+    if whole:
+        return [row.session_id for row in ordered]
+    pending = islice((row.session_id for row in ordered if _is_pending(row)), MAX_SHOWN)
+    chosen = {*pending, *(row.session_id for row in ordered[:MAX_SHOWN])}
+    return [row.session_id for row in ordered if row.session_id in chosen]
+
+
+def _is_pending(row: IndexRow) -> bool:
+    return bool(row.pending) or not row.valid
+
+
+def _others(place: Workplace, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
     """Yield the sessions of which nothing was delivered: left out, not yet, or because of a wrong setting."""
-    for path in _undelivered(place):
-        if path.stem in known:
-            continue
+    for path in _undelivered(place, known):
         try:
             why = place.off(first_cwd(path))
         except CcTraceError as error:
@@ -62,19 +88,31 @@ def _others(place: Workplace, known: set[str]) -> Iterator[dict[str, Any]]:
             yield _row(SessionState(session_id, ""), LEFT_OUT)
 
 
-def _undelivered(place: Workplace) -> list[Path]:
+def _undelivered(place: Workplace, known: Mapping[str, IndexRow]) -> Iterator[Path]:
+    """Yield the transcripts since the installation that there is no state of."""
     since_ns = place.states.installed_ns
     if since_ns is None:
-        return []
-    return left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True)
+        return iter(())
+    found = {id_: each for id_, each in newest(place.config_dir).items() if id_ not in known}
+    return left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True, transcripts=found)
 
 
-def _row(state: SessionState, said: str) -> dict[str, Any]:
+def _settings_error(place: Workplace, state: SessionState) -> str | None:
+    """Return what is wrong with a session's settings: nothing of it is delivered until that is fixed."""
+    try:
+        place.off(state.cwd, state.environment)
+    except CcTraceError as error:
+        return str(error)
+    return None
+
+
+def _row(state: SessionState, said: str, error: str | None = None) -> dict[str, Any]:
     return {
         "session_id": state.session_id,
         "transcript": state.transcript or None,
         "activity": said,
         "left_out": said == LEFT_OUT,
+        "error": error,
         "destinations": {name: _destination(progress) for name, progress in state.destinations.items()},
     }
 
@@ -82,7 +120,7 @@ def _row(state: SessionState, said: str) -> dict[str, Any]:
 def _destination(progress: Progress) -> dict[str, Any]:
     return {
         "delivered": progress.delivered,
-        "behind": progress.behind,
+        "pending": progress.behind,
         "unfinished": progress.unfinished,
         "turns": progress.turns,
         "error": progress.error,
@@ -115,10 +153,12 @@ def _activity(state: SessionState) -> str:
 
 def _print(row: dict[str, Any]) -> None:
     print(f"{row['session_id']}  {row['activity']}")
+    if row["error"]:
+        print(f"  pending: {row['error']}")
     for name, progress in row["destinations"].items():
         parts = [f"{progress['delivered']} delivered"]
-        if progress["behind"]:
-            parts.append(f"{progress['behind']} behind")
+        if progress["pending"]:
+            parts.append(f"{progress['pending']} pending")
         if progress["unfinished"]:
             parts.append(f"{progress['unfinished']} unfinished")
         if progress["time"]:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -15,9 +16,11 @@ from cc_trace.cli.interrupts import heard_in
 from cc_trace.cli.workplace import Workplace, here
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.history import a_session
-from cc_trace.orders import NOBODY, Caller
+from cc_trace.orders import Caller
 from cc_trace.payload import Payload, parse_payload
-from cc_trace.sweep import MAX_SESSIONS, left_behind
+from cc_trace.private_files import read_regular
+from cc_trace.sweep import MAX_SESSIONS, MAX_UNKNOWN, left_behind
+from cc_trace.sync_request import SyncRequest
 from cc_trace.transcript import find
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from cc_trace.orders import Report
     from cc_trace.sync import Sync
 
+NOBODYS = SyncRequest(b"", 0)  # a request of which only the payload is known
 _SWEEP_EVERY_SECONDS = 60.0
 _MAX_SPOOLED_BYTES = 16 << 20
 _LEFT_SECONDS = 60.0
@@ -54,9 +58,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return 130
     if not reports:
         place.config()  # no session has said what is wrong with the settings
-        print("nothing is left behind")
+        print("nothing is pending")
     if any(report.behind for report in reports):
-        print("`cc-trace doctor` finds out why, and says what to do; nothing is lost", file=sys.stderr)
+        print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
     left_out = named is not None and any(report.off for report in reports)
     return 0 if all(report.complete for report in reports) and not left_out else 1
 
@@ -71,13 +75,16 @@ def _left(place: Workplace, sync: Sync) -> Iterator[Report]:
     """Deliver what was left behind since the installation."""
     for session_id in [*_take_spool(place, None), *place.states.pending()]:
         sync.wanted(session_id)  # none, once it is interrupted
-    if (since_ns := place.states.installed_ns) is None:
-        message = "nothing is ours to deliver yet: run `cc-trace install`; `cc-trace backfill` delivers history"
-        raise NotFoundError(message)
+    since_ns, found = place.states.installed_ns, False
+    place.states.index.rebuild()  # who asks for everything gets what the files say
     for path in left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True):
         if place.world.interrupted():
             return
+        found = True
         yield sync.session(path)
+    if since_ns is None and not found:
+        message = "cc-trace is not installed yet: run `cc-trace install`; `cc-trace backfill` delivers earlier sessions"
+        raise NotFoundError(message)
 
 
 def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -88,10 +95,12 @@ def _hooked(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     pid = environment.get("CLAUDE_PID", "")
     try:
         project = environment.get("CLAUDE_PROJECT_DIR")
-        anchor = place.config(project).anchor if place.off(project) is None else None
+        kept = place.sources.remember()
+        anchor = place.config(project, kept).anchor if place.off(project, kept) is None else None
         claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
-        caller = Caller(claude_pid, anchor, project=project)
-        return _work(place, Path(options.spooled), options.deadline, caller)
+        workers = place.config(project, kept).workers if place.off(project, kept) is None else 1
+        context = SyncRequest(b"", 0, claude_pid, anchor, project, kept)
+        return _work(place, Path(options.spooled), options.deadline, context, workers)
     except CcTraceError as error:
         place.log.write(f"nothing is delivered: {error}")
     except Exception as error:  # noqa: BLE001  (whatever it was, this is the only place that can tell)
@@ -106,52 +115,81 @@ def _print(report: Report) -> None:
     if report.off is not None:
         print(f"{report.session_id}: left out: {report.off}")
     if "*" in report.behind:
-        print(f"{report.session_id}: behind: {report.behind['*']}")
+        print(f"{report.session_id}: pending: {report.behind['*']}")
     for name in dict.fromkeys([*report.sent, *report.behind]):
         if name == "*":
             continue
         sent = report.sent.get(name, 0)
-        why = f"; behind: {report.behind[name]}" if name in report.behind else ""
+        why = f"; pending: {report.behind[name]}" if name in report.behind else ""
         print(f"{report.session_id}: {sent} span{'' if sent == 1 else 's'} to {name}{why}")
 
 
-def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, caller: Caller) -> int:
+def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, context: SyncRequest, workers: int) -> int:
     """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
     with contextlib.suppress(OSError, AttributeError):
         os.setsid()  # so that what is done to Claude Code's process group is not done to us
     for name in ("SIGHUP", "SIGINT"):
         with contextlib.suppress(AttributeError, ValueError):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    deadline = None if deadline_seconds is None else time.time() + deadline_seconds
     place.reached("started")
-    sessions = _take_spool(place, spooled)
-    with place.sync() as sync:
-        for session_id in dict.fromkeys([*sessions, *place.states.pending()]):
-            sync.wanted(session_id, deadline, caller if sessions.get(session_id) else NOBODY)
-        if deadline is None and _sweep_is_due(place.states.folder / "swept"):
-            _sweep(place, sync)
+    sessions = _take_spool(place, spooled, context)
+    if deadline_seconds is not None:  # the hook waits for us: its own session, now
+        deadline = time.time() + deadline_seconds
+        with place.sync() as sync:
+            for session_id in dict.fromkeys([*sessions, *place.states.pending()]):
+                sync.wanted(session_id, deadline)
+        return 0
+    _take_turns(place, workers)
     return 0
 
 
-def _take_spool(place: Workplace, spooled: Path | None) -> dict[str, bool]:
-    """Turn what hooks left in the spool into word for their sessions; also what earlier workers never took.
+def _take_turns(place: Workplace, workers: int) -> None:
+    """Serve all requests, as one of a few workers; where there are enough, they serve ours.
 
-    Return the sessions, and whether it was our own hook that named it.
+    No request is missed: it was left before a place was looked for, and whoever has one looks for requests again after
+    giving it back. Who is killed with a place leaves its requests to the next worker.
     """
-    sessions: dict[str, bool] = {}
+    while True:
+        with place.states.worker_slot(workers) as held:
+            if not held:
+                return
+            place.reached("slot taken")
+            with place.sync() as sync:
+                while before := place.states.pending():
+                    for session_id in before:
+                        sync.wanted(session_id)
+                    if place.states.pending() == before:  # others are at work on those, and look again themselves
+                        break
+                if _sweep_is_due(place.states.folder / "swept"):
+                    _sweep(place, sync)
+        place.reached("slot given back")
+        if all(place.states.is_locked(session_id) for session_id in place.states.pending()):
+            return
+
+
+def _take_spool(place: Workplace, spooled: Path | None, context: SyncRequest = NOBODYS) -> list[str]:
+    """Turn what hooks left in the spool into requests; also what earlier workers never took. Return the sessions.
+
+    `context` is what our own hook's process knows. It goes with the request, for another worker may serve it.
+    """
+    sessions: list[str] = []
     for path in _spooled(place.states.spool, spooled):
         own = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
         try:
             path.rename(own)  # whoever renames it has it; a hook may use its name again at once
             told_ns = own.stat().st_mtime_ns  # when the hook ran; renaming keeps it
-            with own.open("rb") as file:
-                data = file.read(_MAX_SPOOLED_BYTES)
         except OSError:
             continue  # another worker took it
+        try:
+            data = read_regular(own, _MAX_SPOOLED_BYTES, follow=False)
+        except OSError as error:  # no hook of ours has left it
+            data = b""
+            place.log.write(f"{path.name}: {error.strerror}")
         payload = parse_payload(data, place.config_dir)
         if isinstance(payload, Payload):
-            place.states.want(payload.session_id, data, told_ns)
-            sessions[payload.session_id] = sessions.get(payload.session_id, False) or path == spooled
+            known = context if path == spooled else NOBODYS
+            place.states.want(payload.session_id, replace(known, payload=data, told_ns=told_ns))
+            sessions.append(payload.session_id)
         else:
             place.log.write(f"{path.name}: {payload}")
         with contextlib.suppress(OSError):
@@ -187,9 +225,12 @@ def _sweep_is_due(stamp: Path) -> bool:
 
 def _sweep(place: Workplace, sync: Sync) -> None:
     """Deliver what was left behind, of a bounded number of sessions. One that cannot even be read does not count."""
-    states, left = place.states, MAX_SESSIONS
-    for path in left_behind(states, place.config_dir, place.destination_names, states.installed_ns or 0):
+    left, since_ns = MAX_SESSIONS, place.states.installed_ns or 0
+    found = left_behind(place.states, place.config_dir, place.reachable, since_ns, max_unknown=MAX_UNKNOWN)
+    for path in found:
         left -= "*" not in sync.session(path).behind
+        for session_id in place.states.pending():  # who stops just now does not wait for what is old
+            sync.wanted(session_id)
         if not left:
             break
     place.reached("swept")

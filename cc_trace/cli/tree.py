@@ -11,14 +11,17 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from cc_trace.cli.output import bare
+from cc_trace.escapes import escaped
+
 if TYPE_CHECKING:
     from cc_trace.entries import JsonValue
     from cc_trace.facts import Facts
     from cc_trace.spans import Response, Span
 
 _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incomplete": "yellow"}
-# A transcript can hold anything a tool printed; none of it may drive the reader's terminal.
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What a tool coloured: of a sequence that only chooses colours nothing need be seen.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ONE_LINE_CHARS: Final = 100
 _PIPED_WIDTH: Final = 140
 
@@ -28,7 +31,9 @@ class Printer:
 
     def __init__(self, *, full: bool, content: bool) -> None:
         piped = not sys.stdout.isatty()
-        self._console = Console(width=_PIPED_WIDTH if piped else None, highlight=False, markup=False, emoji=False)
+        width = _PIPED_WIDTH if piped else None
+        # Colours are escape sequences of our own; all that comes from elsewhere is made `_printable` here.
+        self._console = Console(file=bare(sys.stdout), width=width, highlight=False, markup=False, emoji=False)
         self._full = full
         self._content = content
 
@@ -46,7 +51,7 @@ class Printer:
 
     def session(self, facts: Facts) -> None:
         """Print the session's totals."""
-        line = Text(f"Session {facts.session_id}", style="bold")
+        line = Text(f"Session {_printable(facts.session_id)}", style="bold")
         known = (facts.project, facts.git_branch, f"Claude Code {facts.version}" if facts.version else None)
         parts = [text for text in known if text]
         first, last = facts.first_ns, facts.last_ns
@@ -59,9 +64,9 @@ class Printer:
         self._console.print(line)
         if facts.predecessor is not None:
             self._console.print(Text(f"continues session {_printable(facts.predecessor)}", style="dim"))
-        odd = [f"{count} x {reason}" for reason, count in sorted(facts.skipped.items()) if _is_odd(reason)]
+        odd = [f"{reason} ({count})" for reason, count in sorted(facts.skipped.items()) if _is_odd(reason)]
         if odd:
-            self._console.print(Text("lines stepped over: " + _printable(", ".join(odd)), style="yellow"))
+            self._console.print(Text("lines skipped or repaired: " + _printable(", ".join(odd)), style="yellow"))
 
     def _turn_line(self, root: Span, spans: list[Span]) -> Text:
         line = Text(root.name, style="bold", no_wrap=True, overflow="ellipsis")
@@ -139,7 +144,7 @@ def _one_line(value: JsonValue) -> str:
 
 
 def _printable(text: str) -> str:
-    return _CONTROL.sub("", text)
+    return escaped(_COLOUR.sub("", text))
 
 
 def _usage(response: Response) -> str:
@@ -183,7 +188,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _is_odd(reason: str) -> bool:
-    """Tell whether a reader should know that such lines were stepped over."""
+    """Tell whether a reader should know that there were such lines."""
     return reason.startswith("unknown type") or reason in (
         "damaged line",
         "repaired line",

@@ -8,7 +8,9 @@ import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import orjson
 
 from cc_trace.cli.places import here, home
 from cc_trace.config import read_config, read_scope
@@ -17,7 +19,7 @@ from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.log import Log
 from cc_trace.orders import Plan, World
 from cc_trace.privacy import Privacy
-from cc_trace.settings import Layer, Settings
+from cc_trace.settings import Layer
 from cc_trace.sources import Sources
 from cc_trace.state import States
 from cc_trace.sync import Sync
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from cc_trace.config import Config
     from cc_trace.destinations import DestinationSettings
     from cc_trace.destinations.outcomes import Destination
+    from cc_trace.settings import Settings
+    from cc_trace.sources import HookEnvironment
 
 __all__ = ["Workplace", "here", "home"]
 
@@ -47,10 +51,10 @@ class Workplace:
     to: str | None = None  # only this destination
     skipped: list[DestinationSettings] = field(default_factory=list)
     _debugging: bool | None = None
-    _settings: dict[str | None, Settings | ConfigError] = field(default_factory=dict)
-    _configs: dict[str | None, Config | ConfigError] = field(default_factory=dict)
-    _off: dict[str | None, str | None] = field(default_factory=dict)
-    _plans: dict[str | None, Plan] = field(default_factory=dict)
+    _settings: dict[_Key, Settings | ConfigError] = field(default_factory=dict)
+    _configs: dict[_Key, Config | ConfigError] = field(default_factory=dict)
+    _off: dict[_Key, str | None] = field(default_factory=dict)
+    _plans: dict[_Key, Plan] = field(default_factory=dict)
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
 
     @classmethod
@@ -68,68 +72,92 @@ class Workplace:
             raise StateError(message) from error
         world = World(time.time, time.sleep, patient=hooked)
         place = cls(sources, config_dir, states, Log(states.folder), world, to)
+        world.may_be_blocked = place.may_be_blocked
         world.reached = place.steps(environment.get("CC_TRACE_DIE_AT"))
-        with contextlib.suppress(ValueError):
-            world.unclear_seconds = float(environment.get("CC_TRACE_UNCLEAR_SECONDS", world.unclear_seconds))
         return place
 
-    def settings(self, project: str | None) -> Settings:
-        """Return the settings that hold for sessions started in a folder."""
-        return _once(self._settings, project, self._read_settings)
+    def settings(self, project: str | None, remembered: HookEnvironment | None = None) -> Settings:
+        """Return the settings of a session started in a folder, given what its hook's environment was."""
+        return _once(self._settings, _key(project, remembered), lambda: self._read_settings(project, remembered))
 
-    def config(self, project: str | None = None) -> Config:
+    def config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> Config:
         """Return what they come to."""
-        return _once(self._configs, project, self._read_config)
+        return _once(self._configs, _key(project, remembered), lambda: self._read_config(project, remembered))
 
-    def _read_settings(self, project: str | None) -> Settings:
-        layers = self.sources.layers(None if project is None else Path(project))
+    def _read_settings(self, project: str | None, remembered: HookEnvironment | None) -> Settings:
+        above = []
         if self.to is not None:
             only = {"destinations": self.to, "trace_to_langfuse": self.to == "langfuse"}
-            layers = [Layer("--to", only, variables=False), *layers]
-        return Settings(layers)
+            above = [Layer("--to", only, variables=False)]
+        return self.sources.settings(None if project is None else Path(project), remembered, above)
 
-    def _read_config(self, project: str | None) -> Config:
-        return read_config(self.settings(project), self.states.folder, self.sources.home)
+    def _read_config(self, project: str | None, remembered: HookEnvironment | None) -> Config:
+        return read_config(self.settings(project, remembered), self.states.folder, self.sources.home)
 
-    def plan(self, project: str | None) -> Plan:
-        """Return what is to be done with the sessions of a project."""
-        if project not in self._plans:
-            if (off := self.off(project)) is not None:
+    def plan(self, project: str | None, remembered: HookEnvironment | None = None) -> Plan:
+        """Return what is to be done with a session of a project."""
+        key = _key(project, remembered)
+        if key not in self._plans:
+            if (off := self.off(project, remembered)) is not None:
                 return Plan(off=off)
-            config = self.config(project)
+            config = self.config(project, remembered)
             opened = tuple(self._opened(each) for each in config.destinations if each not in self.skipped)
-            self._plans[project] = Plan(opened, Privacy(config.privacy), None, config.rest_seconds)
-        return self._plans[project]
+            self._plans[key] = Plan(
+                opened,
+                Privacy(config.privacy),
+                rest_seconds=config.rest_seconds,
+                unclear_seconds=config.unclear_seconds,
+                addresses={each.name: _address(each) for each in config.destinations},
+                request_seconds=max((each.timeout_seconds for each in config.destinations), default=0.0),
+            )
+        return self._plans[key]
 
-    def off(self, project: str | None) -> str | None:
-        """Return why sessions of a project are left out, None where they are not.
+    def off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
+        """Return why a session of a project is left out, None where it is not.
 
         What else is wrong with its settings is raised where it is not off, and else stands in the log.
         """
-        if project not in self._off:
+        key = _key(project, remembered)
+        if key not in self._off:
             try:
-                off = self.config(project).off(project, os.path.realpath)
+                off = self.config(project, remembered).off(project, os.path.realpath)
             except ConfigError as error:
-                off = read_scope(self.settings(project), self.sources.home).off(project, os.path.realpath)
+                settings = self.settings(project, remembered)
+                off = read_scope(settings, self.sources.home).off(project, os.path.realpath)
                 if off is None:
                     raise
                 self.log.write(f"{project or 'settings'}: {off}; and {error}")
-            self._off[project] = off
-        return self._off[project]
+            self._off[key] = off
+        return self._off[key]
 
     def skip(self, settings: DestinationSettings) -> None:
         """Do without a destination from now on."""
         self.skipped.append(settings)
         self._plans.clear()
 
-    def destination_names(self, project: str | None) -> list[str] | None:
-        """Return the names of a project's destinations; none where it is off, None where its settings are wrong."""
+    def reachable(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
+        """Return the names of a session's destinations but for those that are left alone for now."""
+        names = self.destination_names(project, environment)
+        if not names:
+            return names
+        now, backoff = self.world.clock(), self.states.backoff
+        known = {each.name: _address(each) for each in self.config(project, environment).destinations}
+        return [name for name in names if backoff.waiting(known[name], now) is None]
+
+    def destination_names(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
+        """Return the names of a session's destinations; none where it is off, None where its settings are wrong."""
         try:
-            if self.off(project) is not None:
+            if self.off(project, environment) is not None:
                 return []
-            return [settings.name for settings in self.config(project).destinations]
+            return [settings.name for settings in self.config(project, environment).destinations]
         except CcTraceError:
             return None
+
+    def may_be_blocked(self, project: str | None) -> bool:
+        """Tell whether Stop hooks besides ours may make the model go on. Asked by who works in line, once."""
+        from cc_trace.installation.other_hooks import others_may_block  # noqa: PLC0415  (no other worker needs it)
+
+        return others_may_block(self.config_dir, project, self.sources.managed, self.sources.environment)
 
     def reached(self, step: str) -> None:
         """Pass a named step."""
@@ -138,7 +166,9 @@ class Workplace:
     @contextlib.contextmanager
     def sync(self) -> Iterator[Sync]:
         """Deliver; at the end all destinations are closed."""
-        sync = Sync(self.states, self.plan, self.log, self.world, self.config_dir)
+        sync = Sync(
+            self.states, lambda state: self.plan(state.cwd, state.environment), self.log, self.world, self.config_dir
+        )
         try:
             yield sync
         finally:
@@ -177,14 +207,31 @@ class Workplace:
         return destination
 
 
-def _once(known: dict[str | None, T | ConfigError], project: str | None, read: Callable[[str | None], T]) -> T:
-    """Return what was read for a project, or raise what was wrong with it, having read it once."""
-    if project not in known:
+_Key: TypeAlias = tuple[str | None, bytes]
+
+
+def _key(project: str | None, remembered: HookEnvironment | None) -> _Key:
+    """Return what settings are known by: sessions of a project whose hooks had the same environment share them."""
+    return project, orjson.dumps(remembered, option=orjson.OPT_SORT_KEYS)
+
+
+def _address(settings: DestinationSettings) -> str:
+    """Return what tells a destination from others of the same name: two projects may have two collectors.
+
+    One that waits for its key is another: that the key is missing says nothing of the backend.
+    """
+    place = settings.traces_endpoint or settings.endpoint or str(settings.path or settings.exporter)
+    return f"{settings.name} {place} {settings.public_key or ''} {settings.waits_for or ''}".rstrip()
+
+
+def _once(known: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:
+    """Return what was read under a key, or raise what was wrong with it, having read it once."""
+    if key not in known:
         try:
-            known[project] = read(project)
+            known[key] = read()
         except ConfigError as error:
-            known[project] = error
-    found = known[project]
+            known[key] = error
+    found = known[key]
     if isinstance(found, ConfigError):
         raise found
     return found

@@ -40,10 +40,15 @@ class DestinationSettings:
     secret_key: str | None = field(default=None, repr=False)
     exporter: str | None = None  # of otel: its entry point's name
     labels: Labels = field(default_factory=Labels)
+    waits_for: str | None = None  # what is not at hand: nothing can be sent yet
 
 
 def open_destination(settings: DestinationSettings) -> Destination:
     """Return a destination. Nothing is connected or opened yet; what is wrong with the settings is a ConfigError."""
+    if settings.waits_for is not None:
+        from cc_trace.destinations.waiting import Waiting
+
+        return Waiting(settings, settings.waits_for)
     match settings.kind, settings.protocol:
         case "local", _:
             from cc_trace.destinations.local import LocalStore

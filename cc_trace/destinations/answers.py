@@ -1,7 +1,9 @@
 """What a backend's answer means. Pure: an answer in, an outcome out.
 
-OTLP says that a 2xx status is the acceptance. So an answer with such a status counts as accepted even if its body did
-not arrive completely: then it is only not known whether it named rejected spans.
+A 2xx status alone is no acceptance: captive portals and wrong URLs answer so, too. OTLP's answer to a batch it took is
+nothing, or an ExportTraceServiceResponse in protobuf or JSON (MLflow answers protobuf in JSON). Langfuse has its own.
+Where the connection breaks in the middle of a body of the right type, the batch was taken; it is only not known whether
+the body named rejected spans.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from google.protobuf.message import DecodeError
@@ -24,7 +26,7 @@ from cc_trace.destinations.endpoint import redacted
 from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable, Unclear
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from cc_trace.destinations.outcomes import Outcome
 
@@ -32,6 +34,7 @@ MAX_MESSAGE_CHARS: Final = 300
 MAX_AFTER_SECONDS: Final = 86_400.0  # a backend that wants to be left alone for longer is asked once a day
 _SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
+_PORTAL: Final = "the URL is wrong, or a network sign-in page answered"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -44,10 +47,17 @@ class Answer:
     body: bytes = b""
     retry_after: str | None = None
     location: str | None = None
+    complete: bool = True  # all of the body came
 
 
-def outcome(answer: Answer, unspoken: Iterable[str], now: float) -> Outcome:
-    """Return what an answer says about the batch that was sent."""
+Success: TypeAlias = "Callable[[Answer, Iterable[str]], Accepted | Unclear | None]"
+
+
+def outcome(answer: Answer, unspoken: Iterable[str], now: float, success: Success | None = None) -> Outcome:
+    """Return what an answer says about the batch that was sent.
+
+    `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
+    """
     status, text = answer.status, _text(answer, unspoken)
     said = f"{status} {_phrase(status)}" + (f": {text}" if text else "")
     match status:
@@ -56,9 +66,8 @@ def outcome(answer: Answer, unspoken: Iterable[str], now: float) -> Outcome:
         case 502 | 504:  # a gateway that saw no answer does not know what became of the request behind it
             return Unclear(said)
         case _ if status in _SUCCESS:
-            if "html" in answer.content_type and answer.body.lstrip().startswith(b"<"):
-                return Retryable(f"{status} with a web page for an answer: the URL is not one that takes traces")
-            return accepted(answer.body, unspoken)
+            read = (success or otlp_success)(answer, unspoken)
+            return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
         case _ if status in _REDIRECT:
             place = _place(answer.location, unspoken)
             return Retryable(f"{status} {_phrase(status)}{place}: redirects are not followed")
@@ -66,10 +75,47 @@ def outcome(answer: Answer, unspoken: Iterable[str], now: float) -> Outcome:
             return Retryable(said, after_seconds(answer.retry_after, now))
 
 
-def accepted(body: bytes, unspoken: Iterable[str]) -> Accepted:
-    """Return an acceptance with what its body says of rejected spans, in OTLP's protobuf or JSON or something else."""
-    count, message = _partial_json(body) if body.lstrip().startswith(b"{") else _partial_protobuf(body)
+def otlp_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | None:
+    """Return the acceptance that a body says in OTLP's way, None where it says something else."""
+    if not answer.body and answer.complete:
+        return Accepted()
+    if "protobuf" in answer.content_type:
+        partial = _partial_protobuf(answer.body)
+    elif "json" in answer.content_type:
+        partial = _partial_json(answer.body)
+    else:
+        return None
+    if partial is None:
+        return None if answer.complete else Accepted()
+    count, message = partial
     return Accepted(max(0, count), cleaned(message, unspoken) or None)
+
+
+def langfuse_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | Unclear | None:
+    """Return what Langfuse says of a batch: it answers with the job that will store it, older servers with a list.
+
+    A JSON object that is neither and names no error may be a newer server's: Langfuse can be asked, so that is unclear.
+    """
+    if (said := otlp_success(answer, unspoken)) is not None:
+        return said
+    if "json" not in answer.content_type:
+        return None
+    match _json(answer.body):
+        case {"error": _} | {"errors": [_, *_]}:
+            return None
+        case {"message": "OK"} | {"name": str(), "data": dict()} | {"successes": list()}:
+            return Accepted()
+        case dict():
+            return Unclear(f"{answer.status} with JSON that Langfuse is not known to answer")
+        case _:
+            return None
+
+
+def accepted(body: bytes, unspoken: Iterable[str]) -> Outcome:
+    """Return what the body of a successful gRPC call says."""
+    if (partial := _partial_protobuf(body)) is None:
+        return Retryable(f"not an OTLP response: {_PORTAL}")
+    return Accepted(max(0, partial[0]), cleaned(partial[1], unspoken) or None)
 
 
 def cleaned(text: str, unspoken: Iterable[str]) -> str:
@@ -115,11 +161,31 @@ def _place(location: str | None, unspoken: Iterable[str]) -> str:
     return f" to {target}" if target else ""
 
 
-def _partial_json(body: bytes) -> tuple[int, str]:
+def _kind(answer: Answer) -> str:
+    """Say what a body is, without quoting it: it may be a whole page."""
+    start, type_ = answer.body[:200].lstrip().lower(), cleaned(answer.content_type.partition(";")[0], ())
+    named = f" ({type_})" if type_ else ""
+    if start.startswith(b"<?xml"):
+        return f"XML{named}"
+    if start.startswith(b"<"):
+        return f"a web page{named}"
+    if start.startswith((b"{", b"[")):
+        return f"other JSON{named}"
+    return f"{len(answer.body)} bytes of {type_ or 'no content type'}"
+
+
+def _json(body: bytes) -> Any:  # noqa: ANN401  (raw JSON)
     try:
-        raw: Any = json.loads(body)
+        return json.loads(body)
     except (ValueError, RecursionError):
-        return 0, ""
+        return None
+
+
+def _partial_json(body: bytes) -> tuple[int, str] | None:
+    """Return rejected spans and message of an ExportTraceServiceResponse; an object with anything else is none."""
+    raw = _json(body)
+    if not isinstance(raw, dict) or not raw.keys() <= {"partialSuccess", "partial_success"}:
+        return None
     match raw:
         case {"partialSuccess": dict(partial)} | {"partial_success": dict(partial)}:
             count = partial.get("rejectedSpans", partial.get("rejected_spans", 0))
@@ -130,11 +196,11 @@ def _partial_json(body: bytes) -> tuple[int, str]:
             return 0, ""
 
 
-def _partial_protobuf(body: bytes) -> tuple[int, str]:
+def _partial_protobuf(body: bytes) -> tuple[int, str] | None:
     try:
         partial = ExportTraceServiceResponse.FromString(body).partial_success
     except DecodeError:
-        return 0, ""
+        return None
     return partial.rejected_spans, partial.error_message
 
 

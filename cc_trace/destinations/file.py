@@ -1,13 +1,17 @@
 """A file of OTLP JSON Lines, one request per line, as the collector's otlpjsonfile receiver reads it.
 
-Rule: a line is written with one write, under a lock, at the end. Who dies in it leaves at most a torn line, and who
-comes next begins a new line before its own.
+Rules:
+- A line is written with one write, under a lock, at the end. Who dies in it leaves at most a torn line, and who comes
+  next begins a new line before its own.
+- The file is one that was made here, or begins as those do. Any other is not touched, nor is a mode changed: a path
+  that is wrong, or that somebody else has chosen, must not cost a user another file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     from cc_trace.spans import Span
 
 _POLL_SECONDS: Final = 0.05
+_HEAD_BYTES: Final = 1 << 18
+_BEGINNING: Final = b'{"resourceSpans":[{"resource":'
+_SCOPE: Final = b'"scope":{"name":"cc-trace"'
+_SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class JsonLines:
@@ -56,12 +64,14 @@ class JsonLines:
         """Append one line."""
         line = self._packing.body(parcels) + b"\n"
         try:
-            descriptor = open_private(self._path, os.O_RDWR | os.O_APPEND)
+            descriptor = _opened(self._path)
         except OSError as error:
             return Retryable(f"{self._path}: {error.strerror or error}")
         try:
             if not _locked(descriptor, self._seconds):
                 return Retryable(f"{self._path}: another process has held its lock for {self._seconds:g} seconds")
+            if (why := _foreign(descriptor)) is not None:
+                return Retryable(f"{self._path} {why}; name a file that is not there yet, or move this one away")
             return self._append(descriptor, line)
         finally:
             os.close(descriptor)  # and with it the lock goes
@@ -96,6 +106,33 @@ class JsonLines:
         except OSError:
             return Unclear(f"{self._path}: {why}")
         return Retryable(f"{self._path}: {why}")
+
+
+def _opened(path: Path) -> int:
+    """Return a descriptor of the file, made with mode 0600 if it is not there. Raises OSError."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
+    except FileNotFoundError:
+        pass
+    try:
+        return open_private(path, os.O_RDWR | os.O_APPEND | os.O_EXCL)
+    except FileExistsError:  # another process was faster
+        return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
+
+
+def _foreign(descriptor: int) -> str | None:
+    """Return why a file is not one of ours; None where it is. What is empty is ours if nobody else could look in."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if status.st_size == 0:
+        mine = not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+        return None if mine else "is empty, and open to others"
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    head = os.read(descriptor, _HEAD_BYTES)
+    if head.startswith(_BEGINNING) and (_SCOPE in head or b"\n" not in head):  # a first line may be torn
+        return None
+    return "was not written by cc-trace"
 
 
 def _last_byte(descriptor: int, size: int) -> bytes:

@@ -51,7 +51,7 @@ class Exchange:
         try:
             parts = httpx.URL(url)
         except httpx.InvalidURL as error:
-            message = f"the endpoint of destination {settings.name} is no URL: {error}"
+            message = f"the endpoint of destination {settings.name} is not a URL: {error}"
             raise ConfigError(message) from error
         logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes down URLs, which may carry keys
         self._place = parts.netloc.decode("ascii").rpartition("@")[2]
@@ -94,7 +94,7 @@ class Exchange:
         try:
             client = self._opened()
         except (httpx.InvalidURL, ValueError):  # whose text quotes the URL, a password with it
-            return Retryable(f"a proxy in {_PROXIES} is no usable URL")
+            return Retryable(f"a proxy in {_PROXIES} is not a usable URL")
         except ImportError:
             return Retryable(f"a proxy in {_PROXIES} speaks SOCKS, which needs a package: pip install 'httpx[socks]'")
         trace = {"trace": self._watch.trace}
@@ -117,12 +117,14 @@ class Exchange:
 
 def _answer(response: httpx.Response, max_body_bytes: int) -> Answer:
     """Read an answer. Its status is known; if its body breaks off, what has come of it must do."""
-    body = bytearray()
+    body, complete = bytearray(), False
     with contextlib.suppress(httpx.TransportError):
         for chunk in response.iter_raw():
             body += chunk
             if len(body) >= max_body_bytes:
                 break
+        else:
+            complete = True
     headers = response.headers
     return Answer(
         response.status_code,
@@ -130,6 +132,7 @@ def _answer(response: httpx.Response, max_body_bytes: int) -> Answer:
         bytes(body[:max_body_bytes]),
         headers.get("retry-after"),
         headers.get("location"),
+        complete,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlunsplit
 
 from cc_trace.destinations import LANGFUSE_CLOUD
-from cc_trace.destinations.answers import Answer
+from cc_trace.destinations.answers import Answer, langfuse_success
 from cc_trace.destinations.endpoint import headers, secrets, url
 from cc_trace.destinations.http_exchange import Exchange
 from cc_trace.destinations.otlp_http import OtlpHttp
@@ -60,7 +60,7 @@ class Langfuse:
             ),
         )
         self._exchange = Exchange(settings, base, secrets(settings))
-        self._otlp = OtlpHttp(settings, self._exchange)
+        self._otlp = OtlpHttp(settings, self._exchange, langfuse_success)
         self._observations = f"{base}/api/public/v2/observations"
         self._headers = list(headers(settings))
 

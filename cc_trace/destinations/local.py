@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.destinations.outcomes import FIT_BYTES, Accepted, Parcel, Retryable
 from cc_trace.entries.kinds import Usage
 from cc_trace.errors import NotFoundError, StateError
-from cc_trace.private_files import open_private
+from cc_trace.private_files import check_beside_database, prepare_database
 from cc_trace.profiles.text import json_text, readable
 from cc_trace.spans import Response, Span, Tool
 
@@ -132,7 +131,7 @@ class LocalStore:
     def _opened(self) -> sqlite3.Connection:
         if self._database is None:
             # SQLite gives -wal and -shm the mode of the file, and follows a link only in the name of the file itself.
-            os.close(open_private(self._path, os.O_RDWR))
+            prepare_database(self._path)
             database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 _prepare(database)
@@ -241,6 +240,7 @@ def _first_seen(span: Span) -> tuple[bool, int]:
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
+    check_beside_database(path)
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=_BUSY_SECONDS, uri=True)
     if _version(database) != VERSION:
         database.close()

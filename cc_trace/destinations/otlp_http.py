@@ -6,7 +6,7 @@ import gzip
 import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.destinations.answers import Answer, outcome
+from cc_trace.destinations.answers import Answer, otlp_success, outcome
 from cc_trace.destinations.endpoint import headers, secrets, traces_url
 from cc_trace.destinations.http_exchange import Exchange
 from cc_trace.destinations.packing import Packing
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.destinations import DestinationSettings
+    from cc_trace.destinations.answers import Success
     from cc_trace.destinations.outcomes import Outcome, Parcel
     from cc_trace.spans import Span
 
@@ -28,8 +29,11 @@ class OtlpHttp:
     repeatable = False
     askable = False
 
-    def __init__(self, settings: DestinationSettings, exchange: Exchange | None = None) -> None:
+    def __init__(
+        self, settings: DestinationSettings, exchange: Exchange | None = None, success: Success = otlp_success
+    ) -> None:
         self.name = settings.name
+        self._success = success
         json = settings.protocol == "http/json"
         self._packing = Packing(settings, "json" if json else "protobuf")
         self._url = traces_url(settings)
@@ -53,7 +57,9 @@ class OtlpHttp:
         """Post one batch."""
         body = gzip.compress(self._packing.body(parcels), _LEVEL, mtime=0)  # the same spans are the same bytes
         answer = self._exchange.post(self._url, self._headers, body)
-        return outcome(answer, self._unspoken, time.time()) if isinstance(answer, Answer) else answer
+        if not isinstance(answer, Answer):
+            return answer
+        return outcome(answer, self._unspoken, time.time(), self._success)
 
     def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: OTLP has no question."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError
 from cc_trace.installation.settings_file import attempt, carry_out, planned, replace_file
+from cc_trace.private_files import read_regular
 from cc_trace.transcript import claude_folder, state_folder
 
 if TYPE_CHECKING:
@@ -76,19 +77,29 @@ def find_places(environment: Mapping[str, str], project: Path | None) -> Places:
     """Return where things are for this user, with the settings of a project if one is given. Raises InstallError."""
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
     if not home:
-        message = "HOME is not set, so there is no telling where to install; set it and try again"
+        message = "HOME is not set, so it is not known where to install; set it and try again"
         raise InstallError(message)
     user = Path(home).absolute()
     claude = claude_folder(environment, user).absolute()
     data = Path(environment.get("XDG_DATA_HOME") or user / ".local" / "share").absolute()
     config = Path(environment.get("XDG_CONFIG_HOME") or user / ".config").absolute()
     return Places(
-        settings=(claude if project is None else project.absolute() / ".claude") / "settings.json",
+        settings=claude / "settings.json" if project is None else _project_settings(project.absolute()),
         data=data / "cc-trace",
         command=user / ".local" / "bin" / "cc-trace",
         state=state_folder(environment, claude).absolute(),
         config=config / "cc-trace" / "config.toml",
     )
+
+
+def _project_settings(project: Path) -> Path:
+    """Return a project's settings file; a link in a cloned folder does not choose another one. Raises InstallError."""
+    path = project / ".claude" / "settings.json"
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(project)):
+        message = f"{path} leads out of the project, to {real}; replace the link by a file of the project's own"
+        raise InstallError(message)
+    return path
 
 
 def hook_script() -> Path:
@@ -159,7 +170,7 @@ def install(places: Places, python: Path, prepare: Callable[[], None]) -> Instal
 def noted(places: Places, kind: Noted) -> list[Path]:
     """Return the paths of a kind that were noted, in that order."""
     try:
-        lines = places.record.read_bytes().split(b"\n")
+        lines = read_regular(places.record).split(b"\n")
     except OSError:
         return []
     fields = (os.fsdecode(line).partition("\t") for line in lines)
@@ -170,7 +181,7 @@ def _put_hook(places: Places, wanted: bytes, undo: contextlib.ExitStack) -> bool
     hook = places.hook
     with attempt("write", hook):
         _make_folder(places, hook.parent, 0o755, undo)
-        before = hook.read_bytes() if hook.is_file() else None
+        before = read_regular(hook) if hook.is_file() else None
         mode = 0 if before is None else stat.S_IMODE(hook.stat().st_mode)
         if (before, mode) == (wanted, 0o755):
             return False
@@ -194,7 +205,7 @@ def _note(places: Places, kind: Noted, path: Path, undo: contextlib.ExitStack) -
     if "\n" in str(path) or path in noted(places, kind):
         return
     record = places.record
-    before = record.read_bytes() if record.exists() else b""
+    before = read_regular(record) if record.exists() else b""
     replace_file(record, before + os.fsencode(f"{kind}\t{path}\n"))
     undo.callback(_quietly, partial(replace_file, record, before) if before else record.unlink)
 
@@ -204,7 +215,7 @@ def forget_settings(places: Places) -> None:
     with attempt("write", places.record):
         if places.settings in noted(places, "settings"):
             line = os.fsencode(f"settings\t{places.settings}")
-            lines = places.record.read_bytes().split(b"\n")
+            lines = read_regular(places.record).split(b"\n")
             replace_file(places.record, b"\n".join(each for each in lines if each != line))
 
 

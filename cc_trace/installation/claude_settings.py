@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 # Known to all versions. One event that is not known makes 2.0.77 ignore the whole file, without a word.
 EVENTS: Final = ("Stop", "SessionEnd")
 
+# Claude Code gives all SessionEnd hooks 1.5 s together, unless one in a settings file asks for more. In CI the hook
+# works in line, and ends before this (hooks/cc-trace-hook).
+SESSION_END_SECONDS: Final = 60
+
 _OURS: Final = re.compile(r"(?<![\w-])(?:cc-trace-hook|cc_trace\.hook)(?![\w-])")
 _BOM: Final = "\ufeff"
 _EMPTY: Final = "{}\n"
@@ -30,6 +34,7 @@ class Registration:
 
     event: str
     command: str
+    hurried: bool = False  # it has less time than it may need
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +43,30 @@ class _Hook:
 
     event: str
     command: Part
+    timeout: Part | None
     levels: tuple[tuple[int, Part], ...]
 
 
 def registered(text: str) -> list[Registration]:
     """Return our hooks, those of unexpected events too. Raises JsonTextError, as all functions here."""
     body = _body(text)
-    return [Registration(hook.event, _string(body, hook.command)) for hook in _hooks(body)]
+    return [Registration(hook.event, _string(body, hook.command), _hurried(body, hook)) for hook in _hooks(body)]
 
 
 def with_hooks(text: str, command: str, events: Sequence[str] = EVENTS) -> str:
     """Return the text with our hook registered once for each event, and for no other.
 
-    A hook of ours that is there keeps its place and its other keys. What is right already is not touched.
+    A hook of ours that is there keeps its place and its other keys, and gets the time it may need. What is right
+    already is not touched.
     """
     body = _body(text)
     for event in events:
         while len(own := [hook for hook in _hooks(body) if hook.event == event]) > 1:
             body = _without(body, own[-1])
-        body = _with_command(body, own[0].command, command) if own else _added(body, event, command)
+        if own:
+            body = _with_timeout(_with_command(body, own[0].command, command), event)
+        else:
+            body = _added(body, event, command)
     while others := [hook for hook in _hooks(body) if hook.event not in events]:
         body = _without(body, others[-1])
     return _with_mark(text, body)
@@ -82,6 +92,18 @@ def meaning(text: str) -> dict[str, Any]:
             if not kept:
                 del value["hooks"]
     return value
+
+
+def has_other_stop_hooks(text: str) -> bool:
+    """Tell whether a text registers a Stop hook that is not ours, or enables a plugin that may have one."""
+    value = read_object(_body(text))
+    hooks, enabled = value.get("hooks"), value.get("enabledPlugins")
+    groups = hooks.get("Stop", []) if isinstance(hooks, dict) else []
+    listed = [each.get("hooks", []) for each in groups if isinstance(each, dict)] if isinstance(groups, list) else []
+    found = [hook for hooks in listed if isinstance(hooks, list) for hook in hooks if isinstance(hook, dict)]
+    ours = len(plugins(text))
+    on = sum(bool(each) for each in enabled.values()) if isinstance(enabled, dict) else 0
+    return on > ours or any(not _OURS.search(str(hook.get("command", ""))) for hook in found)
 
 
 def plugins(text: str) -> list[str]:
@@ -127,7 +149,7 @@ def _hooks_below(text: str, root: int, hooks: Part) -> Iterator[_Hook]:
                 command = _member_of(text, hook, "command")
                 if command is not None and text[command.value] == '"' and _OURS.search(_string(text, command)):
                     levels = ((listed.value, hook), (event.value, group), (hooks.value, event), (root, hooks))
-                    yield _Hook(event.key or "", command, levels)
+                    yield _Hook(event.key or "", command, _member_of(text, hook, "timeout"), levels)
 
 
 def _items(text: str, part: Part) -> list[Part]:
@@ -152,8 +174,29 @@ def _with_command(text: str, part: Part, command: str) -> str:
     return text[: part.value] + json.dumps(command, ensure_ascii=False) + text[part.end :]
 
 
+def _hurried(text: str, hook: _Hook) -> bool:
+    if hook.event != "SessionEnd":
+        return False
+    seconds = json.loads(text[hook.timeout.value : hook.timeout.end]) if hook.timeout is not None else None
+    return not isinstance(seconds, int | float) or seconds < SESSION_END_SECONDS
+
+
+def _with_timeout(text: str, event: str) -> str:
+    """Give our one hook of an event the time it may need."""
+    [hook] = [each for each in _hooks(text) if each.event == event]
+    if not _hurried(text, hook):
+        return text
+    if hook.timeout is not None:
+        return text[: hook.timeout.value] + str(SESSION_END_SECONDS) + text[hook.timeout.end :]
+    _, own = hook.levels[0]
+    return inserted(text, own.value, "timeout", SESSION_END_SECONDS)
+
+
 def _added(text: str, event: str, command: str) -> str:
-    group = {"hooks": [{"type": "command", "command": command}]}
+    hook: dict[str, object] = {"type": "command", "command": command}
+    if event == "SessionEnd":
+        hook["timeout"] = SESSION_END_SECONDS
+    group = {"hooks": [hook]}
     root = text.index("{")
     hooks = member(text, root, "hooks")
     if hooks is None:

@@ -43,9 +43,9 @@ def read_object(text: str) -> dict[str, Any]:
         refuse(text, 0, "it is nested too deeply")
     for token in _TOKEN.finditer(text):
         if token[0].lstrip("-") in ("NaN", "Infinity"):  # which Python reads
-            refuse(text, token.start(), f"{token[0]} is no JSON")
+            refuse(text, token.start(), f"{token[0]} is not JSON")
     if not isinstance(value, dict):
-        refuse(text, len(text) - len(text.lstrip()), "an object is wanted")
+        refuse(text, len(text) - len(text.lstrip()), "it must be an object")
     return value
 
 

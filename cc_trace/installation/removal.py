@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from cc_trace.installation import Places
 
-_STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since")
+_STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since", "agents", "workers", "backoff")
 _STAMPS: Final = ("installed", "hooked", "swept")
 # With what SQLite puts beside its files, a ledger that was put aside, and a file that was being written.
 _STATE_FILES: Final = re.compile(
     r"(?:installed|hooked|swept|traces\.jsonl|cc-trace\.log(?:\.1)?|\.installed\.\d+\.tmp)"
-    r"|(?:traces\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
+    r"|index\.db\.stale|(?:traces\.db|index\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
 )
 
 

@@ -70,10 +70,8 @@ def _check(command: str, environment: Mapping[str, str], python: Path, folder: P
         "session_id": SESSION_ID,
         "transcript_path": str(session.path),
         "cwd": _PROJECT,
-        "hook_event_name": "Stop",
-        "stop_hook_active": False,
-        "last_assistant_message": session.facts.latest_output,
-        "background_tasks": [],
+        "hook_event_name": "SessionEnd",  # after which nobody's Stop hook can make the sample go on
+        "reason": "other",
     }
     said = _run_hook(command, json.dumps(payload).encode(), prepared, folder)
     if said is not None:
@@ -81,7 +79,7 @@ def _check(command: str, environment: Mapping[str, str], python: Path, folder: P
     spans = _stored(state)
     if sorted(span.span_id for span in spans) == sorted(wanted):
         return SelfCheck(spans)
-    problem = f"the hook ran, but {len(spans)} of {len(wanted)} spans arrived; install cc-trace anew"
+    problem = f"the hook ran, but {len(spans)} of {len(wanted)} spans arrived; install cc-trace again"
     return SelfCheck(spans, problem, (*_by_hand(python, session.path, prepared, folder), *_log(state)))
 
 
@@ -124,11 +122,10 @@ def _stored(state: Path) -> tuple[Span, ...]:
 
 def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], folder: Path) -> Iterable[str]:
     """Do what the worker should have done, and return what it says: a worker has nobody to say it to."""
-    isolated = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
-    command = [str(python), "-P", "-m", "cc_trace", "sync", "--transcript", str(transcript)]
+    command = [str(python), "-E", "-P", "-m", "cc_trace", "sync", "--transcript", str(transcript)]
     try:
         done = subprocess.run(  # noqa: S603  (our own command)
-            command, env=isolated, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
+            command, env=environment, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return ["`cc-trace sync` does not end, either"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError, JsonTextError
 from cc_trace.installation.claude_settings import meaning, registered, with_hooks, without_hooks
+from cc_trace.private_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,7 +149,7 @@ def read_settings(path: Path) -> str | None:
     """Return a settings file's text, None where there is no file. Raises InstallError."""
     with attempt("read", path):
         try:
-            data = _target(path).read_bytes()
+            data = read_regular(_target(path))
         except FileNotFoundError:
             return None
     try:
@@ -161,7 +162,7 @@ def read_settings(path: Path) -> str | None:
 
 def _kept(path: Path) -> str | None:
     try:
-        return backup_of(path).read_bytes().decode()
+        return read_regular(backup_of(path)).decode()
     except (OSError, UnicodeDecodeError):
         return None
 

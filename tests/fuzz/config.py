@@ -17,7 +17,7 @@ from cc_trace.config import read_config
 from cc_trace.destinations import open_destination
 from cc_trace.errors import CcTraceError
 from cc_trace.privacy import Privacy
-from cc_trace.settings import SETTINGS, Settings
+from cc_trace.settings import SETTINGS
 from cc_trace.sources import Sources
 from fuzz.mutations import VALUES, change, change_bytes, change_json, parsed, written
 from fuzz.target import BrokenError, Target
@@ -159,7 +159,7 @@ class _Checker:
 
     def _check(self, sources: Sources, project: Path | None) -> None:
         try:
-            settings = Settings(sources.layers(project))
+            settings = sources.settings(project, sources.remember() if sources.hooked else None)
             for setting in SETTINGS:
                 if (found := settings.found(setting.name)) is not None:
                     shown(setting, found)

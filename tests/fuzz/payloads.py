@@ -19,6 +19,7 @@ from cc_trace.orders import Plan, World
 from cc_trace.payload import Payload, parse_payload
 from cc_trace.state import States
 from cc_trace.sync import Sync
+from cc_trace.sync_request import SyncRequest
 from cc_trace.transcript import is_session_id
 from fuzz.mutations import VALUES, change, written
 from fuzz.target import BrokenError, Target
@@ -98,7 +99,7 @@ class _Checker:
         world = World(_Clock().read, lambda _: None)
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._root)
         try:
-            self._states.want(payload.session_id, data, 1)
+            self._states.want(payload.session_id, SyncRequest(data, 1))
             sync.wanted(payload.session_id)
         finally:
             sync.close()

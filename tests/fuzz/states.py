@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TRANSCRIPT: Final = b"\n".join([*SEEDS[0][MAIN], *SEEDS[4][MAIN], b""])
 _SECOND_TURN: Final = len(b"\n".join([*SEEDS[0][MAIN], b""]))
 _AGE_SECONDS: Final = 3600.0  # since the transcript was last written to: the session is over
-_STATUS: Final = tuple(argparse.Namespace(json=json) for json in (True, False))
+_STATUS: Final = tuple(argparse.Namespace(json=json, all=json) for json in (True, False))
 _VALUES: Final[tuple[Any, ...]] = (
     *VALUES,
     *(
@@ -89,7 +89,7 @@ class _Checker:
         data = data.replace(b'"@"', b'"' + self._mark + b'"')
         damaged = self._check_loaded(data)
         self._path.write_bytes(data)
-        left_behind(self._states, self._config_dir, lambda _: ["sink"], 0)
+        left_behind(self._states, self._config_dir, lambda *_: ["sink"], 0)
         self._check_shown()
         sink = Sink()
         sink.repeatable = True  # no ledger: it would remember the state before
@@ -135,7 +135,7 @@ class _Checker:
                     orjson.loads(shown.getvalue())
 
     def _synced(self, sink: Sink) -> Report:
-        world = World(time.time, lambda _: None, unclear_seconds=0, patient=False)
+        world = World(time.time, lambda _: None, patient=False)
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._config_dir)
         try:
             return sync.session(self._transcript)

@@ -1,0 +1,88 @@
+"""What a machine with many sessions costs: one Stop, with the look around it makes once a minute, and `status`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import stop
+import transcripts
+from table import Row, ratio
+from timing import cost
+
+from cc_trace.progress import Progress, SessionState, to_json
+from cc_trace.state import FINGERPRINT_BYTES, States, fingerprint
+
+if TYPE_CHECKING:
+    from table import Effort
+
+FEW: Final = 10
+MAX_STOP: Final = 1.5
+MAX_STATUS: Final = 40.0
+_LINE: Final = b'{"type":"user","sessionId":"%b","cwd":"/p","message":{"role":"user","content":"go"}}\n'
+
+
+def rows(effort: Effort) -> list[Row]:
+    """Return a Stop's CPU time against that with few sessions, and that of `status` against an idle Python's."""
+    with tempfile.TemporaryDirectory() as few, tempfile.TemporaryDirectory() as many:
+        homes = {FEW: Path(few), effort.sessions: Path(many)}
+        for number, home in homes.items():
+            _fill(home, number)
+        stops: dict[int, list[float]] = {number: [] for number in homes}
+        statuses: list[float] = []
+        floors: list[float] = []
+        for round_ in range(effort.workers + 1):
+            for number, home in homes.items():
+                taken = _stop(home, round_)
+                if round_:
+                    stops[number].append(taken)
+            floors.append(cost([sys.executable, "-c", "pass"], os.environ).cpu_seconds)
+            command = [sys.executable, "-m", "cc_trace", "status"]
+            statuses.append(cost(command, _environment(homes[effort.sessions])).cpu_seconds)
+    least = {number: min(taken) for number, taken in stops.items()}
+    name, floor = f"{effort.sessions:,} sessions", min(floors)
+    return [
+        ratio(
+            f"{name}: worker's CPU for a Stop that looks around / {FEW} sessions",
+            least[effort.sessions] / least[FEW],
+            MAX_STOP,
+            f"{least[effort.sessions] * 1000:.0f} ms",
+        ),
+        ratio(
+            f"{name}: CPU of `cc-trace status` / `python3 -c pass`",
+            min(statuses) / floor,
+            MAX_STATUS,
+            f"{min(statuses) * 1000:.0f} ms",
+        ),
+    ]
+
+
+def _fill(home: Path, number: int) -> None:
+    """Make so many sessions that are delivered, in folders of 100."""
+    states = States(home / ".claude" / "state" / "cc-trace")
+    states.prepare()
+    states.stamp_installed()
+    for each in range(number):
+        path = home / ".claude" / "projects" / f"-p{each // 100}" / f"{each:08}-0000-4000-8000-000000000001.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_LINE % path.stem.encode())
+        status = path.stat()
+        state = SessionState(path.stem, str(path), status.st_size, status.st_mtime_ns, cwd="/p")
+        state.fingerprint_bytes = min(status.st_size, FINGERPRINT_BYTES)
+        state.fingerprint = fingerprint(path, state.fingerprint_bytes)
+        state.destinations["local"] = Progress(delivered=2, turns=1, time=status.st_mtime)
+        states.path(path.stem).write_bytes(to_json(state))
+
+
+def _stop(home: Path, round_: int) -> float:
+    path = home / ".claude" / "projects" / "-p0" / f"{transcripts.SESSION}.jsonl"
+    stop.append_turn(path, round_)
+    (home / ".claude" / "state" / "cc-trace" / "swept").unlink(missing_ok=True)
+    return stop.work(home, path).cpu_seconds
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "CC_TRACE_DESTINATIONS": "local"}

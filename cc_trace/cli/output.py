@@ -1,0 +1,59 @@
+r"""What is printed: nothing that stands in a transcript, a path, a setting or an answer drives the reader's terminal.
+
+Rule: it is done here, for all that any command prints. Control characters, and those that turn the direction of
+writing, are shown as `\uXXXX`. In JSON that is their escape, and such a character stands only in its strings.
+"""
+
+from __future__ import annotations
+
+from cc_trace.escapes import escaped
+
+TYPE_CHECKING = False  # importing typing, re or contextlib takes as long as all that `--help` does
+if TYPE_CHECKING:
+    from typing import BinaryIO, TextIO
+
+
+class EscapedBytes:
+    """What is written as bytes, which is JSON in UTF-8."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        """Write what a terminal may see."""
+        self._stream.write(escaped(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+        return len(data)
+
+    def __getattr__(self, name: str) -> object:
+        """Be the stream itself in all else."""
+        return getattr(self._stream, name)
+
+
+class EscapedText:
+    """A stream that escapes what is written to it. What its encoding does not have is shown, too."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.bare = stream
+
+    @property
+    def buffer(self) -> EscapedBytes:
+        """Return the stream of bytes below."""
+        return EscapedBytes(self.bare.buffer)
+
+    def write(self, text: str) -> int:
+        """Write what a terminal may see."""
+        safe, encoding = escaped(text), self.bare.encoding or "utf-8"
+        if not safe.isascii():  # a path can have bytes that are no text
+            safe = safe.encode(encoding, "backslashreplace").decode(encoding)
+        self.bare.write(safe)
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        """Be the stream itself in all else."""
+        return getattr(self.bare, name)
+
+
+def bare(stream: TextIO) -> TextIO:
+    """Return the stream itself, for what has its own escape sequences and lets in no others."""
+    found: TextIO = getattr(stream, "bare", stream)
+    return found

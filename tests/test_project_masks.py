@@ -1,0 +1,47 @@
+"""A project's own patterns: what they mask, and that none of them can let a text pass or hold up a delivery."""
+
+from __future__ import annotations
+
+import pytest
+
+from cc_trace.errors import ConfigError
+from cc_trace.privacy import Privacy, PrivacySettings
+from cc_trace.project_masks import MAX_CHARS, MAX_PATTERNS, WITHHELD, ProjectMasks, check_masks
+
+
+def test_what_they_match_is_masked() -> None:
+    """Of one with a group `secret` that group alone."""
+    masks = ProjectMasks(["acme-[0-9]{4}", "pin=(?P<secret>[0-9]+)"])
+    assert masks.text("a acme-1234 b pin=77.") == "a [masked: project pattern] b pin=[masked: project pattern]."
+
+
+def test_they_come_after_the_users_in_texts_values_and_keys() -> None:
+    privacy = Privacy(PrivacySettings(mask=("mine",), project_mask=("theirs",), max_chars=0))
+    assert privacy._value({"theirs": ["x theirs y", "mine"]}) == {
+        "[masked: project pattern]": ["x [masked: project pattern] y", "[masked: own pattern]"]
+    }
+    assert privacy._text("mine theirs") == "[masked: own pattern] [masked: project pattern]"
+
+
+def test_a_pattern_that_takes_too_long_withholds_the_text() -> None:
+    """And after some of those all that follows, without trying."""
+    masks = ProjectMasks(["(x+x+)+y"])
+    assert [masks.text("x" * 5_000) for _ in range(4)] == [WITHHELD] * 4
+    assert masks.text("harmless") == WITHHELD
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        (["a"] * (MAX_PATTERNS + 1), "the project has 21 masks"),
+        (["a" * (MAX_CHARS + 1)], "mask 1 of the project has 201 characters"),
+        (["a", "(secret"], "mask 2 of the project is not a regular expression"),
+        (["a*"], "mask 1 of the project matches empty text"),
+        (["(?:(?:(?:x?){999}){999}){999}y"], "mask 1 of the project repeats too much"),
+        (["(?:abc){e<=9}"], "mask 1 of the project repeats too much"),
+    ],
+)
+def test_what_is_too_much_is_refused_and_not_repeated(patterns: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        check_masks(patterns)
+    assert "secret" not in str(caught.value)
