@@ -23,7 +23,7 @@ from table import MB, Row, ratio
 from timing import Cost, cost, cpu_seconds
 from transcripts import MIXES, SESSION, write
 
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import transcripts
 from table import Row, ratio
 from timing import cost
 
-from cc_trace.progress import Progress, SessionState, to_json
-from cc_trace.state import FINGERPRINT_BYTES, States, fingerprint
+from cc_trace.delivery.cursor import Progress, SessionState, to_json
+from cc_trace.delivery.state import FINGERPRINT_BYTES, States, fingerprint
 
 if TYPE_CHECKING:
     from table import Effort

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from table import Row
 
-from cc_trace.redact import Redactor
+from cc_trace.privacy.redactor import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

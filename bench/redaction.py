@@ -13,7 +13,7 @@ from timing import cpu_seconds
 from transcripts import MIXES, write
 from worst import LEAST_SPEED, WORST, speed
 
-from cc_trace.redact import Redactor
+from cc_trace.privacy.redactor import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from table import Effort
     from transcripts import Mix
 
-    from cc_trace.entries import JsonValue
+    from cc_trace.transcript.entries import JsonValue
 
 # More would mean that a hint was given whose pairs of letters are common, see `cc_trace.redact`.
 MAX_RATIO: Final = 15.0

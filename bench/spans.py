@@ -15,7 +15,7 @@ from table import MB, Row, ratio
 from timing import cost, cpu_seconds
 from transcripts import MIXES, write
 
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from table import Effort

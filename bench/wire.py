@@ -24,21 +24,21 @@ from timing import cpu_seconds
 from transcripts import write
 
 from cc_trace import __version__
-from cc_trace.destinations import DestinationSettings
-from cc_trace.destinations.answers import Answer
-from cc_trace.destinations.http_exchange import Exchange
-from cc_trace.destinations.otlp_http import OtlpHttp
-from cc_trace.destinations.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS
-from cc_trace.destinations.packing import Packing
-from cc_trace.profiles import PROFILES, Labels, resource
-from cc_trace.sessions import Session
+from cc_trace.export.destination import DestinationSettings
+from cc_trace.export.encoding import Packing
+from cc_trace.export.http import Exchange
+from cc_trace.export.otlp_http import OtlpHttp
+from cc_trace.export.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS
+from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.export.responses import Answer
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from table import Effort
 
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
 
 MAX_RATIO: Final = 1.0
 _SETTINGS: Final = DestinationSettings("otlp", "otlp", endpoint="http://127.0.0.1:4318")

@@ -13,8 +13,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.redact import Redactor
-from cc_trace.redact.patterns import PATTERNS
+from cc_trace.privacy.patterns import PATTERNS
+from cc_trace.privacy.redactor import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

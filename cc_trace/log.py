@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.escapes import escaped
-from cc_trace.private_files import open_private
+from cc_trace.files import open_private
 
 if TYPE_CHECKING:
     from pathlib import Path

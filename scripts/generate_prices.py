@@ -1,4 +1,4 @@
-"""Writes `cc_trace/price_table.py` from genai-prices, or with `--check` tells whether it is current.
+"""Writes `cc_trace/pricing/price_table.py` from genai-prices, or with `--check` tells whether it is current.
 
 The rule here: whatever genai-prices says of a Claude model is either written out or refused with an error, so
 that a new kind of price in a later version is noticed and not silently dropped.

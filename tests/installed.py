@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared import ROOT
 
-from cc_trace.installation.self_check import SAMPLE, SESSION_ID
+from cc_trace.install.self_check import SAMPLE, SESSION_ID
 
 if TYPE_CHECKING:
     from pathlib import Path

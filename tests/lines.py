@@ -11,16 +11,16 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from cc_trace.entries import parse
-from cc_trace.sessions import Session
-from cc_trace.transcript import Line as RawLine
+from cc_trace.spans.session import Session
+from cc_trace.transcript.lines import Line as RawLine
+from cc_trace.transcript.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from cc_trace.entries import Entry
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
+    from cc_trace.transcript.entries import Entry
 
 Line: TypeAlias = dict[str, Any]
 Block: TypeAlias = dict[str, Any]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lines import prompt, reply, write
 from shared import CASES
 
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from profiles_spans import EVERYWHERE, FIRST, LAUNCHED_BY, SECOND_ONE, text, tool
 
 if TYPE_CHECKING:
-    from cc_trace.profiles import AttributeValue
+    from cc_trace.export.profiles import AttributeValue
 
 
 def asked(words: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cc_trace.entries import Usage
-from cc_trace.profiles import Labels
-from cc_trace.spans import Response, Span, Tool
+from cc_trace.export.profiles import Labels
+from cc_trace.spans.model import Response, Span, Tool
+from cc_trace.transcript.entries import Usage
 
 if TYPE_CHECKING:
-    from cc_trace.profiles import AttributeValue
+    from cc_trace.export.profiles import AttributeValue
 
 SECOND = 1_000_000_000
 START = 1_767_268_800 * SECOND  # 2026-01-01T12:00:00Z

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 
 from cc_trace.cli.rows import span_row
-from cc_trace.destinations.outcomes import Accepted, Outcome, Parcel, Rejected, Retryable, Unclear
+from cc_trace.export.outcomes import Accepted, Outcome, Parcel, Rejected, Retryable, Unclear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
 
 Mood = Literal["ok", "down", "unclear stored", "unclear lost"]
 

@@ -22,7 +22,7 @@ from lines import (
     write,
 )
 
-from cc_trace.sessions import Resume, Session
+from cc_trace.spans.session import Resume, Session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,8 +23,8 @@ from lines import (
     write,
 )
 
-from cc_trace.sessions import Resume, Session
-from cc_trace.spans import tool_span_id
+from cc_trace.spans.model import tool_span_id
+from cc_trace.spans.session import Resume, Session
 
 if TYPE_CHECKING:
     from pathlib import Path

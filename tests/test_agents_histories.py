@@ -18,8 +18,8 @@ from sink import Sink
 from test_agents_later import MAIN, STORIES, Story
 from test_sync import STEPS, Killed
 
-from cc_trace.sessions import Session
-from cc_trace.sweep import left_behind
+from cc_trace.delivery.sweep import left_behind
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,10 +31,10 @@ from lines import (
 from sink import Sink
 from test_sync import Machine
 
-from cc_trace.agent_listing import AgentListing
-from cc_trace.sessions import Session
-from cc_trace.spans import span_id
-from cc_trace.sweep import is_behind, left_behind
+from cc_trace.delivery.agent_deliveries import AgentListing
+from cc_trace.delivery.sweep import is_behind, left_behind
+from cc_trace.spans.model import span_id
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

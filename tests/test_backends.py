@@ -27,7 +27,7 @@ from backend import (
 )
 from test_sync import AGENTS, Machine, expected
 
-from cc_trace.destinations import DestinationSettings, open_destination
+from cc_trace.export.destination import DestinationSettings, open_destination
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

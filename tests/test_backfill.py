@@ -13,9 +13,9 @@ import transcripts
 from backend import OK, REFUSE, Behaviour, HttpBackend
 from machine import RECORDED, History, counted, expected, lines
 
-from cc_trace.destinations import DestinationSettings
+from cc_trace.delivery.history import oldest_taken, since_seconds
 from cc_trace.errors import CcTraceError
-from cc_trace.history import oldest_taken, since_seconds
+from cc_trace.export.destination import DestinationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from lines import NOON
 from machine import RECORDED, History, counted, expected
 from waiting import until
 
-from cc_trace.state import States
+from cc_trace.delivery.state import States
 
 if TYPE_CHECKING:
     import subprocess

@@ -13,7 +13,7 @@ import pytest
 from shared import case_transcripts, label
 
 from cc_trace.cli.rows import session_row, span_row
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

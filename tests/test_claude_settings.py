@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cc_trace.errors import JsonTextError
-from cc_trace.installation.claude_settings import (
+from cc_trace.install.hooks import (
     EVENTS,
     Registration,
     has_other_stop_hooks,

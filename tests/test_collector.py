@@ -10,10 +10,10 @@ from backend import HttpBackend
 from collector import Collector, binary
 from shared import CASES
 
-from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable
-from cc_trace.profiles import PROFILES, Labels, resource
-from cc_trace.sessions import Session
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.outcomes import Accepted, Rejected, Retryable
+from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
-    from cc_trace.destinations import Protocol
-    from cc_trace.destinations.outcomes import Outcome
-    from cc_trace.spans import Span
+    from cc_trace.export.destination import Protocol
+    from cc_trace.export.outcomes import Outcome
+    from cc_trace.spans.model import Span
 
 pytestmark = pytest.mark.skipif(binary() is None, reason="rotel is not installed")
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from cc_trace.config import Config, read_config
-from cc_trace.destinations import DestinationSettings
 from cc_trace.errors import ConfigError
-from cc_trace.privacy import PrivacySettings
-from cc_trace.profiles.labels import Labels
-from cc_trace.settings import SETTINGS, Layer, Settings
-from cc_trace.spans import Anchor
+from cc_trace.export.destination import DestinationSettings
+from cc_trace.export.profiles.labels import Labels
+from cc_trace.privacy.content import PrivacySettings
+from cc_trace.settings.catalogue import SETTINGS
+from cc_trace.settings.config import Config, read_config
+from cc_trace.settings.lookup import Layer, Settings
+from cc_trace.spans.model import Anchor
 
 HOME = Path("/home/dev")
 STATE = HOME / ".claude" / "state" / "cc-trace"

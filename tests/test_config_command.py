@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cc_trace.settings import SETTINGS
+from cc_trace.settings.catalogue import SETTINGS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 from lines import NOON, line, prompt, reply, write
 from shared import CASES
 
-from cc_trace.copies import copied_from
+from cc_trace.delivery.forks import copied_from
 
 if TYPE_CHECKING:
     from pathlib import Path

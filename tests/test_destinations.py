@@ -20,11 +20,12 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from shared import CASES, ROOT
 
-from cc_trace.destinations import DestinationSettings, open_destination, otel_exporter
-from cc_trace.destinations.outcomes import MAX_BATCH_BYTES, Accepted, Retryable, Unclear
 from cc_trace.errors import ConfigError
-from cc_trace.profiles import PROFILES, Labels, resource
-from cc_trace.sessions import Session
+from cc_trace.export import otel_exporter
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.outcomes import MAX_BATCH_BYTES, Accepted, Retryable, Unclear
+from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from cc_trace.destinations.outcomes import Destination
-    from cc_trace.spans import Span
+    from cc_trace.export.outcomes import Destination
+    from cc_trace.spans.model import Span
 
 LABELS = Labels(user_id="someone", tags=("a", "b"), resource={"host.name": "here"})
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
@@ -129,7 +130,7 @@ def test_a_destination_imports_only_what_it_needs(tmp_path: Path) -> None:
     """Importing takes longer than sending."""
     program = (
         "import sys; from pathlib import Path\n"
-        "from cc_trace.destinations import DestinationSettings, open_destination\n"
+        "from cc_trace.export.destination import DestinationSettings, open_destination\n"
         "slow = {'httpx', 'grpc', 'langfuse', 'opentelemetry', 'google', 'sqlite3', 'requests'}\n"
         "print(sorted(slow & set(sys.modules)))\n"
         f"open_destination(DestinationSettings('x', 'local', path=Path({str(tmp_path / 'a')!r})))\n"
@@ -156,7 +157,7 @@ def test_a_destination_imports_only_what_it_needs(tmp_path: Path) -> None:
 def test_a_missing_package_is_named(module: str, settings: str, package: str) -> None:
     program = (
         f"import sys; sys.modules[{module!r}] = None\n"
-        "from cc_trace.destinations import DestinationSettings, open_destination\n"
+        "from cc_trace.export.destination import DestinationSettings, open_destination\n"
         "from cc_trace.errors import ConfigError\n"
         f"try: open_destination(DestinationSettings('x', {settings}))\n"
         "except ConfigError as error: print(error)\n"

@@ -30,27 +30,27 @@ from installed import without_privileges
 from lines import SESSION, prompt, reply, session, turn_duration
 from shared import ROOT
 
-from cc_trace.checks import Check, Subject, guarded, moment, ok
-from cc_trace.checks.deliveries import deliveries
-from cc_trace.checks.destinations import destinations, proven, remedy
-from cc_trace.checks.hook_program import programs
-from cc_trace.checks.locks import locks
-from cc_trace.checks.machine import environment, packages
-from cc_trace.checks.registration import hook, hook_events, hooks_enabled
-from cc_trace.checks.state_folder import log
-from cc_trace.checks.transcripts import last_run
 from cc_trace.cli.doctor import run
-from cc_trace.destinations import DestinationSettings
-from cc_trace.installation import find_places, install, own_python
-from cc_trace.installation.claude_settings import with_hooks
-from cc_trace.progress import Progress
-from cc_trace.sources import Sources
-from cc_trace.state import States
+from cc_trace.delivery.cursor import Progress
+from cc_trace.delivery.state import States
+from cc_trace.doctor.check import Check, Subject, guarded, moment, ok
+from cc_trace.doctor.deliveries import deliveries
+from cc_trace.doctor.destinations import destinations, proven, remedy
+from cc_trace.doctor.hook_program import programs
+from cc_trace.doctor.locks import locks
+from cc_trace.doctor.machine import environment, packages
+from cc_trace.doctor.registration import hook, hook_events, hooks_enabled
+from cc_trace.doctor.state_folder import log
+from cc_trace.doctor.transcripts import last_run
+from cc_trace.export.destination import DestinationSettings
+from cc_trace.install.hooks import with_hooks
+from cc_trace.install.installation import find_places, install, own_python
+from cc_trace.settings.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cc_trace.destinations import DestinationKind
+    from cc_trace.export.destination import DestinationKind
 
 PUBLIC, SECRET = "pk-lf-" + "0" * 20, "sk-lf-" + "very-secret-" * 2
 BASIC = "Basic " + base64.b64encode(f"{PUBLIC}:{SECRET}".encode()).decode()
@@ -863,7 +863,7 @@ def test_who_holds_a_lock_is_told(home: Home) -> None:
     """By its process, and since when; after five minutes that is a warning."""
     home.installed()
     program = (
-        "import sys; from pathlib import Path; from cc_trace.state import States\n"
+        "import sys; from pathlib import Path; from cc_trace.delivery.state import States\n"
         f"with States(Path({str(home.state)!r})).locked({SESSION!r}):\n"
         "    print('held', flush=True)\n    sys.stdin.read()\n"
     )
@@ -1004,7 +1004,7 @@ def test_what_to_do_follows_from_what_was_said(kind: DestinationKind, message: s
 
 def test_a_destination_that_does_not_end_is_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exporters of others keep to no time of ours."""
-    monkeypatch.setattr("cc_trace.checks.destinations._LONGEST_SECONDS", 0.2)
+    monkeypatch.setattr("cc_trace.doctor.destinations._LONGEST_SECONDS", 0.2)
     home.otlp()
     home.backend.behaviour = HANG
     [check] = destinations(home.subject())

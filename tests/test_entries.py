@@ -27,7 +27,8 @@ from lines import (
 )
 
 from cc_trace.cli import main as command_line
-from cc_trace.entries import (
+from cc_trace.spans.session import Session
+from cc_trace.transcript.entries import (
     CommandOutput,
     Compaction,
     Injected,
@@ -48,17 +49,16 @@ from cc_trace.entries import (
     Totals,
     TurnEnd,
     Usage,
-    parse,
 )
-from cc_trace.sessions import Session
-from cc_trace.transcript import Line as RawLine
+from cc_trace.transcript.lines import Line as RawLine
+from cc_trace.transcript.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lines import Line
 
-    from cc_trace.entries import Block, Entry
+    from cc_trace.transcript.entries import Block, Entry
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
 SHOWN_IMAGE = "[image image/png, 5 bytes, sha256 of base64 333d6b3a3c1f5db6]"

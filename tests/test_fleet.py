@@ -19,8 +19,8 @@ from test_sync import Machine
 from test_worker import Home, expected
 from waiting import until
 
-from cc_trace.backoff import Backoff, wait_seconds
-from cc_trace.state import States
+from cc_trace.delivery.backoff import Backoff, wait_seconds
+from cc_trace.delivery.state import States
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

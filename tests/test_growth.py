@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shared import case_transcripts, corpus, label, recordings
 
-from cc_trace.agent_files import agent_paths
 from cc_trace.cli.rows import span_row
-from cc_trace.sessions import Resume, Session
+from cc_trace.spans.session import Resume, Session
+from cc_trace.transcript.agent_files import agent_paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cc_trace.sessions import Trace
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
+    from cc_trace.spans.session import Trace
 
 CUTS_PER_CASE = 60
 

@@ -21,9 +21,9 @@ from installed import snapshot
 from lines import prompt, reply, write
 
 from cc_trace.cli import main
-from cc_trace.distrust import remove_distrusted
-from cc_trace.settings import SETTINGS
-from cc_trace.sources import Sources
+from cc_trace.settings.catalogue import SETTINGS
+from cc_trace.settings.distrust import remove_distrusted
+from cc_trace.settings.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,9 @@ from installed import AWKWARD, Home, run, snapshot, without_privileges
 from shared import ROOT
 
 from cc_trace.errors import CcTraceError
-from cc_trace.installation import find_places, hook_copy, hook_script, registered_command
-from cc_trace.installation.settings_file import carry_out, planned, read_settings, unregister
-from cc_trace.transcript import state_folder
+from cc_trace.install.installation import find_places, hook_copy, hook_script, registered_command
+from cc_trace.install.settings_file import carry_out, planned, read_settings, unregister
+from cc_trace.paths import state_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under test is the one for POSIX shells")
 
@@ -226,7 +226,7 @@ def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.M
         path.write_text(f"{text}{' ' * written}")
         return read_settings(path)
 
-    monkeypatch.setattr("cc_trace.installation.settings_file.read_settings", changing)
+    monkeypatch.setattr("cc_trace.install.settings_file.read_settings", changing)
     with pytest.raises(CcTraceError, match="was changed by others again and again"):
         carry_out(change) if direction == "in" else unregister(home.settings)
     assert written <= 20

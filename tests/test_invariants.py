@@ -11,12 +11,12 @@ from recount import agent_files, recount
 from shared import everything, label
 
 from cc_trace.cli.rows import session_row, span_row
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
 
 sessions = pytest.mark.parametrize("transcript", everything(), ids=label)
 

@@ -17,18 +17,18 @@ import pytest
 from backend import CLOSE_STORED, HANG, REFUSE, Behaviour, HttpBackend, status
 from shared import CASES
 
-from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.destinations.langfuse import Langfuse
-from cc_trace.destinations.outcomes import Accepted, Retryable, Unclear
 from cc_trace.errors import ConfigError
-from cc_trace.profiles import PROFILES, Labels
-from cc_trace.sessions import Session
-from cc_trace.spans import span_id, trace_id
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.langfuse import Langfuse
+from cc_trace.export.outcomes import Accepted, Retryable, Unclear
+from cc_trace.export.profiles import PROFILES, Labels
+from cc_trace.spans.model import span_id, trace_id
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
 
 BASIC = "Basic " + base64.b64encode(b"pk-lf-1234:sk-lf-5678").decode()
 LIVE = {name: os.environ.get(f"CC_TRACE_TEST_LANGFUSE_{name}") for name in ("URL", "PUBLIC_KEY", "SECRET_KEY")}

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from shared import CASES
 
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
 
 ORIGIN = "dddddddd-0000-4000-8000-000000000001"
 FORKS = {

@@ -12,7 +12,7 @@ import pytest
 from claude_process import ended_pid, write_record
 from waiting import until
 
-from cc_trace.liveness import Process, liveness
+from cc_trace.delivery.liveness import Process, liveness
 
 SESSION = "11111111-0000-4000-8000-000000000001"
 OTHER = "22222222-0000-4000-8000-000000000002"

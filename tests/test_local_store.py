@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from shared import CASES, ROOT, case_transcripts, label, recordings
 
-from cc_trace.destinations.local import VERSION, LocalStore, from_json, read_session, to_json
-from cc_trace.destinations.outcomes import FIT_BYTES, Accepted, Retryable
-from cc_trace.entries import Usage
 from cc_trace.errors import NotFoundError, StateError
-from cc_trace.sessions import Session
-from cc_trace.spans import Response, Span, Tool
+from cc_trace.export.local import VERSION, LocalStore, from_json, read_session, to_json
+from cc_trace.export.outcomes import FIT_BYTES, Accepted, Retryable
+from cc_trace.spans.model import Response, Span, Tool
+from cc_trace.spans.session import Session
+from cc_trace.transcript.entries import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -238,7 +238,7 @@ def test_a_newer_store_is_left_alone(store: LocalStore) -> None:
 
 
 def test_a_store_that_is_busy_is_tried_again_later(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_trace.destinations.local._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("cc_trace.export.local._BUSY_SECONDS", 0.05)
     write(store, [SPAN])
     store.close()
     database = sqlite3.connect(store._path, isolation_level=None)
@@ -264,7 +264,7 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
     """Each makes the store if it is not there yet, and none loses anything."""
     path = tmp_path / "traces.db"
     program = (
-        "import sys; from pathlib import Path; from cc_trace.destinations.local import LocalStore\n"
+        "import sys; from pathlib import Path; from cc_trace.export.local import LocalStore\n"
         "from test_local_store import SPAN\n"
         "store = LocalStore('local', Path(sys.argv[1]))\n"
         "for number in range(10):\n"

@@ -20,7 +20,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, preco
 from sink import Mood, Sink
 from test_sync import STEPS, Killed, Machine
 
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from typing import Any

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cc_trace.installation.other_hooks import others_may_block
+from cc_trace.install.other_hooks import others_may_block
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,17 +18,17 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 from shared import case_transcripts, label
 
 from cc_trace import __version__
-from cc_trace.entries import Usage
-from cc_trace.otlp import encode_span, fitted, request, request_json
-from cc_trace.profiles import PROFILES, Labels, resource
-from cc_trace.sessions import Session
-from cc_trace.spans import Response, Span, Tool
+from cc_trace.export.otlp import encode_span, fitted, request, request_json
+from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.spans.model import Response, Span, Tool
+from cc_trace.spans.session import Session
+from cc_trace.transcript.entries import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cc_trace.profiles import AttributeValue
+    from cc_trace.export.profiles import AttributeValue
 
 TRACE, ROOT, OWN = "c2352be9ccd02cf1b0c92425333f989f", "c2352be9ccd02cf1", "4dbcde393beec4a5"
 OTHER_TRACE, OTHER_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

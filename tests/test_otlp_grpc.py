@@ -29,18 +29,18 @@ from backend import (
 from shared import CASES
 
 from cc_trace import __version__
-from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.destinations.otlp_grpc import _after_seconds, outcome
-from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.errors import ConfigError
-from cc_trace.sessions import Session
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.otlp_grpc import _after_seconds, outcome
+from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.destinations.outcomes import Outcome
-    from cc_trace.spans import Span
+    from cc_trace.export.outcomes import Outcome
+    from cc_trace.spans.model import Span
 
 SECONDS = 1.0
 NEVER = Unclear(f"{{place}}: no answer within {SECONDS:g} seconds")

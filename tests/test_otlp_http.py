@@ -36,19 +36,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from shared import CASES
 
 from cc_trace import __version__
-from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.destinations.answers import Answer, langfuse_success, otlp_success, outcome
-from cc_trace.destinations.endpoint import traces_url
-from cc_trace.destinations.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.errors import ConfigError
-from cc_trace.sessions import Session
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.endpoint import traces_url
+from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
+from cc_trace.export.responses import Answer, langfuse_success, otlp_success, outcome
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.destinations.outcomes import Destination, Outcome
-    from cc_trace.spans import Span
+    from cc_trace.export.outcomes import Destination, Outcome
+    from cc_trace.spans.model import Span
 
 SECONDS = 1.0
 REFUSED, RESET = (f"[Errno {code}] {os.strerror(code)}" for code in (errno.ECONNREFUSED, errno.ECONNRESET))

@@ -41,17 +41,17 @@ from lines import (
     write,
 )
 
-from cc_trace.entries import Usage
-from cc_trace.sessions import Session
-from cc_trace.transcript import CHUNK_BYTES, Position, read_lines
-from cc_trace.transcript import Line as RawLine
+from cc_trace.spans.session import Session
+from cc_trace.transcript.entries import Usage
+from cc_trace.transcript.lines import CHUNK_BYTES, Position, read_lines
+from cc_trace.transcript.lines import Line as RawLine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lines import Line
 
-    from cc_trace.spans import Span
+    from cc_trace.spans.model import Span
 
 FORK = "22222222-0000-4000-8000-000000000002"
 

@@ -15,13 +15,13 @@ from sink import Sink
 from test_sync import AGENTS, TWO_TURNS, Machine, expected
 from test_worker import HOOK, Home, quieten
 
-from cc_trace.destinations.outcomes import MAX_BATCH_SPANS
+from cc_trace.export.outcomes import MAX_BATCH_SPANS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cc_trace.destinations.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import Outcome, Parcel
 
 
 def test_02_state_is_saved_after_the_answer_not_before(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from installed import AWKWARD, Home, copy_of_project
 from shared import ROOT
 
 import cc_trace
-from cc_trace.settings import SETTINGS
+from cc_trace.settings.catalogue import SETTINGS
 
 if TYPE_CHECKING:
     from pathlib import Path

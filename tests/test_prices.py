@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cc_trace.entries import Usage
-from cc_trace.price_table import PRICES
-from cc_trace.prices import cost_usd
+from cc_trace.pricing.price_table import PRICES
+from cc_trace.pricing.prices import cost_usd
+from cc_trace.transcript.entries import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo

@@ -10,15 +10,15 @@ import pytest
 from lines import prompt, reply, result, session, tool_use
 from shared import CASES
 
-from cc_trace.privacy import Privacy, PrivacySettings
-from cc_trace.sessions import Session
-from cc_trace.spans import Tool
+from cc_trace.privacy.content import Privacy, PrivacySettings
+from cc_trace.spans.model import Tool
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cc_trace.privacy import Content
-    from cc_trace.spans import Span
+    from cc_trace.privacy.content import Content
+    from cc_trace.spans.model import Span
 
 KEY = "ghp_" + "a1B2" * 9
 TRANSCRIPTS = sorted(path for path in CASES.rglob("*.jsonl") if path.parent.parent == CASES)

@@ -25,16 +25,16 @@ from profiles_spans import (
 )
 from shared import case_transcripts, label
 
-from cc_trace.profiles import PROFILES, Labels, resource
-from cc_trace.profiles.text import TOO_DEEP, json_text
-from cc_trace.sessions import Session
-from cc_trace.settings import BY_NAME
-from cc_trace.spans import Response
+from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.export.profiles.text import TOO_DEEP, json_text
+from cc_trace.settings.catalogue import BY_NAME
+from cc_trace.spans.model import Response
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cc_trace.profiles import AttributeValue
+    from cc_trace.export.profiles import AttributeValue
 
 
 def asked(words: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cc_trace.errors import ConfigError
-from cc_trace.privacy import Privacy, PrivacySettings
-from cc_trace.project_masks import MAX_CHARS, MAX_PATTERNS, WITHHELD, ProjectMasks, check_masks
+from cc_trace.privacy.content import Privacy, PrivacySettings
+from cc_trace.privacy.project_masks import MAX_CHARS, MAX_PATTERNS, WITHHELD, ProjectMasks, check_masks
 
 
 def test_what_they_match_is_masked() -> None:

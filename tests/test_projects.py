@@ -12,7 +12,7 @@ from lines import Line, prompt, reply, write
 from test_worker import Home
 
 from cc_trace.cli.status import LEFT_OUT
-from cc_trace.sweep import MAX_SESSIONS
+from cc_trace.delivery.sweep import MAX_SESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 from shared import ROOT
 
 from cc_trace.cli.arguments import parser
-from cc_trace.settings import SETTINGS
+from cc_trace.settings.catalogue import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

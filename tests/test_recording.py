@@ -17,14 +17,14 @@ from sink import Sink
 from test_sync import AGENTS, TWO_TURNS, Killed, Machine, expected
 from test_worker import Home
 
-from cc_trace.ledger import Ledger
-from cc_trace.sessions import Session
+from cc_trace.delivery.ledger import Ledger
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cc_trace.destinations.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import Outcome, Parcel
 
 
 class Acting(Sink):
@@ -48,7 +48,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(*args: object, **more: object) -> sqlite3.Connection:
         return connect(*args, **{**more, "timeout": 0.05})  # type: ignore[call-overload,no-any-return]
 
-    monkeypatch.setattr("cc_trace.ledger.sqlite3.connect", at_once)
+    monkeypatch.setattr("cc_trace.delivery.ledger.sqlite3.connect", at_once)
 
 
 _LITTLE = 100  # bytes that a file may have

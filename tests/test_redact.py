@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from shared import ROOT, corpus, label
 
 from cc_trace.errors import ConfigError
-from cc_trace.redact import PATTERNS, Redactor, scan
-from cc_trace.redact.copies import Copies
-from cc_trace.redact.scan import Budget, Span, secrets
-from cc_trace.redact.token_facts import TOKEN_FACTS
+from cc_trace.privacy import scan
+from cc_trace.privacy.copies import Copies
+from cc_trace.privacy.patterns import PATTERNS
+from cc_trace.privacy.redactor import Redactor
+from cc_trace.privacy.scan import Budget, Span, secrets
+from cc_trace.privacy.token_facts import TOKEN_FACTS
 
 # Letters and digits without a meaning, so that no scanner takes what is made from them for a real key.
 FAKE = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA" * 8
@@ -950,7 +952,7 @@ def test_a_text_that_shows_one_secret_after_the_other_is_read_a_few_times_only(
         read.append(len(text))
         return secrets(text, budget)
 
-    monkeypatch.setattr("cc_trace.redact.secrets", counted)
+    monkeypatch.setattr("cc_trace.privacy.redactor.secrets", counted)
     text = piece * 500
     masked = Redactor().text(text)
     assert len(read) <= 7

@@ -18,11 +18,11 @@ from lines import MODEL, line, prompt, reply, stamp
 from shared import CASES, case_transcripts
 
 from cc_trace.cli.request import mentioning
-from cc_trace.entries import Usage
-from cc_trace.requests import Breakpoint, Cause, RequestLog, Sent, cache_miss, context
-from cc_trace.requests.context import divided
-from cc_trace.requests.log import _kind
-from cc_trace.requests.records import attempt, response
+from cc_trace.requests.cache import Cause, Sent, cache_miss
+from cc_trace.requests.context import context_by_origin, divided
+from cc_trace.requests.log import RequestLog, _kind
+from cc_trace.requests.records import Breakpoint, attempt, response
+from cc_trace.transcript.entries import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lines import Line
 
-    from cc_trace.requests import Attempt, Call
+    from cc_trace.requests.records import Attempt, Call
 
 E2 = CASES / "2.1.325--e2_bad_request" / "eeeeeeee-0000-4000-8000-000000000002.jsonl"
 E1 = CASES / "2.1.325--e1_overloaded_then_ok" / "eeeeeeee-0000-4000-8000-000000000001.jsonl"
@@ -372,7 +372,7 @@ def test_every_recorded_request_has_all_its_parts(path: Path) -> None:
         if call.response is not None:
             assert call.response.usage is not None
             assert found(log, call.response.message_id) == (call, call.answered)
-            shares = context(log.request(call.attempts[-1]), call.response.usage)
+            shares = context_by_origin(log.request(call.attempts[-1]), call.response.usage)
             assert sum(part.tokens for part in shares.parts) == shares.total_tokens == 420
     text = "".join(each.read_text() for each in (path, *agents))
     assert sum(len(call.attempts) for call in log.calls) == text.count('"type":"api-request",')
@@ -466,7 +466,7 @@ def test_no_value_of_any_type_is_fatal(data: st.DataObject, tmp_path_factory: py
     log = log_of(written(folder / "s.jsonl", (json.dumps(each) for each in lines)))
     for call in log.calls:
         for each in call.attempts:
-            shares = context(log.request(each), READ_ALL)
+            shares = context_by_origin(log.request(each), READ_ALL)
             assert sum(part.tokens for part in shares.parts) == 1110
             log.previous(each)
 
@@ -492,7 +492,7 @@ def test_context_by_origin(tmp_path: Path) -> None:
     ]
     lines = [shape_line(), *map(blob, messages), sent("r1", messages)]
     log = log_of(written(tmp_path / "s.jsonl", lines))
-    shares = context(log.request(found(log, "r1")[1]), Usage(input=3, cache_read=90_000, cache_write_1h=7))
+    shares = context_by_origin(log.request(found(log, "r1")[1]), Usage(input=3, cache_read=90_000, cache_write_1h=7))
     sizes = {(part.origin, part.name): part.size_bytes for part in shares.parts}
     assert sizes == {
         ("system prompt", None): len("You help."),
@@ -525,7 +525,7 @@ def test_shares_add_up_and_are_fair(total: int, weights: list[int]) -> None:
 def test_tokens_of_a_request_without_parts_are_not_lost(tmp_path: Path) -> None:
     """They are nobody's, and the context says that it is not complete."""
     log = log_of(written(tmp_path / "s.jsonl", [sent("r1", [FIRST])]))
-    shares = context(log.request(found(log, "r1")[1]), READ_ALL)
+    shares = context_by_origin(log.request(found(log, "r1")[1]), READ_ALL)
     assert [(part.origin, part.tokens) for part in shares.parts] == [("other", 1110)]
     assert not shares.complete
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cc_trace.config import read_config
 from cc_trace.errors import ConfigError
-from cc_trace.settings import SETTINGS, Settings
-from cc_trace.sources import Sources, env_layer
+from cc_trace.settings.catalogue import SETTINGS
+from cc_trace.settings.config import read_config
+from cc_trace.settings.sources import Sources, env_layer
+
+if TYPE_CHECKING:
+    from cc_trace.settings.lookup import Settings
 
 
 class Places:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cc_trace.delivery.cursor import Progress, SessionState, from_json, to_json
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.state import States
 from cc_trace.errors import StateError
-from cc_trace.private_files import write_private
-from cc_trace.progress import Progress, SessionState, from_json, to_json
-from cc_trace.spans import Anchor
-from cc_trace.state import States
-from cc_trace.sync_request import SyncRequest
+from cc_trace.files import write_private
+from cc_trace.spans.model import Anchor
 
 if TYPE_CHECKING:
     from pathlib import Path

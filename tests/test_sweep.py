@@ -12,9 +12,9 @@ from backend import OK, HttpBackend, status
 from lines import prompt, reply, write
 from test_worker import Home, expected
 
-from cc_trace.progress import Progress, SessionState, to_json
-from cc_trace.state import States
-from cc_trace.sweep import is_behind, left_behind
+from cc_trace.delivery.cursor import Progress, SessionState, to_json
+from cc_trace.delivery.state import States
+from cc_trace.delivery.sweep import is_behind, left_behind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,7 +172,7 @@ def test_an_index_that_could_not_be_written_is_not_believed(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process holds it for long: the save goes on, and the next who opens it reads the files."""
-    monkeypatch.setattr("cc_trace.session_index._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("cc_trace.delivery.index._BUSY_SECONDS", 0.05)
     session = sessions.add(Progress(time=1))
     sessions.states.index.close()
     other = sqlite3.connect(sessions.states.folder / "index.db", isolation_level=None)

@@ -15,21 +15,20 @@ from lines import prompt, reply
 from shared import CASES
 from sink import Sink
 
-from cc_trace.delivery import REFUSING_SECONDS
+from cc_trace.delivery.deliver import REFUSING_SECONDS
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.state import States
+from cc_trace.delivery.sync import Plan, Sync, World
 from cc_trace.log import Log
-from cc_trace.orders import Plan, World
-from cc_trace.sessions import Session
-from cc_trace.state import States
-from cc_trace.sync import Sync
-from cc_trace.sync_request import SyncRequest
+from cc_trace.spans.session import Session
 
 AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
 TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cc_trace.destinations.outcomes import Destination
-    from cc_trace.progress import Progress
+    from cc_trace.delivery.cursor import Progress
+    from cc_trace.export.outcomes import Destination
 
 STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answered", "ledger settled", "state saved"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from shared import ROOT, SHARED
 
-from cc_trace.redact import Redactor
-from cc_trace.redact.token_facts import ALPHABETS, GITLEAKS, TOKEN_FACTS, TokenFact
+from cc_trace.privacy.redactor import Redactor
+from cc_trace.privacy.token_facts import ALPHABETS, GITLEAKS, TOKEN_FACTS, TokenFact
 
 if TYPE_CHECKING:
     from types import ModuleType

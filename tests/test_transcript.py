@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_trace.agent_files import agent_paths
 from cc_trace.errors import NotFoundError
-from cc_trace.transcript import Line, Position, find, is_session_id, read_lines
+from cc_trace.paths import find, is_session_id
+from cc_trace.transcript.agent_files import agent_paths
+from cc_trace.transcript.lines import Line, Position, read_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

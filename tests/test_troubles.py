@@ -16,15 +16,15 @@ from sink import Sink
 from test_sync import AGENTS, TWO_TURNS, Machine, expected
 from test_worker import Home, quieten
 
-from cc_trace.destinations import DestinationSettings, open_destination
-from cc_trace.sessions import Resume, Session
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.spans.session import Resume, Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cc_trace.destinations.outcomes import Parcel
-    from cc_trace.turns import Turn
+    from cc_trace.export.outcomes import Parcel
+    from cc_trace.turns.model import Turn
 
 GONE = 2**22 - 3  # a process id that nobody has
 

@@ -12,18 +12,17 @@ from claude_process import ended_pid, write_record
 from lines import encoded, line, prompt, reply, result, session, spans, stop_hook_summary, tool_use, tree
 from sink import Sink
 
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.state import States
+from cc_trace.delivery.sync import Plan, Sync, World
 from cc_trace.log import Log
-from cc_trace.orders import Plan, World
-from cc_trace.state import States
-from cc_trace.sync import Sync
-from cc_trace.sync_request import SyncRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lines import Line
 
-    from cc_trace.progress import SessionState
+    from cc_trace.delivery.cursor import SessionState
 
 FEEDBACK = "Stop hook feedback:\n[check]: go on"
 FIRST = [prompt("a", 0), reply("m1", "First reply.", at=1)]

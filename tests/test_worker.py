@@ -21,8 +21,8 @@ from backend import OK, REFUSE, Behaviour, HttpBackend
 from shared import CASES, ROOT
 from waiting import until
 
-from cc_trace.sessions import Session
-from cc_trace.state import States
+from cc_trace.delivery.state import States
+from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

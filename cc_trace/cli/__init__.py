@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "sync" and options.spooled is not None and (project := os.environ.get("CLAUDE_PROJECT_DIR")):
         from pathlib import Path  # noqa: PLC0415  (see above)
 
-        from cc_trace.distrust import remove_distrusted  # noqa: PLC0415  (see above)
+        from cc_trace.settings import remove_distrusted  # noqa: PLC0415  (see above)
 
         remove_distrusted(os.environ, Path(project))  # before anything is imported that reads one of them
     # Imported when called: what one command needs, another need not pay for.

@@ -9,20 +9,26 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.agent_deliveries import AgentDeliveries
 from cc_trace.cli.backfill_summary import Summary
 from cc_trace.cli.backfill_workers import in_turn, side_by_side
 from cc_trace.cli.interrupts import heard_in
-from cc_trace.cli.workplace import Workplace
-from cc_trace.copies import left_out_for
-from cc_trace.endings import seen_in
+from cc_trace.delivery import (
+    WRITTEN_WHILE_OFF,
+    AgentDeliveries,
+    SessionState,
+    Workplace,
+    is_behind,
+    left_out_for,
+    main_transcripts,
+    oldest_taken,
+    open_ledger,
+    past_sessions,
+    seen_in,
+    since_seconds,
+    waiting,
+)
 from cc_trace.errors import CcTraceError
-from cc_trace.history import oldest_taken, past_sessions, since_seconds, waiting
-from cc_trace.ledger import open_ledger
-from cc_trace.openings import first_cwd
-from cc_trace.orders import WRITTEN_WHILE_OFF
-from cc_trace.progress import SessionState
-from cc_trace.sweep import is_behind, main_transcripts
+from cc_trace.transcript import first_cwd
 
 if TYPE_CHECKING:
     import argparse
@@ -30,8 +36,7 @@ if TYPE_CHECKING:
 
     from cc_trace.cli.backfill_bar import Bar
     from cc_trace.cli.interrupts import Wish
-    from cc_trace.history import Past
-    from cc_trace.ledger import Ledger
+    from cc_trace.delivery import Ledger, Past
 
 _LOCK_SECONDS: Final = 1.0
 _HOUR: Final = 3600

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cc_trace.cli.backfill_summary import Summary
-    from cc_trace.delivery import Advance
-    from cc_trace.history import Past
+    from cc_trace.delivery import Advance, Past
 
 
 @contextlib.contextmanager

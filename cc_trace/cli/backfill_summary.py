@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cc_trace.orders import Report
+    from cc_trace.delivery import Report
 
 
 @dataclass(slots=True)

@@ -13,11 +13,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.agent_listing import AgentListing
 from cc_trace.cli.interrupts import held_back
-from cc_trace.cli.workplace import Workplace
-from cc_trace.orders import Report
-from cc_trace.sweep import is_behind
+from cc_trace.delivery import AgentListing, Report, Workplace, is_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +23,8 @@ if TYPE_CHECKING:
 
     from cc_trace.cli.backfill_bar import Bar
     from cc_trace.cli.interrupts import Wish
-    from cc_trace.delivery import Advance
-    from cc_trace.destinations import DestinationSettings
-    from cc_trace.history import Past
+    from cc_trace.delivery import Advance, Past
+    from cc_trace.export import DestinationSettings
 
 _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: the backend is not there
 

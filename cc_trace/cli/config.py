@@ -12,14 +12,23 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from cc_trace.cli.workplace import Workplace, here, home
-from cc_trace.config import read_config
-from cc_trace.destinations import check_name
+from cc_trace.delivery import Workplace
 from cc_trace.errors import ConfigError
-from cc_trace.private_files import read_regular, write_private
-from cc_trace.redact import Redactor
-from cc_trace.settings import SETTINGS, Layer, Settings, checked
-from cc_trace.sources import Sources, project_tables, read_toml, unknown_keys
+from cc_trace.export import check_name
+from cc_trace.files import read_regular, write_private
+from cc_trace.paths import here, home
+from cc_trace.privacy import Redactor
+from cc_trace.settings import (
+    SETTINGS,
+    Layer,
+    Settings,
+    Sources,
+    checked,
+    project_tables,
+    read_config,
+    read_toml,
+    unknown_keys,
+)
 
 if TYPE_CHECKING:
     import argparse

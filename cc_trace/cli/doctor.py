@@ -10,20 +10,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.checks import Subject, counted, failed, guarded
-from cc_trace.checks.configuration import unspoken
-from cc_trace.cli.places import home
-from cc_trace.destinations.endpoint import redacted
+from cc_trace.delivery import States
+from cc_trace.doctor import Subject, counted, failed, guarded, unspoken
 from cc_trace.errors import ConfigError
-from cc_trace.sources import Sources
-from cc_trace.state import States
-from cc_trace.transcript import claude_folder, state_folder
+from cc_trace.export import redacted
+from cc_trace.paths import claude_folder, home, state_folder
+from cc_trace.settings import Sources
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.checks import Check
+    from cc_trace.doctor import Check
 
 # In this order: the state folder is looked at before a test span is sent into it.
 _GROUPS: Final = (
@@ -63,7 +61,7 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
         return
     secrets = unspoken(subject)
     for group in _GROUPS:
-        for check in importlib.import_module(f"cc_trace.checks.{group}").CHECKS:
+        for check in importlib.import_module(f"cc_trace.doctor.{group}").CHECKS:
             for made in guarded(check, subject):
                 remedy = None if made.remedy is None else _clean(made.remedy, secrets)
                 yield replace(made, found=_clean(made.found, secrets), remedy=remedy)

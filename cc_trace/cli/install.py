@@ -7,18 +7,16 @@ import sys
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cc_trace.cli.places import here
-from cc_trace.installation import find_places, install, own_python
-from cc_trace.installation.claude_settings import meaning, plugins
-from cc_trace.installation.self_check import check_hook
-from cc_trace.state import States
+from cc_trace.delivery import States
+from cc_trace.install import check_hook, find_places, install, meaning, own_python, plugins
+from cc_trace.paths import here
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cc_trace.installation import Installed, Places
+    from cc_trace.install import Installed, Places
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from cc_trace.cli.workplace import Workplace, here
+from cc_trace.delivery import WRITTEN_WHILE_OFF, Workplace
 from cc_trace.errors import ConfigError, NotFoundError
-from cc_trace.openings import first_cwd
-from cc_trace.orders import WRITTEN_WHILE_OFF
+from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
-from cc_trace.sessions import Session
-from cc_trace.transcript import find
+from cc_trace.spans import Session
+from cc_trace.transcript import first_cwd
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cc_trace.destinations.outcomes import Destination
+    from cc_trace.export import Destination
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

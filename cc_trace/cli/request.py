@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.agent_files import agent_paths
 from cc_trace.cli.rows import rfc3339, usage_row
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.escapes import escaped
-from cc_trace.private_files import open_regular
-from cc_trace.requests import RequestLog, Sent, cache_miss, context
+from cc_trace.files import open_regular
+from cc_trace.requests import RequestLog, Sent, cache_miss, context_by_origin
+from cc_trace.transcript import agent_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from cc_trace.entries import JsonValue
     from cc_trace.requests import Attempt, CacheMiss, Call, Context, Request
+    from cc_trace.transcript import JsonValue
 
 _CUT_CHARS: Final = 400
 _CHUNK_BYTES: Final = 1 << 20
@@ -97,7 +97,7 @@ def _why_not(name: str, path: Path, log: RequestLog) -> str:
 def _shown(session_id: str, log: RequestLog, call: Call, attempt: Attempt) -> Shown:
     request = log.request(attempt)
     response = call.response if call.answered is attempt else None
-    shares = context(request, response.usage) if response is not None and response.usage is not None else None
+    shares = context_by_origin(request, response.usage) if response is not None and response.usage is not None else None
     before, current = log.previous(attempt), _sent(log, call) if response is not None else None
     miss = cache_miss(_sent(log, before), current) if current is not None else None
     return Shown(session_id, call, attempt, request, shares, miss)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_trace.privacy import QUOTING
 
 if TYPE_CHECKING:
-    from cc_trace.entries import Usage
-    from cc_trace.facts import Facts
-    from cc_trace.spans import Span
+    from cc_trace.spans import Facts, Span
+    from cc_trace.transcript import Usage
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

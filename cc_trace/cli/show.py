@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from cc_trace.cli.places import here, home
 from cc_trace.cli.rows import session_row, span_row
 from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.facts import GOAL_CHARS, OUTPUT_CHARS, Facts
-from cc_trace.sessions import Session
-from cc_trace.transcript import claude_folder, find, state_folder
+from cc_trace.paths import claude_folder, find, here, home, state_folder
+from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, Facts, Session
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +44,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _print_request(options: argparse.Namespace, claude: Path) -> None:
     """Print one request, of the session named, or of whichever has it: the latest first."""
     from cc_trace.cli import request  # noqa: PLC0415  (few ask for a request)
-    from cc_trace.history import past_sessions  # noqa: PLC0415  (likewise)
+    from cc_trace.delivery import past_sessions  # noqa: PLC0415  (likewise)
 
     if options.turn is not None:
         message = "--request and --turn cannot be used together"
@@ -109,7 +107,7 @@ class _Stored:
 def _stored(path: Path, session_id: str) -> _Stored | None:
     if not path.is_file():
         return None
-    from cc_trace.destinations.local import read_session  # noqa: PLC0415  (only when a transcript is gone)
+    from cc_trace.export import read_session  # noqa: PLC0415  (only when a transcript is gone)
 
     spans = list(read_session(path, session_id))
     return _Stored(session_id, spans) if spans else None

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cc_trace.activity import activity
 from cc_trace.cli.rows import rfc3339
-from cc_trace.cli.workplace import Workplace
+from cc_trace.delivery import SessionState, Workplace, left_behind, newest
 from cc_trace.errors import CcTraceError
-from cc_trace.openings import first_cwd
-from cc_trace.progress import SessionState
-from cc_trace.sessions import Resume, Session
-from cc_trace.sweep import left_behind, newest
+from cc_trace.spans import Resume, Session
+from cc_trace.transcript import first_cwd
+from cc_trace.turns import current_activity
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.progress import Progress
-    from cc_trace.session_index import IndexRow
+    from cc_trace.delivery import IndexRow, Progress
 
 MAX_SHOWN = 20
 
@@ -148,7 +145,9 @@ def _activity(state: SessionState) -> str:
         rest_seconds = time.time() - path.stat().st_mtime
     except OSError:
         return "transcript gone"
-    return activity(turn, asked=session.asked_after(turn), summarized=session.summarized, rest_seconds=rest_seconds)
+    return current_activity(
+        turn, asked=session.asked_after(turn), summarized=session.summarized, rest_seconds=rest_seconds
+    )
 
 
 def _print(row: dict[str, Any]) -> None:

@@ -15,9 +15,8 @@ from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
 
 if TYPE_CHECKING:
-    from cc_trace.entries import JsonValue
-    from cc_trace.facts import Facts
-    from cc_trace.spans import Response, Span
+    from cc_trace.spans import Facts, Response, Span
+    from cc_trace.transcript import JsonValue
 
 _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incomplete": "yellow"}
 # What a tool coloured: of a sequence that only chooses colours nothing need be seen.

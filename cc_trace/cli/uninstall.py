@@ -6,18 +6,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.cli.places import here
 from cc_trace.errors import CcTraceError, InstallError
-from cc_trace.installation import find_places, forget_settings, noted
-from cc_trace.installation.claude_settings import plugins
-from cc_trace.installation.removal import purge, remove_files
-from cc_trace.installation.settings_file import read_settings, unregister
+from cc_trace.install import (
+    find_places,
+    forget_settings,
+    noted,
+    plugins,
+    purge,
+    read_settings,
+    remove_files,
+    unregister,
+)
+from cc_trace.paths import here
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cc_trace.installation import Places
+    from cc_trace.install import Places
 
 _SAID: Final = {
     "taken out": "our hooks are taken out",

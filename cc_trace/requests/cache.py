@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.entries.content import string
-from cc_trace.prices import cost_usd
+from cc_trace.pricing import cost_usd
+from cc_trace.transcript import string
 
 if TYPE_CHECKING:
-    from cc_trace.entries import JsonValue, Usage
     from cc_trace.requests.records import Attempt, JsonObject, Response
+    from cc_trace.transcript import JsonValue, Usage
 
 _NS_PER_SECOND: Final = 1_000_000_000
 _LIFETIME_SECONDS: Final = {"5m": 300, "1h": 3600}

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.entries.content import mapping, string
+from cc_trace.transcript import mapping, string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cc_trace.entries import JsonValue, Usage
     from cc_trace.requests.rebuild import Request
+    from cc_trace.transcript import JsonValue, Usage
 
 # An image costs width x height / 750 tokens, at most about 1,600; a token is about four bytes of text.
 _IMAGE_BYTES: Final = 6400
@@ -63,7 +63,7 @@ class Context:
     complete: bool  # False: some of the request is not in the transcript, and the others have its share
 
 
-def context(request: Request, usage: Usage) -> Context:
+def context_by_origin(request: Request, usage: Usage) -> Context:
     """Divide the tokens that a response's usage reports for its input among the parts of its request."""
     total = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
     sizes: dict[tuple[str, str | None], int] = {}

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from cc_trace.entries.content import mapping, string
-from cc_trace.private_files import open_regular
+from cc_trace.files import open_regular
 from cc_trace.requests.rebuild import Request, message_hash, message_names, rebuild
 from cc_trace.requests.records import Attempt, Call, Failure, Response, Retry, attempt, failure, response, retry
-from cc_trace.transcript import read_lines
+from cc_trace.transcript import mapping, read_lines, string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 
 if TYPE_CHECKING:
-    from cc_trace.entries import JsonValue
     from cc_trace.requests.records import Attempt, Breakpoint, JsonObject
+    from cc_trace.transcript import JsonValue
 
 
 class Parts(Protocol):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cc_trace.entries.content import count, mapping, plain_text, string, usage
-from cc_trace.entries.line import parse_time
+from cc_trace.transcript import count, mapping, parse_time, plain_text, string, usage
 
 if TYPE_CHECKING:
-    from cc_trace.entries import JsonValue, Usage
+    from cc_trace.transcript import JsonValue, Usage
 
 JsonObject: TypeAlias = "dict[str, JsonValue]"
 

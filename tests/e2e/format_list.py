@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from versions import CURRENT
 
-from cc_trace.entries import Skipped, agent_meta, parse
-from cc_trace.entries.line import entry
-from cc_trace.transcript import Line
+from cc_trace.transcript.agent_files import agent_meta
+from cc_trace.transcript.entries import Skipped
+from cc_trace.transcript.lines import Line
+from cc_trace.transcript.parse import entry, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from transcript_files import Transcripts
 
-    from cc_trace.entries import Entry
+    from cc_trace.transcript.entries import Entry
 
 LIST: Final = Path(__file__).with_name("format.json")
 _META: Final = "agent meta file"

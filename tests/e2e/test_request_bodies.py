@@ -17,7 +17,7 @@ from stage import Stage
 from versions import CURRENT
 
 from cc_trace.cli.request import find_request
-from cc_trace.requests import RequestLog
+from cc_trace.requests.log import RequestLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from cc_trace.cli.config import shown
-from cc_trace.config import read_config
-from cc_trace.destinations import open_destination
 from cc_trace.errors import CcTraceError
-from cc_trace.privacy import Privacy
-from cc_trace.settings import SETTINGS
-from cc_trace.sources import Sources
+from cc_trace.export.destination import open_destination
+from cc_trace.privacy.content import Privacy
+from cc_trace.settings.catalogue import SETTINGS
+from cc_trace.settings.config import read_config
+from cc_trace.settings.sources import Sources
 from fuzz.mutations import VALUES, change, change_bytes, change_json, parsed, written
 from fuzz.target import BrokenError, Target
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.destinations import DestinationSettings
+    from cc_trace.export.destination import DestinationSettings
 
 _FILES: Final = {
     "config.toml": "home/.config/cc-trace/config.toml",

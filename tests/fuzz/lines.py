@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from cc_trace.cli.rows import session_row, span_row
-from cc_trace.otlp import encode_span
-from cc_trace.privacy import Privacy, PrivacySettings
-from cc_trace.profiles import PROFILES, Labels
-from cc_trace.sessions import Session
+from cc_trace.export.otlp import encode_span
+from cc_trace.export.profiles import PROFILES, Labels
+from cc_trace.privacy.content import Privacy, PrivacySettings
+from cc_trace.spans.session import Session
 from fuzz.mutations import VALUES, change_bytes, change_json, parsed, slots, written
 from fuzz.target import BrokenError, Target
 from fuzz.transcripts import EVERY_LINE, MAIN, SEEDS, USAGE
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.facts import Facts
-    from cc_trace.privacy import Content
-    from cc_trace.spans import Span
+    from cc_trace.privacy.content import Content
+    from cc_trace.spans.model import Span
+    from cc_trace.spans.summary import Facts
     from fuzz.transcripts import Lines
 
 _MARK: Final = b"@@ "

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sink import Sink
 
 from cc_trace import hook
+from cc_trace.delivery.payload import Payload, parse_payload
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.state import States
+from cc_trace.delivery.sync import Plan, Sync, World
 from cc_trace.log import Log
-from cc_trace.orders import Plan, World
-from cc_trace.payload import Payload, parse_payload
-from cc_trace.state import States
-from cc_trace.sync import Sync
-from cc_trace.sync_request import SyncRequest
-from cc_trace.transcript import is_session_id
+from cc_trace.paths import is_session_id
 from fuzz.mutations import VALUES, change, written
 from fuzz.target import BrokenError, Target
 from fuzz.transcripts import MAIN, OTHER, SEEDS, SESSION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_trace.redact import Redactor
+from cc_trace.privacy.redactor import Redactor
 from fuzz.mutations import change_bytes
 from fuzz.target import BrokenError, Target
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import CcTraceError, JsonTextError
-from cc_trace.installation.claude_settings import EVENTS, meaning, plugins, registered, with_hooks, without_hooks
-from cc_trace.installation.json_parts import parts
-from cc_trace.installation.settings_file import carry_out, planned, unregister
+from cc_trace.install.hooks import EVENTS, meaning, plugins, registered, with_hooks, without_hooks
+from cc_trace.install.json_parts import parts
+from cc_trace.install.settings_file import carry_out, planned, unregister
 from fuzz.mutations import VALUES, change, change_bytes, parsed, written
 from fuzz.target import BrokenError, Target
 

@@ -14,13 +14,12 @@ import orjson
 from sink import Sink
 
 from cc_trace.cli import status
+from cc_trace.delivery.cursor import Progress, SessionState, to_json
+from cc_trace.delivery.state import FINGERPRINT_BYTES, States, fingerprint
+from cc_trace.delivery.sweep import left_behind
+from cc_trace.delivery.sync import Plan, Sync, World
 from cc_trace.log import Log
-from cc_trace.orders import Plan, World
-from cc_trace.progress import Progress, SessionState, to_json
-from cc_trace.sessions import Session
-from cc_trace.state import FINGERPRINT_BYTES, States, fingerprint
-from cc_trace.sweep import left_behind
-from cc_trace.sync import Sync
+from cc_trace.spans.session import Session
 from fuzz.mutations import VALUES, change
 from fuzz.target import BrokenError, Target
 from fuzz.transcripts import MAIN, SEEDS, SESSION
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.orders import Report
+    from cc_trace.delivery.sync import Report
 
 _TRANSCRIPT: Final = b"\n".join([*SEEDS[0][MAIN], *SEEDS[4][MAIN], b""])
 _SECOND_TURN: Final = len(b"\n".join([*SEEDS[0][MAIN], b""]))

@@ -1,0 +1,230 @@
+"""What the commands that deliver have in common: settings, state folder, log, destinations."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import orjson
+
+from cc_trace.delivery.state import States
+from cc_trace.delivery.sync import Plan, Sync, World
+from cc_trace.errors import CcTraceError, ConfigError, StateError
+from cc_trace.export import check_name, open_destination
+from cc_trace.log import Log
+from cc_trace.paths import claude_folder, here, home, state_folder
+from cc_trace.privacy import Privacy
+from cc_trace.settings import Layer, Sources, read_config, read_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from cc_trace.export import Destination, DestinationSettings
+    from cc_trace.settings import Config, HookEnvironment, Settings
+
+__all__ = ["Workplace", "here", "home"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Workplace:
+    """Opened once per command. Destinations and settings are opened and read when a session needs them."""
+
+    sources: Sources
+    config_dir: Path  # Claude Code's
+    states: States
+    log: Log
+    world: World
+    to: str | None = None  # only this destination
+    skipped: list[DestinationSettings] = field(default_factory=list)
+    _debugging: bool | None = None
+    _settings: dict[_Key, Settings | ConfigError] = field(default_factory=dict)
+    _configs: dict[_Key, Config | ConfigError] = field(default_factory=dict)
+    _off: dict[_Key, str | None] = field(default_factory=dict)
+    _plans: dict[_Key, Plan] = field(default_factory=dict)
+    _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> Workplace:
+        """Make the state folder, and find the settings. `hooked`: a hook started us, and nobody looks on."""
+        if to is not None:
+            check_name(to, "--to")
+        sources = Sources(environment, home(environment), hooked)
+        config_dir = claude_folder(environment, sources.home)
+        states = States(state_folder(environment, config_dir))
+        try:
+            states.prepare()
+        except OSError as error:
+            message = f"cannot use the state folder {states.folder}: {error.strerror}"
+            raise StateError(message) from error
+        world = World(time.time, time.sleep, patient=hooked)
+        place = cls(sources, config_dir, states, Log(states.folder), world, to)
+        world.may_be_blocked = place.may_be_blocked
+        world.reached = place.steps(environment.get("CC_TRACE_DIE_AT"))
+        return place
+
+    def settings(self, project: str | None, remembered: HookEnvironment | None = None) -> Settings:
+        """Return the settings of a session started in a folder, given what its hook's environment was."""
+        return _once(self._settings, _key(project, remembered), lambda: self._read_settings(project, remembered))
+
+    def config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> Config:
+        """Return what they come to."""
+        return _once(self._configs, _key(project, remembered), lambda: self._read_config(project, remembered))
+
+    def _read_settings(self, project: str | None, remembered: HookEnvironment | None) -> Settings:
+        above = []
+        if self.to is not None:
+            only = {"destinations": self.to, "trace_to_langfuse": self.to == "langfuse"}
+            above = [Layer("--to", only, variables=False)]
+        return self.sources.settings(None if project is None else Path(project), remembered, above)
+
+    def _read_config(self, project: str | None, remembered: HookEnvironment | None) -> Config:
+        return read_config(self.settings(project, remembered), self.states.folder, self.sources.home)
+
+    def plan(self, project: str | None, remembered: HookEnvironment | None = None) -> Plan:
+        """Return what is to be done with a session of a project."""
+        key = _key(project, remembered)
+        if key not in self._plans:
+            if (off := self.off(project, remembered)) is not None:
+                return Plan(off=off)
+            config = self.config(project, remembered)
+            opened = tuple(self._opened(each) for each in config.destinations if each not in self.skipped)
+            self._plans[key] = Plan(
+                opened,
+                Privacy(config.privacy),
+                rest_seconds=config.rest_seconds,
+                unclear_seconds=config.unclear_seconds,
+                addresses={each.name: _address(each) for each in config.destinations},
+                request_seconds=max((each.timeout_seconds for each in config.destinations), default=0.0),
+            )
+        return self._plans[key]
+
+    def off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
+        """Return why a session of a project is left out, None where it is not.
+
+        What else is wrong with its settings is raised where it is not off, and else stands in the log.
+        """
+        key = _key(project, remembered)
+        if key not in self._off:
+            try:
+                off = self.config(project, remembered).off(project, os.path.realpath)
+            except ConfigError as error:
+                settings = self.settings(project, remembered)
+                off = read_scope(settings, self.sources.home).off(project, os.path.realpath)
+                if off is None:
+                    raise
+                self.log.write(f"{project or 'settings'}: {off}; and {error}")
+            self._off[key] = off
+        return self._off[key]
+
+    def skip(self, settings: DestinationSettings) -> None:
+        """Do without a destination from now on."""
+        self.skipped.append(settings)
+        self._plans.clear()
+
+    def reachable(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
+        """Return the names of a session's destinations but for those that are left alone for now."""
+        names = self.destination_names(project, environment)
+        if not names:
+            return names
+        now, backoff = self.world.clock(), self.states.backoff
+        known = {each.name: _address(each) for each in self.config(project, environment).destinations}
+        return [name for name in names if backoff.waiting(known[name], now) is None]
+
+    def destination_names(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
+        """Return the names of a session's destinations; none where it is off, None where its settings are wrong."""
+        try:
+            if self.off(project, environment) is not None:
+                return []
+            return [settings.name for settings in self.config(project, environment).destinations]
+        except CcTraceError:
+            return None
+
+    def may_be_blocked(self, project: str | None) -> bool:
+        """Tell whether Stop hooks besides ours may make the model go on. Asked by who works in line, once."""
+        from cc_trace.install import others_may_block  # noqa: PLC0415  (no other worker needs it)
+
+        return others_may_block(self.config_dir, project, self.sources.managed, self.sources.environment)
+
+    def reached(self, step: str) -> None:
+        """Pass a named step."""
+        self.world.reached(step)
+
+    @contextlib.contextmanager
+    def sync(self) -> Iterator[Sync]:
+        """Deliver; at the end all destinations are closed."""
+        sync = Sync(
+            self.states, lambda state: self.plan(state.cwd, state.environment), self.log, self.world, self.config_dir
+        )
+        try:
+            yield sync
+        finally:
+            sync.close()
+            for _, destination in self._destinations:
+                destination.close()
+            self._destinations.clear()
+            self._plans.clear()
+
+    def steps(self, deadly: str | None) -> Callable[[str], None]:
+        """Return what is to happen at named steps: nothing, a line in the log, or a sudden death for the tests."""
+
+        def reached(name: str) -> None:
+            if name == deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self._debug():
+                self.log.write(f"reached: {name}")
+
+        return reached
+
+    def _debug(self) -> bool:
+        """Tell whether every step is to be logged. Asked at each of them, and found out once."""
+        if self._debugging is None:
+            self._debugging = False
+            with contextlib.suppress(ConfigError):
+                self._debugging = self.config(None).debug
+        return self._debugging
+
+    def _opened(self, settings: DestinationSettings) -> Destination:
+        """Return a destination, opened once for all projects that have the same."""
+        for known, destination in self._destinations:
+            if known == settings:
+                return destination
+        destination = open_destination(settings)
+        self._destinations.append((settings, destination))
+        return destination
+
+
+_Key: TypeAlias = tuple[str | None, bytes]
+
+
+def _key(project: str | None, remembered: HookEnvironment | None) -> _Key:
+    """Return what settings are known by: sessions of a project whose hooks had the same environment share them."""
+    return project, orjson.dumps(remembered, option=orjson.OPT_SORT_KEYS)
+
+
+def _address(settings: DestinationSettings) -> str:
+    """Return what tells a destination from others of the same name: two projects may have two collectors.
+
+    One that waits for its key is another: that the key is missing says nothing of the backend.
+    """
+    place = settings.traces_endpoint or settings.endpoint or str(settings.path or settings.exporter)
+    return f"{settings.name} {place} {settings.public_key or ''} {settings.waits_for or ''}".rstrip()
+
+
+def _once(known: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:
+    """Return what was read under a key, or raise what was wrong with it, having read it once."""
+    if key not in known:
+        try:
+            known[key] = read()
+        except ConfigError as error:
+            known[key] = error
+    found = known[key]
+    if isinstance(found, ConfigError):
+        raise found
+    return found

@@ -1,0 +1,283 @@
+"""What is remembered of a session: how far each destination has got; and its form in a file. Pure.
+
+Rule: what a file holds is looked at once, when it is read; all else trusts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import orjson
+
+from cc_trace.spans import Anchor, Resume, Session
+from cc_trace.transcript import Delivered, Position, new
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from cc_trace.spans import Ending
+    from cc_trace.transcript import Selection
+
+VERSION: Final = 1
+# An answer is recorded by writing the one over the other in the file, in place: that needs no room on the disk, and the
+# file is whole before and after.
+NOT_ANSWERED: Final = b'"answered": false'
+ANSWERED: Final = b'"answered": true '
+DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
+MAX_NOTES: Final = 100  # of refused spans, for the report
+_LATEST: Final = 1e11  # unix seconds; beyond that no date can be shown
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins."""
+
+    offset: int = 0
+    line: int = 0
+    turns: int = 0  # completely delivered before that
+    accepted: list[str] = field(default_factory=list)  # spans from there on that the destination has
+    rejected: list[str] = field(default_factory=list)  # spans from there on that it will never take
+    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: nobody saw the answer
+    intent_at: float | None = None
+    unclear: list[str] = field(default_factory=list)  # spans that earlier attempts sent and got no answer for
+    unclear_at: float | None = None  # when the last of those attempts had ended
+    not_in_ledger: list[str] = field(default_factory=list)  # spans accepted that could not be written there yet
+    fingerprint: str = ""  # of what stands before `offset`
+    delivered: int = 0  # spans in all
+    behind: int = 0  # spans that were final and not taken at the last sync
+    unfinished: int = 0  # spans that were not final yet
+    notes: list[dict[str, Any]] = field(default_factory=list)  # what was refused for good, and why
+    error: str | None = None
+    error_at: float | None = None
+    not_before: float | None = None  # the backend asked to be left alone until then
+    refusing_since: float | None = None  # it has refused everything since then
+    time: float | None = None
+    launched: dict[str, str] = field(default_factory=dict)
+    launches: dict[str, str] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    reached: int = 0  # the last turn something was sent of; the position may go back behind it
+
+    @property
+    def position(self) -> Position:
+        """Return where reading goes on."""
+        return Position(self.offset, self.line)
+
+    @property
+    def begun(self) -> int:
+        """Return how many turns something was sent of."""
+        started = self.accepted or self.rejected or self.intent or self.unclear
+        return max(self.turns + bool(started), self.reached)
+
+    @property
+    def pending(self) -> bool:
+        """Tell whether something is known to be left for this destination."""
+        left = self.behind or self.unfinished or self.intent or self.unclear or self.error is not None
+        return bool(left) or self.time is None  # none of its deliveries came to an end
+
+    def go_back_to(self, turn: int, position: Position) -> None:
+        """Read again from the beginning of an earlier turn on: something was added below it."""
+        if position.offset < self.offset:
+            self.offset, self.line, self.turns = position.offset, position.number, max(turn - 1, 0)
+            self.fingerprint = ""  # of another place
+
+
+@dataclass(slots=True)
+class SessionState:
+    """All that is remembered of a session."""
+
+    session_id: str
+    transcript: str
+    size: int = 0  # of the transcript when it was last read
+    mtime_ns: int = 0
+    fingerprint: str = ""
+    fingerprint_bytes: int = 0
+    claude_pid: int | None = None
+    cwd: str | None = None  # where it was started: its project
+    anchors: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
+    destinations: dict[str, Progress] = field(default_factory=dict)
+    # The variables of its own hook, by who set them; None in place of a secret. None: no hook of its own has run yet.
+    environment: dict[str, dict[str, str | None]] | None = None
+    sending: str | None = None  # the destination whose intent is being sent
+    answered: bool = False  # in the file alone: that destination has accepted its intent
+    agent_bytes: int = 0  # of its agents' files, all together, when they were last looked at
+    claude_start: str | None = None  # when the process of `claude_pid` began: its id alone is used again
+
+    def progress(self, destination: str) -> Progress:
+        """Return the progress of one destination, from the beginning if it is new."""
+        return self.destinations.setdefault(destination, Progress())
+
+    def read_on(
+        self,
+        transcript: Path,
+        to: str,
+        ending: Ending,
+        *,
+        rest_ns: int,
+        told_ns: int | None = None,
+        agents: Selection | None = None,
+    ) -> Session:
+        """Return the session from where a destination has got to."""
+        progress = self.destinations.get(to, Progress())
+        resume = Resume(
+            progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
+        )
+        files, delivered = (agents.files, agents.known) if agents is not None else (None, {})
+        return Session(
+            transcript,
+            resume,
+            ending=ending,
+            told_ns=told_ns,
+            rest_ns=rest_ns,
+            anchors=self.tied_to,
+            files=files,
+            delivered=delivered,
+        )
+
+    @property
+    def furthest(self) -> int:
+        """Return how far the transcript has been read."""
+        return max((progress.offset for progress in self.destinations.values()), default=0)
+
+    @property
+    def tied_to(self) -> dict[int, Anchor]:
+        """Return what traces are tied to, by the number of the turn from which on it holds."""
+        return {int(first): Anchor(*anchor) for first, anchor in self.anchors.items()}
+
+    def untouched(self) -> int:
+        """Return the number of the first turn of which nothing has been sent anywhere."""
+        return 1 + max((progress.begun for progress in self.destinations.values()), default=0)
+
+
+def to_json(state: SessionState) -> bytes:
+    """Return the form of the file."""
+    # A path need not be UTF-8; it is only shown.
+    shown = state.transcript.encode("utf-8", "backslashreplace").decode()
+    # `answered` stands before any text of others: see `ANSWERED`.
+    raw = {"version": VERSION, "answered": False, **asdict(state), "transcript": shown}
+    return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def from_json(data: bytes, session_id: str) -> SessionState:
+    """Return the state that was written for a session; raises one of DAMAGE for anything else."""
+    raw = orjson.loads(data)
+    if raw.pop("version") != VERSION:
+        message = "another version's"
+        raise ValueError(message)
+    destinations = {name: Progress(**progress) for name, progress in raw.pop("destinations").items()}
+    state = SessionState(**raw, destinations=destinations)
+    if state.session_id != session_id:
+        message = "another session's"
+        raise ValueError(message)
+    for part in (state, *destinations.values()):
+        for name, fits in _FORMS.items():
+            if hasattr(part, name) and not fits(getattr(part, name)):
+                message = f"{name} is out of range"
+                raise ValueError(message)
+    _take_answer(state)
+    return state
+
+
+def _take_answer(state: SessionState) -> None:
+    """Count an intent as accepted whose answer was recorded, though nothing else could be after it."""
+    progress = state.destinations.get(state.sending or "")
+    if state.answered and progress is not None:
+        progress.accepted += progress.intent
+        progress.delivered += len(progress.intent)
+        progress.not_in_ledger += progress.intent
+        progress.intent = []
+    state.answered, state.sending = False, None
+
+
+def agents_to_json(agents: Mapping[str, Mapping[str, Delivered]]) -> bytes:
+    """Return the form of the file that tells what of the agents' files each destination has."""
+    return orjson.dumps({"version": VERSION, "destinations": agents}, default=tuple)
+
+
+def agents_from_json(data: bytes) -> dict[str, dict[str, Delivered]]:
+    """Return what was written so; raises one of DAMAGE for anything else."""
+    raw = orjson.loads(data)
+    if raw.pop("version") != VERSION:
+        message = "another version's"
+        raise ValueError(message)
+    return {to: _rows(files) for to, files in raw["destinations"].items()}
+
+
+def _rows(files: dict[str, list[Any]]) -> dict[str, Delivered]:
+    """Return what a destination has. There can be tens of thousands, so that they are looked at column by column."""
+    columns = [*zip(*files.values(), strict=True)] or [()] * len(Delivered._fields)
+    *counts, parents, commands, waiting = columns
+    fits = all({*map(type, column)} <= {int} and min(column, default=0) >= 0 for column in counts)
+    fits = fits and {*map(type, (*parents, *commands))} <= {str, type(None)} and {*map(type, waiting)} <= {bool}
+    if not fits or len(columns) != len(Delivered._fields):
+        message = "what was delivered of an agent is out of range"
+        raise ValueError(message)
+    return {name: new(Delivered, row) for name, row in files.items()}
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _is_time(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 <= value < _LATEST)
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+def _are_notes(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(note, dict) and _is_flat(note) for note in value)
+
+
+def _is_flat(note: dict[str, object]) -> bool:
+    return all(value is None or isinstance(value, str | int | float) for value in note.values())
+
+
+def _are_anchors(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        first.isascii() and first.isdecimal() and len(first) < len(str(1 << 62)) and _is_anchor(anchor)
+        for first, anchor in value.items()
+    )
+
+
+def _is_anchor(value: object) -> bool:
+    return isinstance(value, list) and len(value) == len(Anchor._fields) and all(map(_is_text, value))
+
+
+def is_environment(value: object) -> TypeGuard[dict[str, dict[str, str | None]] | None]:
+    """Tell whether a value has the form of a hook's environment, or is None."""
+    return value is None or (isinstance(value, dict) and all(map(_are_variables, value.values())))
+
+
+def _are_variables(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+_FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
+    **dict.fromkeys(("size", "mtime_ns", "fingerprint_bytes", "offset", "line", "turns"), _is_count),
+    **dict.fromkeys(("agent_bytes", "reached"), _is_count),
+    **dict.fromkeys(("delivered", "behind", "unfinished"), _is_count),
+    **dict.fromkeys(("intent_at", "unclear_at", "error_at", "not_before", "refusing_since", "time"), _is_time),
+    **dict.fromkeys(("accepted", "rejected", "intent", "unclear", "not_in_ledger", "ended"), _are_texts),
+    **dict.fromkeys(("launched", "launches"), _is_map),
+    **dict.fromkeys(("cwd", "error", "sending", "claude_start"), _is_text),
+    **dict.fromkeys(
+        ("session_id", "transcript", "fingerprint"), lambda value: isinstance(value, str) and "\0" not in value
+    ),
+    "claude_pid": lambda value: value is None or (type(value) is int and 0 < value < 1 << 31),
+    "answered": lambda value: isinstance(value, bool),
+    "notes": _are_notes,
+    "environment": is_environment,
+    "anchors": _are_anchors,
+}

@@ -1,0 +1,397 @@
+"""One session to one destination: what is final and not yet there is sent, each span once.
+
+Rules:
+- Children before their root, so that a trace that can be seen is complete.
+- An intent is saved before anything is sent. An acceptance is recorded three times: in place in the saved intent, in
+  the ledger, in the new state; one of them is enough. Who dies before the first leaves spans that are unclear.
+- A destination that can be asked is asked before unclear spans are sent again, and its "not there" is believed only
+  `unclear_seconds` after the attempt had ended.
+- A refused batch is halved until the span to blame is found. It is blamed when it is refused, then another span is
+  accepted, then it is refused again; it is noted and skipped. Until then the fault may be the backend's setup: a header
+  is missing, an experiment has another name. That is tried again, for a week.
+- The first answer that is neither acceptance nor refusal ends the delivery: the transcript keeps everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from cc_trace.delivery.cursor import MAX_NOTES
+from cc_trace.export import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, Rejected, Retryable, Unclear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from cc_trace.delivery.cursor import Progress
+    from cc_trace.delivery.ledger import Ledger
+    from cc_trace.export import Destination, Parcel
+    from cc_trace.spans import Session, Span, Trace
+    from cc_trace.transcript import Position
+
+# Langfuse shows what it took only after a while; asked too early, it would seem not to have it.
+UNCLEAR_SECONDS: Final = 60.0
+REQUEST_SECONDS: Final = 10.0
+_LONGEST_SECONDS: Final = 86_400.0  # a time further ahead was written before the clock was set back
+_MAX_REFUSALS: Final = 3  # of different spans in a row: then the backend refuses everything
+REFUSING_SECONDS: Final = 7 * 86_400.0  # for so long a backend that refuses everything is taken to be set up wrong
+_MAX_TASKS: Final = 500  # background tasks remembered, the last launched
+
+
+class _Stop(Exception):  # noqa: N818  (not an error: the delivery ends here for now)
+    """The destination does not take any more now."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A turn that is not completely delivered."""
+
+    begin: Position
+    number: int
+    settled: set[str]  # of its spans, those accepted or refused
+    waiting: set[str] = field(default_factory=set)  # final, to be sent
+    unfinished: int = 0  # spans that are not final
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a delivery needs of the world; a test gives its own."""
+
+    clock: Callable[[], float]  # unix seconds
+    save: Callable[[], None]  # the session's state
+    reached: Callable[[str], None] = lambda _: None  # named steps, for tests that die there
+    stopped: Callable[[], str | None] = lambda: None  # why nothing more is to be sent now
+    unclear_seconds: float = UNCLEAR_SECONDS
+    outgoing: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # what of it may leave, given its turn
+    request_seconds: float = REQUEST_SECONDS  # the longest that sending a batch can take
+    answered: Callable[[], None] = lambda: None  # records that the saved intent is accepted, where that needs no room
+    fingerprint: Callable[[int], str] = lambda _: ""  # of what the transcript has before a position
+    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
+
+
+class _Suspect(NamedTuple):
+    """A span that was refused alone, and how many had been accepted by then."""
+
+    parcel: Parcel
+    outcome: Rejected
+    sent: int
+
+
+class Advance(NamedTuple):
+    """How far a delivery has got: spans and turns taken in the last batch, and up to where all is delivered."""
+
+    to: str
+    spans: int
+    turns: int
+    offset: int
+
+
+class Delivery:
+    """Sends what a session's transcript holds and a destination does not."""
+
+    def __init__(
+        self, session: Session, destination: Destination, progress: Progress, ledger: Ledger, around: Surroundings
+    ) -> None:
+        self.sent = 0
+        self.turns = 0  # whose root was sent
+        self.refused: Counter[str] = Counter()  # why -> spans
+        self._session = session
+        self._destination = destination
+        self._progress = progress
+        self._ledger = None if destination.repeatable else ledger
+        self._around = around
+        self._turns: deque[_Open] = deque()
+        self._roots: set[str] = set()
+        self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
+        self._batch: list[Parcel] = []
+        self._batch_bytes = 0
+        self._flushing: list[Parcel] = []  # the batch being sent
+        self._unfinished: set[str] = set()  # spans that are not final
+        self.failure: Retryable | Unclear | None = None  # what ended the delivery
+        self.answered = False  # the destination accepted or refused something: it is there
+        self._suspects: dict[str, _Suspect] = {}
+        self._agent_of: dict[str, str] = {}  # spans of agents that are not settled -> their agent
+
+    def run(self) -> bool:
+        """Deliver; return whether all that was final is there now."""
+        progress = self._progress
+        settled, stopped = {*progress.accepted, *progress.rejected}, False
+        self._take_over()
+        try:
+            for trace in self._session.traces():
+                self._turn(trace, settled)
+            self._around.reached("spans built")
+            self._flush()
+            self._end_trials()
+            progress.error = progress.error_at = progress.not_before = None
+            # What is not in the transcript any more cannot be sent, nor asked about.
+            progress.unclear = [id_ for id_ in progress.unclear if id_ in self._unfinished]
+        except _Stop:
+            stopped = True
+            self._release([*self._suspects])
+        self._advance()
+        progress.behind = sum(len(turn.waiting) for turn in self._turns)
+        progress.unfinished = sum(turn.unfinished for turn in self._turns)
+        progress.time = self._around.clock()
+        self._around.save()
+        return not stopped and not progress.behind
+
+    def _take_over(self) -> None:
+        """Take up what an earlier attempt left: spans nobody saw the answer for, and those the ledger must hear of."""
+        progress, now = self._progress, self._around.clock()
+        if progress.intent:
+            sent_at = now if progress.intent_at is None else progress.intent_at
+            ended = min(now, sent_at + self._around.request_seconds)
+            progress.unclear = [*dict.fromkeys([*progress.unclear, *progress.intent])]
+            progress.unclear_at = max(ended, progress.unclear_at or 0.0)
+            progress.intent = []
+        if progress.not_in_ledger:
+            ids, progress.not_in_ledger = progress.not_in_ledger, []
+            self._record(ids)
+
+    @property
+    def unsettled_agents(self) -> set[str]:
+        """Return the agents with work that is not final, or not delivered."""
+        return {*self._agent_of.values()}
+
+    def _turn(self, trace: Trace, settled: set[str]) -> None:
+        known = {span.span_id for span in trace.spans} & settled
+        turn = _Open(trace.turn.begin, trace.turn.number, known, unfinished=trace.awaited)
+        self._turns.append(turn)
+        self._roots.add(trace.spans[0].span_id)
+        for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
+            if span.span_id in turn.settled:
+                continue
+            if span.agent_id is not None:
+                self._agent_of[span.span_id] = span.agent_id
+            if not span.final:
+                turn.unfinished += 1
+                self._unfinished.add(span.span_id)
+                continue
+            turn.waiting.add(span.span_id)
+            self._owner[span.span_id] = turn
+            self._add(self._destination.pack(self._around.outgoing(span, trace.spans)))
+
+    def _add(self, parcel: Parcel) -> None:
+        if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + parcel.size > MAX_BATCH_BYTES:
+            self._flush()
+        self._batch.append(parcel)
+        self._batch_bytes += parcel.size
+
+    def _flush(self) -> None:
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        if not batch:
+            return
+        if (why := self._around.stopped()) is not None:
+            self._fail(why)
+        ready = self._claimed(batch) if self._ledger is not None else batch
+        turns, sent, self._flushing = self.turns, self.sent, ready
+        try:
+            self._send(ready)
+            self._judge()
+        except _Stop:
+            left = [parcel.span_id for parcel in ready if parcel.span_id in self._owner]
+            self._release([id_ for id_ in left if id_ not in self._progress.unclear])
+            raise
+        self._advance()
+        to, offset = self._destination.name, self._progress.offset
+        self._around.advanced(Advance(to, self.sent - sent, self.turns - turns, offset))
+
+    def _claimed(self, batch: list[Parcel]) -> list[Parcel]:
+        """Return what may be sent: not what another session delivered, nor what the destination says it has."""
+        assert self._ledger is not None  # noqa: S101
+        around, ids, to = self._around, [parcel.span_id for parcel in batch], self._destination.name
+        session_id, now = self._session.facts.session_id, around.clock()
+        claims, since = self._ledger.claim(to, session_id, ids, now, around.request_seconds)
+        around.reached("claimed")
+        self._settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
+        ready = [parcel for parcel in batch if claims[parcel.span_id] in ("mine", "unclear")]
+        unclear = [p for p in ready if claims[p.span_id] == "unclear" or p.span_id in self._progress.unclear]
+        if not unclear or not self._destination.askable:
+            return ready
+        try:
+            held = self._asked(unclear, max(since or 0.0, self._progress.unclear_at or 0.0))
+        except _Stop:
+            kept = {parcel.span_id for parcel in unclear}
+            self._release([p.span_id for p in ready if p.span_id in self._owner and p.span_id not in kept])
+            raise
+        again = [parcel.span_id for parcel in unclear if parcel.span_id not in held]
+        if (why := self._ledger.date(to, again, now + around.request_seconds)) is not None:
+            self._fail(f"ledger: {why}")
+        return [parcel for parcel in ready if parcel.span_id not in held]
+
+    def _asked(self, unclear: list[Parcel], since: float) -> frozenset[str]:
+        """Return what the destination has of what was sent until then; end the delivery where it is too early."""
+        held = self._destination.holds(unclear)
+        if held is None:
+            if not self._destination.askable:
+                return frozenset()
+            self._fail("cannot ask what was stored of an earlier attempt")
+        if held:
+            self._record(held)
+            self._settle(held, sent=False)
+        now, wait = self._around.clock(), self._around.unclear_seconds
+        early = since - now < _LONGEST_SECONDS and now - min(now, since) < wait
+        if early and not held.issuperset(parcel.span_id for parcel in unclear):
+            self._progress.not_before = min(now, since) + wait
+            self._fail("an earlier attempt may still be stored; asking again later")
+        return held
+
+    def _send(self, parcels: Sequence[Parcel]) -> None:
+        """Send a batch; one that is refused in halves, so that only those are left over that are refused alone."""
+        parcels = [p for p in parcels if p.span_id in self._owner and p.span_id not in self._suspects]
+        if not parcels:
+            return  # tried alone in the meantime
+        refused = self._attempt(parcels)
+        if refused is None:
+            return
+        if len(parcels) > 1:
+            middle = len(parcels) // 2
+            self._send(parcels[:middle])
+            self._send(parcels[middle:])
+            return
+        self._suspects[parcels[0].span_id] = _Suspect(parcels[0], refused, self.sent)
+        self._probe()
+
+    def _attempt(self, parcels: Sequence[Parcel]) -> Rejected | None:
+        """Send one request and record its outcome; return a refusal, of which the caller decides what it means."""
+        progress, around, ids = self._progress, self._around, [parcel.span_id for parcel in parcels]
+        progress.unclear = [id_ for id_ in progress.unclear if id_ not in set(ids)]
+        progress.intent, progress.intent_at = ids, around.clock()
+        around.save()
+        around.reached("intent saved")
+        outcome = self._destination.send(parcels)
+        around.reached("answered")
+        match outcome:
+            case Accepted(refused, message):
+                self.answered = True
+                around.answered()
+                if refused:
+                    self._note(spans=refused, status="partial success", message=message or "")
+                self._done(ids)
+                self.sent += len(ids)
+                progress.refusing_since = None
+            case Rejected():
+                self.answered = True
+                progress.intent = []
+                return outcome
+            case Retryable(message, after):
+                self.failure = outcome
+                progress.intent = []
+                self._release(ids)
+                progress.not_before = around.clock() + after if after else None
+                self._fail(message)
+            case Unclear(message):
+                self.failure = outcome
+                progress.unclear += ids
+                progress.intent, progress.unclear_at = [], around.clock()
+                if self._ledger is not None:
+                    self._ledger.date(self._destination.name, ids, progress.unclear_at)
+                self._fail(f"{message}; it is not known what was stored")
+        return None
+
+    def _probe(self) -> None:
+        """Find out, when a span was refused alone, whether the backend takes any; asking with each would take long."""
+        in_a_row = [suspect for suspect in self._suspects.values() if suspect.sent == self.sent]
+        if len(in_a_row) >= _MAX_REFUSALS:
+            self._wait_for_setup()
+            return
+        left = [p for p in self._flushing if p.span_id in self._owner and p.span_id not in self._suspects]
+        if in_a_row and left:
+            self._send([min(left, key=lambda parcel: parcel.size)])
+
+    def _judge(self) -> None:
+        """Try suspects again that were refused before another span was accepted; a second refusal is their own."""
+        for id_, suspect in list(self._suspects.items()):
+            if self.sent > suspect.sent:
+                del self._suspects[id_]
+                if (refused := self._attempt([suspect.parcel])) is not None:
+                    self._blame({id_: refused})
+
+    def _end_trials(self) -> None:
+        """Leave what was refused, with nothing accepted after it, for the next time."""
+        if self._suspects:
+            self._wait_for_setup()
+            self._blame({id_: suspect.outcome for id_, suspect in self._suspects.items()})
+            self._suspects = {}
+
+    def _wait_for_setup(self) -> None:
+        """End the delivery, as the backend may be set up wrong; but not for ever."""
+        now = self._around.clock()
+        since = self._progress.refusing_since = self._progress.refusing_since or now
+        if 0 <= now - since < REFUSING_SECONDS:
+            first = next(iter(self._suspects.values())).outcome
+            doubt = "it refuses everything" if len(self._suspects) > 1 else "nothing was accepted since"
+            self._fail(f"{first.status} {first.message}; {doubt}")
+
+    def _blame(self, refused: dict[str, Rejected]) -> None:
+        for id_, outcome in refused.items():
+            self._note(span_id=id_, status=outcome.status, message=outcome.message)
+        self._progress.rejected += refused
+        self._done([*refused], accepted=False)
+
+    def _release(self, ids: Sequence[str]) -> None:
+        """Give up claims on what was not stored."""
+        if self._ledger is not None:
+            self._ledger.release(self._destination.name, ids)
+
+    def _done(self, ids: list[str], *, accepted: bool = True) -> None:
+        """Record an answer that settles these spans."""
+        if self._ledger is not None:
+            self._record(ids)
+            self._around.reached("ledger settled")
+        self._progress.intent = []
+        self._settle(ids, sent=accepted)
+        self._around.save()
+        self._around.reached("state saved")
+
+    def _record(self, ids: Iterable[str]) -> None:
+        """Tell the ledger; what it cannot take now, the state keeps for it."""
+        ids = [*ids]
+        if self._ledger is not None and self._ledger.settle(
+            self._destination.name, self._session.facts.session_id, ids
+        ):
+            self._progress.not_in_ledger += ids
+
+    def _settle(self, ids: Iterable[str], *, sent: bool) -> None:
+        progress, rejected, ids = self._progress, set(self._progress.rejected), dict.fromkeys(ids)
+        progress.unclear = [id_ for id_ in progress.unclear if id_ not in ids]
+        for id_ in ids:
+            turn = self._owner.pop(id_)
+            turn.waiting.discard(id_)
+            turn.settled.add(id_)
+            self._agent_of.pop(id_, None)
+            progress.reached = max(progress.reached, turn.number)
+            self.turns += sent and id_ in self._roots
+            self._roots.discard(id_)
+            if id_ not in rejected:
+                progress.accepted.append(id_)
+                progress.delivered += sent
+
+    def _note(self, **note: Any) -> None:  # noqa: ANN401
+        self.refused[f"{note['status']} {note['message']}".strip()] += note.get("spans", 1)
+        self._progress.notes = [*self._progress.notes, {**note, "time": self._around.clock()}][-MAX_NOTES:]
+
+    def _fail(self, message: str) -> NoReturn:
+        self._progress.error, self._progress.error_at = message, self._around.clock()
+        raise _Stop
+
+    def _advance(self) -> None:
+        """Move to the oldest turn that is not completely delivered; the last one stays, for it may grow."""
+        progress, turns = self._progress, self._turns
+        while len(turns) > 1 and not turns[0].waiting and not turns[0].unfinished:
+            turns.popleft()
+        if turns and (not progress.fingerprint or turns[0].begin.offset != progress.offset):
+            progress.fingerprint = self._around.fingerprint(turns[0].begin.offset)
+        if turns:
+            progress.offset, progress.line = turns[0].begin.offset, turns[0].begin.number
+            progress.turns = turns[0].number - 1
+        kept: set[str] = set().union(*(turn.settled for turn in turns))
+        progress.accepted = [id_ for id_ in progress.accepted if id_ in kept]
+        progress.rejected = [id_ for id_ in progress.rejected if id_ in kept]
+        resume = self._session.resume
+        progress.launched = dict(list(resume.launched.items())[-_MAX_TASKS:])
+        progress.launches = dict(list(resume.launches.items())[-_MAX_TASKS:])
+        known = {*progress.launched, *progress.launched.values(), *progress.launches}
+        progress.ended = sorted(resume.ended & known)

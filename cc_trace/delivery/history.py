@@ -1,0 +1,111 @@
+"""The sessions of this machine, old and new: which there are, and what of them a destination does not have."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cc_trace.delivery.sweep import is_main, main_transcripts
+from cc_trace.errors import CcTraceError, NotFoundError
+from cc_trace.paths import is_there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cc_trace.delivery.cursor import Progress
+    from cc_trace.delivery.ledger import Ledger
+    from cc_trace.export import DestinationSettings
+    from cc_trace.spans import Session
+
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# Backends that refuse spans older than so many seconds, by what their hosts' names end with.
+_OLDEST_SECONDS: Final = {"dynatrace.com": 3600, "sumologic.com": 86_400}
+
+
+class Past(NamedTuple):
+    """One session as it lies on disk."""
+
+    path: Path
+    size: int
+    changed: float  # unix seconds
+
+
+def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[Past]:
+    """Return the sessions at these paths, or all there are, that were written to since then; the oldest first.
+
+    The oldest first, because the turns that a fork copied belong to the session that had them first.
+    """
+    found: dict[str, Past] = {}
+    for path in _named(paths) if paths else main_transcripts(config_dir):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        known = found.get(path.stem)
+        if status.st_mtime >= since and (known is None or status.st_mtime > known.changed):
+            found[path.stem] = Past(path, status.st_size, status.st_mtime)
+    return sorted(found.values(), key=lambda past: past.changed)
+
+
+def _named(paths: Sequence[str]) -> Iterable[Path]:
+    for name in paths:
+        path = Path(name)
+        with contextlib.suppress(RuntimeError):  # there is no such user
+            path = path.expanduser()
+        if is_there(Path.is_file, path):
+            yield a_session(path)
+        elif is_there(Path.is_dir, path):
+            yield from sorted(filter(is_main, path.rglob("*.jsonl")))
+        else:
+            message = f"there is no transcript or folder {path}"
+            raise NotFoundError(message)
+
+
+def a_session(path: Path) -> Path:
+    """Return a path that a user named, if it is that of a session's own transcript."""
+    if not is_main(path):
+        message = f"{path} is not a session's transcript: its name is not a session id"
+        raise NotFoundError(message)
+    return path
+
+
+def since_seconds(text: str | None, now: float) -> float:
+    """Return the time that an age or a date names."""
+    if text is None:
+        return 0.0
+    if match := re.fullmatch(r"(\d{1,9})([mhdw])", text):
+        return now - int(match[1]) * _UNITS[match[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"--since is {text!r}; it must be an age such as 30d, 12h or 2w, or a date such as 2026-10-01"
+        raise CcTraceError(message) from None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def waiting(
+    session: Session, progress: Progress | None, ledger: Ledger | None, destination: str, counted: set[str]
+) -> tuple[int, int]:
+    """Count the turns and spans of a session that would be sent to a destination now, but for those counted already."""
+    settled = set() if progress is None else {*progress.accepted, *progress.rejected}
+    turns = spans = 0
+    for trace in session.traces():
+        left = {span.span_id for span in trace.spans if span.final} - settled
+        if ledger is not None:
+            left -= ledger.delivered(destination, left)
+        left -= counted
+        counted |= left
+        turns += trace.spans[0].span_id in left
+        spans += len(left)
+    return turns, spans
+
+
+def oldest_taken(settings: DestinationSettings) -> int | None:
+    """Return how many seconds old a span may be for a backend to take it; None where no limit is known."""
+    from urllib.parse import urlsplit  # noqa: PLC0415  (only `backfill` asks)
+
+    host = urlsplit(settings.endpoint or "").hostname or ""
+    return next((age for name, age in _OLDEST_SECONDS.items() if host == name or host.endswith(f".{name}")), None)

@@ -1,0 +1,192 @@
+"""What all state files say of their sessions in short: a cache, so that 10,000 of them need not be read at every Stop.
+
+Rules:
+- The state files are the truth. A row is made invalid before its state is written and filled in afterwards; who dies in
+  between leaves a row that makes everybody look at the file.
+- A cache that is missing, damaged, or could not be written once is made anew from the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
+
+from cc_trace.files import open_private, prepare_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from cc_trace.delivery.cursor import SessionState
+
+_VERSION: Final = 3
+_BUSY_SECONDS: Final = 5.0
+INVALID: Final = -1  # no transcript has this size
+_SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, cwd TEXT,"
+    " environment TEXT, agent_bytes INTEGER, pending TEXT, complete TEXT, tried REAL) WITHOUT ROWID"
+)
+
+
+class IndexRow(NamedTuple):
+    """One session: `pending` and `complete` are its destinations, `tried` when it was, or may be next."""
+
+    session_id: str
+    size: int  # of the transcript when it was last read
+    mtime_ns: int
+    cwd: str | None
+    environment: str | None  # of its own hook, as JSON
+    agent_bytes: int  # of its agents' files then
+    pending: frozenset[str]
+    complete: frozenset[str]
+    tried: float
+
+    @property
+    def valid(self) -> bool:
+        """Tell whether the row says what the state file says."""
+        return self.size != INVALID
+
+
+def row_of(state: SessionState) -> IndexRow:
+    """Return what is kept of a state."""
+    all_ = state.destinations
+    return IndexRow(
+        state.session_id,
+        state.size,
+        state.mtime_ns,
+        state.cwd,
+        _json(state.environment),
+        state.agent_bytes,
+        frozenset(name for name, progress in all_.items() if progress.pending),
+        frozenset(name for name, progress in all_.items() if not progress.pending),
+        max((max(each.time or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
+    )
+
+
+class SessionIndex:
+    """The table; opened when first used, by one thread. `read_all` reads every state file."""
+
+    def __init__(self, path: Path, read_all: Callable[[], Iterable[SessionState]]) -> None:
+        self._path = path
+        self._stale = path.with_name(f"{path.name}.stale")
+        self._read_all = read_all
+        self._database: sqlite3.Connection | None = None
+
+    def invalidate(self, session_id: str) -> None:
+        """Make everybody look at a session's state file, which is about to be written."""
+        self._write("UPDATE sessions SET size = ? WHERE session = ?", (INVALID, session_id))
+
+    def put(self, state: SessionState) -> None:
+        """Take in a state that was written."""
+        self._write(_UPSERT, _values(row_of(state)))
+
+    def rows(self) -> dict[str, IndexRow]:
+        """Return all sessions there is a state of."""
+        try:
+            found = self._opened().execute("SELECT * FROM sessions").fetchall()
+        except (OSError, sqlite3.Error):  # another process may have it for long, or the disk is full
+            self.close()
+            return {state.session_id: row_of(state) for state in self._read_all()}
+        return {
+            id_: IndexRow(id_, size, mtime_ns, cwd, environment, agent_bytes, _names(pending), _names(complete), tried)
+            for id_, size, mtime_ns, cwd, environment, agent_bytes, pending, complete, tried in found
+        }
+
+    def rebuild(self) -> None:
+        """Read all state files again."""
+        with contextlib.suppress(OSError, sqlite3.Error):
+            self._fill(self._opened())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> None:
+        try:
+            self._opened().execute(statement, values)
+        except (OSError, sqlite3.Error):
+            self.close()
+            self._distrust()
+
+    def _distrust(self) -> None:
+        """Have the table made anew by whoever opens it next; here it could not be kept in step."""
+        try:
+            os.close(open_private(self._stale, os.O_RDWR))
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._database is None:
+            try:
+                self._database = self._open()
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                for suffix in ("", "-wal", "-shm"):  # damaged
+                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+                self._database = self._open()
+        return self._database
+
+    def _open(self) -> sqlite3.Connection:
+        prepare_database(self._path)
+        database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if version != _VERSION:
+                database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = OFF")  # a crash of the machine may cost it; it is made anew then
+            if version != _VERSION or self._stale.exists():
+                self._fill(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _fill(self, database: sqlite3.Connection) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            self._stale.unlink(missing_ok=True)  # before the files are read: who fails to write from now on says so
+            database.execute("DROP TABLE IF EXISTS sessions")
+            database.execute(_SCHEMA)
+            database.executemany(_UPSERT, (_values(row_of(state)) for state in self._read_all()))
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+            database.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+
+
+_UPSERT: Final = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _values(row: IndexRow) -> tuple[object, ...]:
+    names = ("\n".join(sorted(each)) for each in (row.pending, row.complete))
+    return (row.session_id, row.size, row.mtime_ns, _text(row.cwd), row.environment, row.agent_bytes, *names, row.tried)
+
+
+def _json(environment: Mapping[str, Mapping[str, str | None]] | None) -> str | None:
+    """Return the environment of a hook so that equal ones are equal texts."""
+    return None if environment is None else orjson.dumps(environment, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _text(value: str | None) -> str | None:
+    """Return a path as SQLite can hold it; one that is not UTF-8 matches no project, and its file is looked at."""
+    return value if value is None or value.isprintable() else value.encode("utf-8", "replace").decode()
+
+
+def _names(text: str) -> frozenset[str]:
+    known = _KNOWN_NAMES.get(text)
+    if known is None:
+        known = _KNOWN_NAMES[text] = frozenset(text.split("\n")) if text else frozenset()
+    return known
+
+
+_KNOWN_NAMES: Final[dict[str, frozenset[str]]] = {}  # all sessions share a few

@@ -1,0 +1,72 @@
+"""What Claude Code tells a hook on stdin. It is untrusted text: nothing in it leads outside Claude Code's folder."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cc_trace.paths import is_session_id
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The part of a hook's JSON that matters here."""
+
+    event: str
+    transcript: Path
+    last_message: str | None = None
+    busy: bool | None = None  # background tasks are running; None: this version does not say
+
+    @property
+    def session_id(self) -> str:
+        """Return the session's id: its file's name."""
+        return self.transcript.stem
+
+
+def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
+    """Return a hook's payload, or why there is nothing to do with it."""
+    try:
+        raw = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return "payload is not JSON"
+    match raw:
+        case {"transcript_path": str(path), **rest}:
+            transcript = _inside(path, config_dir)
+            if transcript is None:
+                return "transcript_path leads outside Claude Code's folder"
+            event, message = rest.get("hook_event_name"), rest.get("last_assistant_message")
+            return Payload(
+                event if isinstance(event, str) else "",
+                transcript,
+                message if isinstance(message, str) and message else None,
+                _busy(rest.get("background_tasks")),
+            )
+        case _:
+            return "payload has no transcript_path"
+
+
+def _inside(text: str, config_dir: Path) -> Path | None:
+    """Return a transcript's real path if it lies where Claude Code keeps transcripts."""
+    try:
+        path = Path(text).expanduser()
+        real = path.resolve()
+        roots = [(config_dir / name).resolve() for name in ("projects", "sessions")]
+        with contextlib.suppress(FileNotFoundError):  # it may not be written yet
+            real.stat()
+    except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, too long, a NUL
+        return None
+    if path.suffix != ".jsonl" or not is_session_id(real.stem):
+        return None
+    return real if any(real.is_relative_to(root) for root in roots) else None
+
+
+def _busy(tasks: Any) -> bool | None:  # noqa: ANN401  (raw JSON)
+    return any(_running(task) for task in tasks) if isinstance(tasks, list) else None
+
+
+def _running(task: Any) -> bool:  # noqa: ANN401  (raw JSON)
+    return isinstance(task, dict) and task.get("status") in ("running", "pending")

@@ -1,0 +1,322 @@
+"""What has been delivered of each session: one small file per session, and the lock that guards it.
+
+Rules:
+- A file is written beside its old version, synced, and renamed over it. Who dies in between leaves the old one.
+- Modes are 0600 in folders of 0700 whatever the umask; a symlink is never followed for writing.
+- A file that is damaged or of a newer version is kept aside and the session begun again: the ledger knows what has
+  been delivered, so nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from cc_trace.delivery.backoff import Backoff
+from cc_trace.delivery.cursor import (
+    ANSWERED,
+    DAMAGE,
+    NOT_ANSWERED,
+    agents_from_json,
+    agents_to_json,
+    from_json,
+    to_json,
+)
+from cc_trace.delivery.index import SessionIndex
+from cc_trace.delivery.requests import request_from_json, request_to_json
+from cc_trace.errors import StateError
+from cc_trace.files import open_private, open_regular, private_folder, read_regular, write_private
+from cc_trace.paths import is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from cc_trace.delivery.cursor import SessionState
+    from cc_trace.delivery.requests import SyncRequest
+    from cc_trace.transcript import Delivered
+
+FINGERPRINT_BYTES: Final = 1024
+MAX_BYTES: Final = 64 << 20  # of a state or a request: those of the longest sessions have a few megabytes
+_MARK_WITHIN: Final = 100  # bytes from the beginning of a state file
+
+
+class States:
+    """The state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._sessions = folder / "sessions"
+        self._locks = folder / "locks"
+        self._pending = folder / "pending"
+        self._off = folder / "off"
+        self._off_since = folder / "off-since"
+        self._agents = folder / "agents"
+        self.spool = folder / "spool"
+        self._workers = folder / "workers"
+        self.backoff = Backoff(folder / "backoff")
+        self.index = SessionIndex(folder / "index.db", self._all)
+
+    def prepare(self) -> None:
+        """Make the folders, closed to others."""
+        private_folder(self.folder)
+        own = (self._sessions, self._locks, self._pending, self._off, self._off_since, self._agents, self.spool)
+        for folder in (*own, self._workers, self.folder / "backoff"):
+            private_folder(folder)
+
+    def stamp_installed(self) -> None:
+        """Note that sessions are ours to deliver from now on, if that is not noted yet."""
+        if not (self.folder / "installed").exists():
+            write_private(self.folder / "installed", b"")
+
+    @property
+    def installed_ns(self) -> int | None:
+        """Return since when sessions are ours to deliver; what was before is history. None: not installed."""
+        try:
+            return (self.folder / "installed").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def leave_out(self, session_id: str) -> None:
+        """Note that a session was written to while tracing was off: it stays out when tracing is on again."""
+        self.path(session_id)
+        _note(self._off / session_id)
+
+    def take_in(self, session_id: str) -> None:
+        """Forget that a session was written to while tracing was off: its user asks for it."""
+        (self._off / session_id).unlink(missing_ok=True)
+
+    def all_left_out(self) -> dict[str, int]:
+        """Return the sessions that were written to while tracing was off, and when that was noted first."""
+        notes = sorted(path for path in self._off.glob("*") if is_session_id(path.name))
+        return {path.name: path.stat().st_mtime_ns for path in notes}
+
+    def left_out(self, session_id: str) -> bool:
+        """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
+        return (self._off / session_id).exists()
+
+    def off_since_ns(self, project: str | None) -> int:
+        """Return when a project was first seen to be off, which is now if it never was."""
+        return _note(self._off_since / _digest(project))
+
+    def seen_on(self, project: str | None) -> None:
+        """Note that a project is not off."""
+        (self._off_since / _digest(project)).unlink(missing_ok=True)
+
+    def want(self, session_id: str, request: SyncRequest) -> None:
+        """Leave a request to sync a session; a later one replaces an earlier one."""
+        self.path(session_id)
+        write_private(self._pending / f"{session_id}.json", request_to_json(request))
+
+    def put_back(self, session_id: str, request: SyncRequest) -> None:
+        """Leave a request again that was taken, unless there is a later one. Only who holds the session's lock may.
+
+        On a full disk it is lost: then the session's state says that something is left, and a sweep finds it.
+        """
+        with contextlib.suppress(OSError):
+            descriptor = open_private(self._pending / f"{session_id}.json", os.O_WRONLY | os.O_EXCL)
+            with os.fdopen(descriptor, "wb") as file:  # nobody else takes requests of this session while it is written
+                file.write(request_to_json(request))
+
+    def wanted(self, session_id: str) -> bool:
+        """Tell whether word was left since it was last taken."""
+        return (self._pending / f"{session_id}.json").exists()
+
+    def take_word(self, session_id: str) -> SyncRequest | None:
+        """Return and remove the request that was left, before the work it asks for begins."""
+        path = self._pending / f"{session_id}.json"
+        own = self._pending / f".{session_id}.{os.getpid()}"
+        try:
+            path.rename(own)  # word that is left from now on is not this one
+        except FileNotFoundError:
+            return None
+        try:
+            data, told_ns = read_regular(own, MAX_BYTES, follow=False), own.stat().st_mtime_ns
+        except OSError:
+            data, told_ns = b"", 0  # whatever it is, a hook of ours has not left it
+        with contextlib.suppress(OSError):
+            own.unlink()
+        return request_from_json(data, told_ns)
+
+    def pending(self) -> list[str]:
+        """Return the sessions that word was left for."""
+        return sorted(path.stem for path in self._pending.glob("*.json") if is_session_id(path.stem))
+
+    def path(self, session_id: str) -> Path:
+        """Return a session's state file; an id that could lead elsewhere is refused."""
+        if not is_session_id(session_id):
+            message = f"{session_id[:80]!r} is not a session id"
+            raise StateError(message)
+        return self._sessions / f"{session_id}.json"
+
+    def sessions(self) -> list[str]:
+        """Return the ids of all sessions there is a state of."""
+        return sorted(path.stem for path in self._sessions.glob("*.json") if is_session_id(path.stem))
+
+    def peek(self, session_id: str) -> SessionState | None:
+        """Return a session's state for a look, without its lock: one that is damaged is as good as none."""
+        try:
+            return from_json(read_regular(self.path(session_id), MAX_BYTES, follow=False), session_id)
+        except (OSError, *DAMAGE):
+            return None
+
+    def load(self, session_id: str) -> tuple[SessionState | None, str | None]:
+        """Return a session's state, None where there is none, and what was wrong with one that was put aside."""
+        path = self.path(session_id)
+        try:
+            data = read_regular(path, MAX_BYTES, follow=False)
+        except FileNotFoundError:
+            return None, None
+        except OSError as error:
+            return None, self._put_aside(path, f"unreadable: {error.strerror}")
+        try:
+            return from_json(data, session_id), None
+        except DAMAGE as error:
+            return None, self._put_aside(path, f"{type(error).__name__}: {error}")
+
+    @staticmethod
+    def _put_aside(path: Path, why: str) -> str:
+        for number in range(1, 1000):
+            aside = path.with_name(f"{path.name}.aside-{number}")
+            if not os.path.lexists(aside):
+                path.rename(aside)
+                return f"state kept aside as {aside.name} ({why})"
+        path.unlink()
+        return f"state removed ({why})"
+
+    def save(self, state: SessionState) -> None:
+        """Write a session's state. If we die before the rename, the old one stands."""
+        path = self.path(state.session_id)
+        self.index.invalidate(state.session_id)
+        write_private(path, to_json(state))
+        self.index.put(state)
+
+    def _all(self) -> Iterator[SessionState]:
+        for session_id in self.sessions():
+            if (state := self.peek(session_id)) is not None:
+                yield state
+
+    def mark_answered(self, session_id: str) -> None:
+        """Record that what the saved state was sending is accepted, in place: a full disk has room for that."""
+        descriptor = os.open(self.path(session_id), os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            at = os.read(descriptor, _MARK_WITHIN).find(NOT_ANSWERED)
+            if at >= 0:
+                os.lseek(descriptor, at, os.SEEK_SET)
+                os.write(descriptor, ANSWERED)
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def not_in_ledger(self, session_id: str, destination: str) -> frozenset[str]:
+        """Return what a session has delivered and the ledger was not told of."""
+        state = self.peek(session_id)
+        progress = state.destinations.get(destination) if state is not None else None
+        return frozenset(progress.not_in_ledger if progress is not None else ())
+
+    def agents(self, session_id: str) -> dict[str, dict[str, Delivered]]:
+        """Return what each destination has of a session's agents' files. None is known: they are all read again."""
+        self.path(session_id)
+        try:
+            return agents_from_json(read_regular(self._agents / f"{session_id}.json", MAX_BYTES))
+        except (OSError, *DAMAGE):
+            return {}
+
+    def save_agents(self, session_id: str, agents: Mapping[str, Mapping[str, Delivered]]) -> None:
+        """Write it: after the state, so that it never says more than has been delivered."""
+        self.path(session_id)
+        write_private(self._agents / f"{session_id}.json", agents_to_json(agents))
+
+    def owners(self, folder: Path) -> dict[str, str]:
+        """Return whose the agents' files are that the sessions of a project share, as far as it has been found out."""
+        try:
+            raw = orjson.loads(read_regular(self._owners(folder), MAX_BYTES))
+        except (OSError, *DAMAGE):
+            return {}
+        valid = isinstance(raw, dict) and all(isinstance(owner, str) for owner in raw.values())
+        return raw if valid else {}
+
+    def save_owners(self, folder: Path, owners: Mapping[str, str]) -> None:
+        """Write whose they are: it never changes, and finding it out means opening each of them."""
+        if self._agents.is_dir():
+            write_private(self._owners(folder), orjson.dumps(owners))
+
+    def _owners(self, folder: Path) -> Path:
+        return self._agents / f"owners-{_digest(str(folder))}.json"
+
+    @contextlib.contextmanager
+    def locked(self, session_id: str, timeout_seconds: float = 0) -> Iterator[bool]:
+        """Hold a session's lock; False where another process has it. A lock is never broken."""
+        import filelock  # noqa: PLC0415  (60 ms, which `show` and `--help` need not pay)
+
+        self.path(session_id)
+        lock = filelock.FileLock(self._locks / f"{session_id}.lock", mode=0o600)
+        try:
+            lock.acquire(timeout=timeout_seconds, poll_interval=0.05)
+        except filelock.Timeout:
+            yield False
+            return
+        try:
+            with contextlib.suppress(OSError):
+                os.utime(lock.lock_file)  # since when it is held, for `doctor`
+            yield True
+        finally:
+            lock.release()
+
+    @contextlib.contextmanager
+    def worker_slot(self, count: int) -> Iterator[bool]:
+        """Be one of so many workers that run at once; False where all places are taken."""
+        import filelock  # noqa: PLC0415  (as above)
+
+        for number in range(count):
+            lock = filelock.FileLock(self._workers / f"{number}.lock", mode=0o600)
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                continue
+            try:
+                yield True
+            finally:
+                lock.release()
+            return
+        yield False
+
+    def is_locked(self, session_id: str) -> bool:
+        """Tell whether a process is at work on a session."""
+        with self.locked(session_id) as held:
+            return not held
+
+
+def _note(path: Path) -> int:
+    """Make an empty file where there is none, and return when it was made."""
+    if not path.exists():
+        write_private(path, b"")
+    return path.stat().st_mtime_ns
+
+
+def _digest(project: str | None) -> str:
+    return hashlib.sha256((project or "").encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def fingerprint(path: Path, length: int) -> str:
+    """Return a digest of a file's first bytes: a transcript that begins otherwise is another one."""
+    with open_regular(path) as file:
+        return hashlib.sha256(file.read(length)).hexdigest()
+
+
+def fingerprint_before(path: Path, offset: int) -> str:
+    """Return a digest of the last bytes before a position: a transcript that was rewritten has others there."""
+    with open_regular(path) as file:
+        file.seek(max(0, offset - FINGERPRINT_BYTES))
+        return hashlib.sha256(file.read(min(offset, FINGERPRINT_BYTES))).hexdigest()
+
+
+def is_line_start(path: Path, offset: int) -> bool:
+    """Tell whether a line can begin at a position."""
+    with open_regular(path) as file:
+        file.seek(max(0, offset - 1))
+        return not offset or file.read(1) == b"\n"

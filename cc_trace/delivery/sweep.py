@@ -1,0 +1,207 @@
+"""Sessions that were left behind: killed, interrupted, or the backend was down at their end.
+
+Found by size and time against the index of the states, without reading a transcript or a state. What no state knows and
+was before the installation is history and not touched; what a state knows to be pending counts, however old it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import orjson
+
+from cc_trace.delivery.agent_deliveries import AgentListing
+from cc_trace.delivery.index import INVALID
+from cc_trace.paths import is_session_id
+from cc_trace.transcript import first_cwd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cc_trace.delivery.cursor import SessionState
+    from cc_trace.delivery.index import IndexRow
+    from cc_trace.delivery.state import States
+    from cc_trace.settings import HookEnvironment
+
+MAX_SESSIONS: Final = 20  # that a worker tries
+_AGENTS_NS: Final = 2 * 86_400 * 10**9  # a worker looks at agents' files of sessions written to since then
+MAX_UNKNOWN: Final = 200  # sessions without a state whose project a worker looks up
+
+
+# A session's destinations, by its project and its hook's environment.
+DestinationsOf: TypeAlias = "Callable[[str | None, HookEnvironment | None], Sequence[str] | None]"
+# Path, size, mtime in ns, and whether it may have agents' files; plain, for there are thousands.
+Transcript: TypeAlias = tuple[str, int, int, bool]
+
+
+def left_behind(  # noqa: PLR0912  (one pass over thousands of files; a call for each would take as long again)
+    states: States,
+    config_dir: Path,
+    destinations_of: DestinationsOf,
+    since_ns: int | None,
+    *,
+    wrong: bool = False,
+    max_unknown: int | None = None,
+    transcripts: Mapping[str, Transcript] | None = None,
+) -> Iterator[Path]:
+    """Yield the transcripts that may hold undelivered turns, those first that have waited longest.
+
+    So a backend that is down does not keep the sessions of another from their turn. `destinations_of` a session: none
+    where it is off, None where its settings are wrong; the latter are yielded if `wrong`. Of sessions that no state
+    knows, those count that were written to since then; None: none of them. No more than `max_unknown` of them are
+    looked at, the newest and some others, so that each is sometime. `transcripts` are all there are, if known already.
+    """
+    rows = states.index.rows()
+    names_of = _Once(destinations_of)
+    known: list[tuple[float, int, Path]] = []
+    unknown: list[tuple[int, str]] = []
+    # By project, environment and complete destinations: whether those are all that are configured, and whether any is.
+    coverage: dict[tuple[str | None, str | None, frozenset[str]], tuple[bool, bool]] = {}
+    agents, agents_since_ns = AgentListing(states), 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
+    found = newest(config_dir) if transcripts is None else transcripts
+    for id_, (name, size, mtime_ns, has_agents) in found.items():
+        row, recent = rows.get(id_), since_ns is not None and mtime_ns >= since_ns
+        if row is None:
+            if recent:
+                unknown.append((mtime_ns, name))
+            continue
+        if size == row.size and not row.pending:  # as most are
+            key = row.cwd, row.environment, row.complete
+            if key not in coverage:
+                wanted = names_of(row.cwd, row.environment) or frozenset([""])
+                coverage[key] = wanted <= row.complete, bool(wanted & row.complete)
+            has_all, has_some = coverage[key]
+            look = has_agents and mtime_ns >= agents_since_ns and has_some
+            if look and agents.total_bytes(Path(name)) != row.agent_bytes:
+                known.append((row.tried, -mtime_ns, Path(name)))
+                continue
+            if has_all:
+                continue
+        if row.size == INVALID or _is_pending(row, size, names_of, recent=recent, wrong=wrong):
+            known.append((row.tried, -mtime_ns, Path(name)))
+    last: list[Path] = []
+    for path in map(Path, _bounded(unknown, max_unknown)):
+        if not is_main(path) or states.left_out(path.stem):
+            continue
+        names = names_of(first_cwd(path), None)
+        if names:
+            yield path
+        elif names is not None or wrong:
+            last.append(path)
+    for _, _, path in sorted(known):
+        if is_main(path) and not states.left_out(path.stem):
+            yield path
+    yield from last
+
+
+def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
+    paths = [path for _, path in sorted(found, reverse=True)]
+    if limit is None or len(paths) <= limit:
+        return paths
+    half = limit // 2
+    return [*paths[:half], *random.sample(paths[half:], limit - half)]
+
+
+class _Once:
+    """Asks once for each project and environment of a hook."""
+
+    def __init__(self, destinations_of: DestinationsOf) -> None:
+        self._ask = destinations_of
+        self._known: dict[tuple[str | None, str | None], frozenset[str] | None] = {}
+
+    def __call__(self, project: str | None, environment: str | None) -> frozenset[str] | None:
+        key = project, environment
+        if key not in self._known:
+            names = self._ask(project, None if environment is None else orjson.loads(environment))
+            self._known[key] = None if names is None else frozenset(names)
+        return self._known[key]
+
+
+def _is_pending(row: IndexRow, size: int, names_of: _Once, *, recent: bool, wrong: bool) -> bool:
+    """Tell whether a session may hold something for its project's destinations.
+
+    One that a destination never got anything of counts if it is recent: what was backfilled elsewhere is history here.
+    """
+    grown = size != row.size
+    if not grown and not row.pending and not recent:
+        return False
+    names = names_of(row.cwd, row.environment)
+    if names is None:
+        return wrong
+    if not names:
+        return False
+    if names & row.pending or (recent and not names <= row.complete):
+        return True
+    return grown and bool(recent or names & row.complete)
+
+
+def newest(config_dir: Path) -> dict[str, Transcript]:
+    """Return each session's transcript. An id can stand in two folders; the newer file is the session.
+
+    Names are taken as they are: `is_main` tells whether one is a session's, for the few that are to be read. This is
+    done for each of 10,000 files once a minute.
+    """
+    found: dict[str, Transcript] = {}
+    for folder in _folders(config_dir):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:  # not there, or no folder
+            listed, others = [], set()
+            for entry in entries:
+                name = entry.name
+                if name[-6:] != ".jsonl" or name[:6] == "agent-":
+                    others.add(name[:6] if name[-6:] == ".jsonl" else name)
+                    continue
+                try:
+                    status = entry.stat()
+                except OSError:
+                    continue
+                listed.append((name[:-6], entry.path, status.st_size, status.st_mtime_ns))
+            shared = "agent-" in others or "subagents" in others
+            for id_, path, size, mtime_ns in listed:
+                if id_ not in found or mtime_ns > found[id_][2]:
+                    found[id_] = (path, size, mtime_ns, shared or id_ in others)
+    return found
+
+
+def _folders(config_dir: Path) -> Iterator[str]:
+    """Yield the folders in which Claude Code keeps transcripts, in all layouts."""
+    projects = os.path.join(config_dir, "projects")  # noqa: PTH118  (as above)
+    yield projects
+    with contextlib.suppress(OSError), os.scandir(projects) as entries:
+        yield from [entry.path for entry in entries if not entry.name.endswith(".jsonl")]
+    yield os.path.join(config_dir, "sessions")  # noqa: PTH118
+
+
+def is_behind(
+    state: SessionState | None,
+    size: int,
+    destinations: Sequence[str],
+    agent_bytes: Callable[[], int] | None = None,
+) -> bool:
+    """Tell whether a session of this size may hold something that one of these destinations does not have.
+
+    `agent_bytes` tells how long its agents' files are; None: they are not looked at.
+    """
+    if state is None or size != state.size:
+        return True
+    for name in destinations:
+        progress = state.destinations.get(name)
+        if progress is None or progress.pending:
+            return True
+    return bool(destinations) and agent_bytes is not None and agent_bytes() != state.agent_bytes
+
+
+def main_transcripts(config_dir: Path) -> Iterator[Path]:
+    """Yield the main transcripts below Claude Code's folder, in all layouts."""
+    for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
+        yield from filter(is_main, config_dir.glob(pattern))
+
+
+def is_main(path: Path) -> bool:
+    """Tell a session's own transcript from those of its agents."""
+    named = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
+    return named and path.is_file()

@@ -1,0 +1,15 @@
+"""Whether everything works: one check after another, each with a verdict and what to do about it."""
+
+from __future__ import annotations
+
+from cc_trace.doctor.check import Check, Subject, counted, failed, guarded
+from cc_trace.doctor.configuration import unspoken
+
+__all__ = [
+    "Check",
+    "Subject",
+    "counted",
+    "failed",
+    "guarded",
+    "unspoken",
+]

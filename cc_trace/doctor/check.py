@@ -1,0 +1,110 @@
+"""Whether everything works: one check after another, each with a verdict and, unless all is well, with what to do.
+
+Rules: a check changes nothing but the spans it sends to prove a destination; it runs nothing that only a project's own
+files name; it never raises.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cc_trace.settings import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from cc_trace.delivery import States
+    from cc_trace.settings import Config, Settings, Sources
+
+Verdict: TypeAlias = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found about one thing. Whatever is not ok has a remedy."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is examined: one user's installation, as it is for a session started in `project`."""
+
+    sources: Sources
+    config_dir: Path  # Claude Code's
+    states: States  # whose folder need not be there
+    project: Path
+    now: float
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment of this process."""
+        return self.sources.environment
+
+    def settings(self) -> Settings:
+        """Return the settings. A file that cannot be read is a ConfigError."""
+        return self.sources.settings(self.project)
+
+    def config(self) -> Config:
+        """Return what the settings come to. What is wrong is a ConfigError."""
+        return read_config(self.settings(), self.states.folder, self.sources.home)
+
+
+def ok(name: str, found: str) -> Check:
+    """Return that all is well."""
+    return Check(name, "ok", found)
+
+
+def warning(name: str, found: str, remedy: str) -> Check:
+    """Return that something is odd, and traces arrive all the same."""
+    return Check(name, "warning", found, remedy)
+
+
+def failed(name: str, found: str, remedy: str) -> Check:
+    """Return that something keeps traces from arriving, or opens them to others."""
+    return Check(name, "failed", found, remedy)
+
+
+def guarded(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> Iterator[Check]:
+    """Yield what a check finds. A fault of ours in one is not to keep the others from being made."""
+    try:
+        yield from check(subject)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is named)
+        name = check.__name__.replace("_", " ")
+        what = f"the check ended with {type(error).__name__}: {error}"
+        yield failed(name, what, "report this as a fault of cc-trace, with the output of `cc-trace doctor --json`")
+
+
+def moment(seconds: float) -> str:
+    """Return a time for people."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # a file's time can be anything
+        return f"{seconds:g} seconds after 1970"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(items: Iterable[object], most: int = 3) -> str:
+    """Return the first of some things, and how many more there are."""
+    texts = [str(item) for item in items]
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def mtime(path: Path) -> float:
+    """Return when a file was last written; 0 where there is none."""
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return 0.0

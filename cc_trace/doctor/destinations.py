@@ -1,0 +1,246 @@
+"""Whether spans arrive: a test span is sent to every destination, and read back where that is possible."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import queue
+import re
+import secrets
+import shlex
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from cc_trace.doctor.check import failed, ok, warning
+from cc_trace.errors import CcTraceError, ConfigError
+from cc_trace.export import Accepted, Rejected, open_destination
+from cc_trace.files import open_regular
+from cc_trace.spans import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cc_trace.doctor.check import Check, Subject
+    from cc_trace.export import Destination, DestinationSettings, Parcel
+
+# Langfuse takes spans into a queue and shows them after some seconds.
+_PAUSES: Final = (0.3, 0.7, 1.0, 2.0, 3.0, 4.0, 4.0)
+_TAIL_BYTES: Final = 65_536
+# Exporters of others keep to no time of ours.
+_LONGEST_SECONDS: Final = 90.0
+# What a refusal is about, by its words: an HTTP status, gRPC's names, or what a connection failed with.
+_KINDS: Final = (
+    ("redirect", re.compile(r"^3\d\d |header with status: 3")),
+    ("key", re.compile(r"^40[13] |^UNAUTHENTICATED|^PERMISSION_DENIED")),
+    ("url", re.compile(r"^(?:404|405|410|501) |^UNIMPLEMENTED|^NOT_FOUND|a web page")),
+    ("plain", re.compile(r"WRONG_VERSION_NUMBER")),
+    ("certificate", re.compile(r"certificate|handshake|\bSSL\b|\bTLS\b", re.IGNORECASE)),
+    ("network", re.compile(r"^cannot connect|^no answer|no answer within|^UNAVAILABLE|DEADLINE_EXCEEDED")),
+    ("load", re.compile(r"^(?:429|5\d\d) |^RESOURCE_EXHAUSTED")),
+)
+
+
+def trial_span(now: float) -> Span:
+    """Return a span that nobody can take for a session's: its own trace, its own session, and a mark."""
+    at = int(now * 1e9)
+    return Span(
+        trace_id=secrets.token_hex(16),
+        span_id=secrets.token_hex(8),
+        parent_id=None,
+        kind="event",
+        name="cc-trace doctor",
+        start_ns=at,
+        end_ns=at,
+        session_id="cc-trace-doctor",
+        turn=0,
+        agent_id=None,
+        final=True,
+        status="ok",
+        error=None,
+        input=None,
+        output=None,
+        metadata={"cc_trace_test": True},
+    )
+
+
+def destinations(subject: Subject) -> Iterator[Check]:
+    """Prove every destination of this project."""
+    try:
+        config = subject.config()
+    except ConfigError:
+        return  # which has its own check
+    if config.off(str(subject.project)) is not None:
+        return
+    for settings in config.destinations:
+        if settings.kind == "local" and settings.path is not None:
+            from cc_trace.doctor.local_store import looked_through  # noqa: PLC0415  (sqlite3, only here)
+
+            if not subject.states.folder.is_dir():
+                continue  # to be made by the hook or `install`, not by us; the state folder has its own check
+            if settings.path.exists():
+                store = looked_through(settings.path)
+                yield store
+                if store.verdict == "failed":
+                    continue
+        yield _in_time(lambda settings=settings: proven(settings, subject.now), settings)  # type: ignore[misc]
+
+
+def _in_time(proof: Callable[[], Check], settings: DestinationSettings) -> Check:
+    """Return what a proof finds, or that it does not end."""
+    found: queue.Queue[Check | Exception] = queue.Queue()
+
+    def work() -> None:
+        try:
+            found.put(proof())
+        except Exception as error:  # noqa: BLE001  (given on)
+            found.put(error)
+
+    with contextlib.redirect_stdout(io.StringIO()):  # there are exporters that print what they get
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            outcome = found.get(timeout=_LONGEST_SECONDS)
+        except queue.Empty:
+            what = f"sending a test span has not ended within {_LONGEST_SECONDS:g} seconds"
+            return failed(_name(settings), what, f"give it a shorter timeout: {_set('timeout_seconds', '10')}")
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
+    """Send a test span, and read it back where that is possible."""
+    try:
+        destination = open_destination(settings)
+    except CcTraceError as error:
+        return failed(_name(settings), str(error), "correct that; `cc-trace config` shows all settings")
+    try:
+        parcel = destination.pack(trial_span(now))
+        outcome = destination.send([parcel])
+        match outcome:
+            case Accepted(refused=0):
+                return _read_back(settings, destination, parcel, pauses)
+            case Accepted(message=message):
+                found = f"{_place(settings)} took the test span and threw it away: {message or 'without a reason'}"
+                return failed(_name(settings), found, "look into its log; what it says is all that is known here")
+            case Rejected(status=status, message=message):
+                found = f"{_place(settings)} refused the test span: {status} {message}"
+                return failed(_name(settings), found, _rejected(settings))
+            case _:
+                place, message = _place(settings), outcome.message
+                found = message if place in message else f"{place}: {message}"
+                return failed(_name(settings), found, remedy(settings, message))
+    finally:
+        destination.close()
+
+
+def _read_back(
+    settings: DestinationSettings, destination: Destination, parcel: Parcel, pauses: Sequence[float]
+) -> Check:
+    name, place = _name(settings), _place(settings)
+    if settings.kind == "file" and settings.path is not None:
+        if not _in_tail(settings.path, parcel.span_id):
+            return warning(name, f"a test span was written to {place}, and is not there", "look who moves that file")
+        return ok(name, f"a test span was written to {place}")
+    if not _tells(destination):
+        return ok(name, f"{place} accepted a test span; it cannot be asked whether it kept it")
+    if _held(destination, parcel, pauses):
+        if settings.kind == "local" and settings.path is not None:
+            from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
+
+            forget(settings.path, parcel.span_id)
+        return ok(name, f"a test span was sent to {place} and read back")
+    if not _tells(destination):
+        return ok(name, f"{place} accepted a test span; this server does not tell whether it kept it")
+    found = f"{place} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
+    return warning(
+        name, found, f"look there for trace {parcel.trace_id}; if it never shows, look into the server's log"
+    )
+
+
+def _held(destination: Destination, parcel: Parcel, pauses: Sequence[float]) -> bool:
+    """Ask until the backend has the span, says that it never tells, or has been asked often enough."""
+    for pause in (0.0, *pauses):
+        time.sleep(pause)
+        if destination.holds([parcel]):
+            return True
+        if not _tells(destination):
+            break
+    return False
+
+
+def _tells(destination: Destination) -> bool:
+    """Tell whether a backend says what it has, which it may show only when it is asked."""
+    return destination.askable
+
+
+def _in_tail(path: Path, span_id: str) -> bool:
+    with open_regular(path) as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return span_id.encode() in file.read()
+
+
+def remedy(settings: DestinationSettings, message: str) -> str:
+    """Return what to do about a refusal."""
+    url = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
+    kind = next((kind for kind, words in _KINDS if words.search(message)), None)
+    if settings.path is not None:
+        return f"make {shlex.quote(str(settings.path))} writable for you, and make sure that there is room"
+    match kind, settings.kind:
+        case _, "otel":
+            return f"look at the exporter's own settings, such as OTEL_EXPORTER_*, or send with {_set(url, 'URL')}"
+        case "redirect", _:
+            return f"name the address that it leads to: {_set(url, 'URL')}"
+        case "key", "langfuse":
+            keys = f"{_set('langfuse_public_key')} and {_set('langfuse_secret_key')}"
+            return f"{keys} with the keys of this project on this server ({_place(settings)})"
+        case "key", _:
+            return f"{_set('otlp_headers')} with the header that the backend asks for, such as authorization=..."
+        case "url", _:
+            return f"correct the address: {_set(url, 'URL')}"
+        case "plain", _:
+            return f"that server speaks plain http: {_set(url, 'http://...')}"
+        case "certificate", "langfuse":
+            return "set SSL_CERT_FILE to a file with the certificate to trust, also in the env of settings.json"
+        case "certificate", _:
+            return f"{_set('otlp_ca_file', 'FILE')} with the certificate to trust"
+        case "network", _:
+            return f"start what should listen there, or correct the address: {_set(url, 'URL')}; nothing is lost"
+        case _:
+            return "wait until the backend is well again; nothing is lost, the next turn or `cc-trace sync` sends it"
+
+
+def _rejected(settings: DestinationSettings) -> str:
+    if settings.kind == "langfuse":
+        return f"update the server, or correct the address: {_set('langfuse_base_url', 'URL')}"
+    protocol = _set("otlp_protocol", "http/protobuf|http/json|grpc")
+    return f"give it the headers it asks for, {_set('otlp_headers')}, or try another protocol: {protocol}"
+
+
+def _set(name: str, value: str | None = None) -> str:
+    """Return how a setting is set; one without a value is asked for, as keys should be."""
+    return f"`cc-trace config set {name}{'' if value is None else f' {value}'}`"
+
+
+def _name(settings: DestinationSettings) -> str:
+    return f"destination {settings.name}"
+
+
+def _place(settings: DestinationSettings) -> str:
+    """Return where a destination is, without what could carry a key."""
+    if settings.path is not None:
+        return str(settings.path)
+    if settings.exporter is not None:
+        return f"exporter {settings.exporter}"
+    text = settings.endpoint or ""
+    try:
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        host, port = parts.hostname or settings.name, parts.port
+    except ValueError:
+        return settings.name
+    return f"{host}:{port}" if port else host
+
+
+CHECKS: Final = (destinations,)

@@ -1,0 +1,73 @@
+"""Spans become bytes that are sent: attribute profiles, OTLP, and the destinations, one module each.
+
+A destination encodes a batch, sends it, and answers with one of four outcomes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cc_trace.export.destination import LANGFUSE_CLOUD, DestinationSettings, Protocol, check_name, open_destination
+    from cc_trace.export.endpoint import redacted
+    from cc_trace.export.local import VERSION, read_session
+    from cc_trace.export.outcomes import (
+        MAX_BATCH_BYTES,
+        MAX_BATCH_SPANS,
+        Accepted,
+        Destination,
+        Parcel,
+        Rejected,
+        Retryable,
+        Unclear,
+    )
+    from cc_trace.export.profiles.labels import Labels
+
+__all__ = [
+    "LANGFUSE_CLOUD",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_SPANS",
+    "VERSION",
+    "Accepted",
+    "Destination",
+    "DestinationSettings",
+    "Labels",
+    "Parcel",
+    "Protocol",
+    "Rejected",
+    "Retryable",
+    "Unclear",
+    "check_name",
+    "open_destination",
+    "read_session",
+    "redacted",
+]
+
+# Loaded when first used: what a command does not need, it does not wait for.
+_MODULES: Final = {
+    "Accepted": "outcomes",
+    "Destination": "outcomes",
+    "DestinationSettings": "destination",
+    "LANGFUSE_CLOUD": "destination",
+    "Labels": "profiles.labels",
+    "MAX_BATCH_BYTES": "outcomes",
+    "MAX_BATCH_SPANS": "outcomes",
+    "Parcel": "outcomes",
+    "Protocol": "destination",
+    "Rejected": "outcomes",
+    "Retryable": "outcomes",
+    "Unclear": "outcomes",
+    "VERSION": "local",
+    "check_name": "destination",
+    "open_destination": "destination",
+    "read_session": "local",
+    "redacted": "endpoint",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

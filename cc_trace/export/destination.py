@@ -1,0 +1,101 @@
+"""Where spans go: one module each, imported when it is chosen (httpx takes 90 ms, grpc 90, opentelemetry-sdk 80)."""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from cc_trace.errors import ConfigError
+from cc_trace.export.profiles.labels import Labels
+from cc_trace.privacy import quoted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cc_trace.export.outcomes import Destination
+
+DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
+LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
+Protocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSettings:
+    """What one destination needs to know. Its repr shows no key."""
+
+    name: str  # also the name of its progress in the state
+    kind: DestinationKind
+    profile: str = "otel"  # for otlp and file; the others have their own
+    endpoint: str | None = field(default=None, repr=False)  # a base URL, or one that ends with /v1/traces
+    traces_endpoint: str | None = field(default=None, repr=False)  # a URL that is used as it stands
+    protocol: Protocol = "http/protobuf"
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    timeout_seconds: float = 10.0  # of one request in all
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    path: Path | None = None  # of local and file
+    public_key: str | None = field(default=None, repr=False)  # of langfuse
+    secret_key: str | None = field(default=None, repr=False)
+    exporter: str | None = None  # of otel: its entry point's name
+    labels: Labels = field(default_factory=Labels)
+    waits_for: str | None = None  # what is not at hand: nothing can be sent yet
+
+
+def open_destination(settings: DestinationSettings) -> Destination:
+    """Return a destination. Nothing is connected or opened yet; what is wrong with the settings is a ConfigError."""
+    if settings.waits_for is not None:
+        from cc_trace.export.waiting import Waiting
+
+        return Waiting(settings, settings.waits_for)
+    match settings.kind, settings.protocol:
+        case "local", _:
+            from cc_trace.export.local import LocalStore
+
+            return LocalStore(settings.name, _path(settings))
+        case "file", _:
+            from cc_trace.export.file import JsonLines
+
+            return JsonLines(settings, _path(settings))
+        case "langfuse", _:
+            from cc_trace.export.langfuse import Langfuse
+
+            return Langfuse(settings)
+        case "otel", _:
+            try:
+                from cc_trace.export.otel_exporter import OtelExporter
+            except ImportError as error:
+                raise _missing(settings, "opentelemetry-sdk", error) from error
+            return OtelExporter(settings)
+        case "otlp", "grpc":
+            try:
+                from cc_trace.export.otlp_grpc import OtlpGrpc
+            except ImportError as error:
+                raise _missing(settings, "cc-trace[grpc]", error) from error
+            return OtlpGrpc(settings)
+        case _:
+            from cc_trace.export.otlp_http import OtlpHttp
+
+            return OtlpHttp(settings)
+
+
+def check_name(name: str, place: str) -> None:
+    """Raise ConfigError for a name that stands for no destination; `place` is where it was said."""
+    kind, colon, exporter = name.partition(":")
+    if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
+        message = f"{place} names {quoted(name)}; allowed are local, otlp, langfuse, file and otel:NAME"
+        raise ConfigError(message)
+
+
+def _path(settings: DestinationSettings) -> Path:
+    if settings.path is None:
+        message = f"destination {settings.name} needs a path"
+        raise ConfigError(message)
+    return settings.path
+
+
+def _missing(settings: DestinationSettings, package: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"destination {settings.name} needs a package that is missing ({error}): pip install '{package}'"
+    )

@@ -1,0 +1,56 @@
+"""Spans as OTLP parcels: each encoded once, in the words of a profile, and put together into requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cc_trace.errors import ConfigError
+from cc_trace.export.otlp import encode_span, fitted, request, request_json
+from cc_trace.export.outcomes import FIT_BYTES, Parcel
+from cc_trace.export.profiles import PROFILES, resource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.export.destination import DestinationSettings
+    from cc_trace.spans import Span
+
+Form: TypeAlias = Literal["protobuf", "json"]
+
+
+class Packing:
+    """Makes the parcels and requests of one destination. A parcel's data is the span in protobuf."""
+
+    def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
+        if settings.profile not in PROFILES:
+            message = f"destination {settings.name} has no profile {settings.profile!r}; one of {', '.join(PROFILES)}"
+            raise ConfigError(message)
+        self.resource = resource(settings.profile, settings.labels)
+        self._profile = PROFILES[settings.profile]
+        self._labels = settings.labels
+        self._form = form
+
+    def pack(self, span: Span) -> Parcel:
+        """Return a span as it will be sent, cut where it is larger than a batch may be."""
+        limit = FIT_BYTES
+        data, size = self._fitted(span, limit)
+        while size > FIT_BYTES and limit > 1:  # as JSON it is larger: cut it by as much, and a tenth
+            limit = limit * FIT_BYTES // size * 9 // 10
+            data, size = self._fitted(span, limit)
+        return Parcel(span.span_id, span.trace_id, size, data)
+
+    def body(self, parcels: Sequence[Parcel]) -> bytes:
+        """Return an ExportTraceServiceRequest."""
+        spans = [parcel.data for parcel in parcels]
+        return request(spans, self.resource) if self._form == "protobuf" else request_json(spans, self.resource)
+
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
+        return request_json([parcel.data], self.resource)
+
+    def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
+        data = fitted(span, self._encoded, max_bytes)
+        return data, len(data) if self._form == "protobuf" else len(request_json([data], {}))
+
+    def _encoded(self, span: Span) -> bytes:
+        return encode_span(span, *self._profile(span, self._labels))

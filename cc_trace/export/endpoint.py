@@ -1,0 +1,86 @@
+"""Where a request goes: URLs and headers as the user gave them, checked before anything is sent.
+
+Rule: no message repeats a value, for a URL or a header may carry a key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+
+from cc_trace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cc_trace.export.destination import DestinationSettings
+
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, a token
+_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
+_TRACES: Final = "/v1/traces"
+_SHORTEST_SECRET: Final = 6  # shorter values, such as a version, would be found in any text
+
+
+def url(settings: DestinationSettings, text: str) -> SplitResult:
+    """Return the parts of an http or https URL."""
+    try:
+        parts = urlsplit(text.strip())
+        host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        message = f"the endpoint of destination {settings.name} is not an http:// or https:// URL"
+        raise ConfigError(message)
+    return parts
+
+
+def traces_url(settings: DestinationSettings) -> str:
+    """Return where traces are posted: the URL for traces as it stands, or the base URL with the usual path."""
+    if settings.traces_endpoint is not None:
+        return urlunsplit(url(settings, settings.traces_endpoint))
+    if settings.endpoint is None:
+        message = f"destination {settings.name} needs an endpoint"
+        raise ConfigError(message)
+    parts = url(settings, settings.endpoint)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(_TRACES) else path + _TRACES))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine, which no proxy can reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def headers(settings: DestinationSettings) -> tuple[tuple[str, str], ...]:
+    """Return the headers, checked: a library's own complaint would show the value."""
+    for name, value in settings.headers:
+        if not _NAME.fullmatch(name):
+            message = f"destination {settings.name} has a header with a name that HTTP does not allow"
+            raise ConfigError(message)
+        if not _VALUE.fullmatch(value):
+            message = f"header {name} of destination {settings.name} has characters that HTTP does not allow"
+            raise ConfigError(message)
+    return tuple((name, value.strip()) for name, value in settings.headers)
+
+
+def secrets(settings: DestinationSettings, *more: str) -> frozenset[str]:
+    """Return every text that must not be repeated, should a backend's answer contain it."""
+    found = [*more, *(value for _, value in settings.headers), settings.public_key, settings.secret_key]
+    for text in (settings.endpoint, settings.traces_endpoint):
+        parts = urlsplit(text or "")
+        found += [parts.username, parts.password, *(value for _, value in parse_qsl(parts.query))]
+    words = {word for text in found if text for word in (text, *text.split())}
+    return frozenset(word for word in words if len(word) >= _SHORTEST_SECRET)
+
+
+def redacted(text: str, unspoken: Iterable[str]) -> str:
+    """Replace secrets, the longer ones first: one may be a part of another."""
+    for secret in sorted(unspoken, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,161 @@
+"""A file of OTLP JSON Lines, one request per line, as the collector's otlpjsonfile receiver reads it.
+
+Rules:
+- A line is written with one write, under a lock, at the end. Who dies in it leaves at most a torn line, and who comes
+  next begins a new line before its own.
+- The file is one that was made here, or begins as those do. Any other is not touched, nor is a mode changed: a path
+  that is wrong, or that somebody else has chosen, must not cost a user another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.export.encoding import Packing
+from cc_trace.export.outcomes import Accepted, Retryable, Unclear
+from cc_trace.files import open_private
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.spans import Span
+
+_POLL_SECONDS: Final = 0.05
+_HEAD_BYTES: Final = 1 << 18
+_BEGINNING: Final = b'{"resourceSpans":[{"resource":'
+_SCOPE: Final = b'"scope":{"name":"cc-trace"'
+_SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class JsonLines:
+    """Appends batches of spans. A span that comes twice stands there twice."""
+
+    repeatable = False
+    askable = False
+
+    def __init__(self, settings: DestinationSettings, path: Path) -> None:
+        self.name = settings.name
+        self._path = path
+        self._seconds = settings.timeout_seconds
+        self._packing = Packing(settings, "json")
+
+    def pack(self, span: Span) -> Parcel:
+        """Return a span as it will be written."""
+        return self._packing.pack(span)
+
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be written, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
+    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+        """Append one line."""
+        line = self._packing.body(parcels) + b"\n"
+        try:
+            descriptor = _opened(self._path)
+        except OSError as error:
+            return Retryable(f"{self._path}: {error.strerror or error}")
+        try:
+            if not _locked(descriptor, self._seconds):
+                return Retryable(f"{self._path}: another process has held its lock for {self._seconds:g} seconds")
+            if (why := _foreign(descriptor)) is not None:
+                return Retryable(f"{self._path} {why}; name a file that is not there yet, or move this one away")
+            return self._append(descriptor, line)
+        finally:
+            os.close(descriptor)  # and with it the lock goes
+
+    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+        """Return None: the file may be large, or moved away by who collects it."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _append(self, descriptor: int, line: bytes) -> Outcome:
+        size = os.fstat(descriptor).st_size
+        try:
+            if size and _last_byte(descriptor, size) != b"\n":
+                line = b"\n" + line
+            written = os.write(descriptor, line)
+        except OSError as error:
+            return self._undone(descriptor, size, error.strerror or str(error))
+        if written < len(line):
+            return self._undone(descriptor, size, "no room for the whole line")
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            return Unclear(f"{self._path}: {error.strerror or error}")
+        return Accepted()
+
+    def _undone(self, descriptor: int, size: int, why: str) -> Outcome:
+        """Take back what was written of a line; nobody else can have written since, for we hold the lock."""
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError:
+            return Unclear(f"{self._path}: {why}")
+        return Retryable(f"{self._path}: {why}")
+
+
+def _opened(path: Path) -> int:
+    """Return a descriptor of the file, made with mode 0600 if it is not there. Raises OSError."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
+    except FileNotFoundError:
+        pass
+    try:
+        return open_private(path, os.O_RDWR | os.O_APPEND | os.O_EXCL)
+    except FileExistsError:  # another process was faster
+        return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
+
+
+def _foreign(descriptor: int) -> str | None:
+    """Return why a file is not one of ours; None where it is. What is empty is ours if nobody else could look in."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if status.st_size == 0:
+        mine = not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+        return None if mine else "is empty, and open to others"
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    head = os.read(descriptor, _HEAD_BYTES)
+    if head.startswith(_BEGINNING) and (_SCOPE in head or b"\n" not in head):  # a first line may be torn
+        return None
+    return "was not written by cc-trace"
+
+
+def _last_byte(descriptor: int, size: int) -> bytes:
+    os.lseek(descriptor, size - 1, os.SEEK_SET)
+    return os.read(descriptor, 1)
+
+
+def _locked(descriptor: int, seconds: float) -> bool:
+    """Wait for the file's lock, as long as is allowed."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError):
+            _lock(descriptor)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock or raise OSError."""
+    if sys.platform == "win32":
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,147 @@
+"""Any exporter of the OpenTelemetry ecosystem, by its name in the entry point group `opentelemetry_traces_exporter`.
+
+An exporter says only success or failure. A failure, or an exception, may have come before something was stored or
+after, and for good or for now: so both are unclear. How long it takes, and whether its success is one, is up to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from cc_trace import __version__
+from cc_trace.errors import ConfigError
+from cc_trace.export.encoding import Packing
+from cc_trace.export.endpoint import headers, secrets
+from cc_trace.export.outcomes import Accepted, Unclear
+from cc_trace.export.responses import cleaned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+    from opentelemetry.util.types import AttributeValue
+
+    from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.spans import Span
+
+GROUP: Final = "opentelemetry_traces_exporter"
+_SCOPE: Final = InstrumentationScope("cc-trace", __version__)
+
+
+class OtelExporter:
+    """Hands spans to an exporter."""
+
+    repeatable = False
+    askable = False
+
+    def __init__(self, settings: DestinationSettings) -> None:
+        self.name = settings.name
+        self._packing = Packing(settings)
+        self._resource = Resource(self._packing.resource)
+        self._unspoken = secrets(settings)
+        self._milliseconds = int(settings.timeout_seconds * 1000)
+        self._exporter = _exporter(settings)
+
+    def pack(self, span: Span) -> Parcel:
+        """Return a span as it will be sent."""
+        return self._packing.pack(span)
+
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
+    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+        """Export one batch."""
+        spans = [readable_span(Message.FromString(parcel.data), self._resource) for parcel in parcels]
+        try:
+            result = self._exporter.export(spans)
+            if result is SpanExportResult.SUCCESS and self._exporter.force_flush(self._milliseconds):
+                return Accepted()
+        except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and it is the same to us)
+            return Unclear(f"the exporter raised {type(error).__name__}: {cleaned(str(error), self._unspoken)}")
+        return Unclear("the exporter failed without a reason")
+
+    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+        """Return None: an exporter has no question."""
+        return None
+
+    def close(self) -> None:
+        """Shut the exporter down."""
+        with contextlib.suppress(Exception):
+            self._exporter.shutdown()
+
+
+def readable_span(message: Message, resource: Resource) -> ReadableSpan:
+    """Return a span as the SDK has them after they ended."""
+    parent = _context(message.trace_id, message.parent_span_id) if message.parent_span_id else None
+    return ReadableSpan(
+        message.name,
+        context=_context(message.trace_id, message.span_id),
+        parent=parent,
+        resource=resource,
+        attributes=_attributes(message.attributes),
+        links=[Link(_context(link.trace_id, link.span_id), _attributes(link.attributes)) for link in message.links],
+        kind=SpanKind(message.kind - 1),  # OTLP has one before INTERNAL: unspecified
+        status=Status(StatusCode(message.status.code), message.status.message or None),
+        start_time=message.start_time_unix_nano,
+        end_time=message.end_time_unix_nano,
+        instrumentation_scope=_SCOPE,
+    )
+
+
+def _context(trace_id: bytes, span_id: bytes) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int.from_bytes(trace_id), int.from_bytes(span_id), is_remote=False, trace_flags=flags)
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, AttributeValue]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> AttributeValue:
+    match value.WhichOneof("value"):
+        case "array_value":
+            return [item.string_value for item in value.array_value.values]
+        case field:
+            found: AttributeValue = getattr(value, field or "string_value")
+            return found
+
+
+def _exporter(settings: DestinationSettings) -> SpanExporter:
+    """Return the exporter of this name. It configures itself; what our settings say is given to it on top of that."""
+    found = list(entry_points(group=GROUP, name=settings.exporter or ""))
+    if not found:
+        names = ", ".join(sorted({point.name for point in entry_points(group=GROUP)}))
+        message = f"destination {settings.name}: no exporter {settings.exporter!r} is installed; there are {names}"
+        raise ConfigError(message)
+    given: dict[str, Any] = {}
+    if (endpoint := settings.traces_endpoint or settings.endpoint) is not None:
+        given["endpoint"] = endpoint
+    if settings.path is not None:
+        given["path"] = settings.path
+    if settings.headers:
+        given["headers"] = dict(headers(settings))
+    try:
+        made = found[0].load()
+        unknown = [name for name in given if name not in inspect.signature(made).parameters]
+        exporter: SpanExporter = made(**{name: value for name, value in given.items() if name not in unknown})
+    except Exception as error:
+        reason = cleaned(str(error), secrets(settings))
+        message = f"destination {settings.name}: exporter {settings.exporter!r} cannot be made: {reason}"
+        raise ConfigError(message) from error
+    if unknown:
+        exporter.shutdown()
+        message = f"destination {settings.name}: exporter {settings.exporter!r} takes no {' and no '.join(unknown)}"
+        raise ConfigError(message)
+    return exporter

@@ -1,0 +1,185 @@
+"""Any OTLP endpoint over gRPC, compressed with gzip. Needs the extra `grpc`.
+
+Rules:
+- Nothing is sent again from here: grpc's own retries are off.
+- A status says less than an HTTP status does: UNAVAILABLE is what a server says that is overloaded, and also what grpc
+  says itself when there was no connection, or when it broke. Those are told apart by their text, and in doubt the
+  outcome is unclear.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+from cc_trace import __version__
+from cc_trace.errors import ConfigError
+from cc_trace.export.encoding import Packing
+from cc_trace.export.endpoint import headers, is_loopback, secrets, url
+from cc_trace.export.outcomes import Rejected, Retryable, Unclear
+from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.spans import Span
+
+_METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_CONNECT_SECONDS: Final = 5.0
+_PORTS: Final = {"http": 4317, "https": 443}
+_KEY: Final = re.compile(r"(?!grpc-)[0-9a-z_.-]+")
+_Code: Final = grpc.StatusCode
+# A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload, and nothing was stored.
+_RETRYABLE: Final = frozenset(
+    {
+        _Code.UNAVAILABLE,
+        _Code.RESOURCE_EXHAUSTED,
+        _Code.ABORTED,
+        _Code.OUT_OF_RANGE,
+        _Code.UNAUTHENTICATED,
+        _Code.PERMISSION_DENIED,
+        _Code.UNIMPLEMENTED,
+        _Code.NOT_FOUND,
+        _Code.FAILED_PRECONDITION,
+    }
+)
+# grpc-core and grpc-go say RESOURCE_EXHAUSTED "larger than max", tonic says OUT_OF_RANGE "message length too large".
+_TOO_LARGE: Final = re.compile("larger than max|too large", re.IGNORECASE)
+_REDIRECT: Final = re.compile(r"http2 header with status: 3\d\d")  # grpc has no code for it and says UNKNOWN
+_NO_CONNECTION: Final = re.compile(
+    "^(failed to connect|errors resolving|dns resolution|name resolution)", re.IGNORECASE
+)
+_BROKEN: Final = re.compile(
+    "stream|socket|connection|broken pipe|goaway|keepalive|ping|transport|cancel|eof|shut", re.IGNORECASE
+)
+
+
+class OtlpGrpc:
+    """Sends batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
+
+    repeatable = False
+    askable = False
+
+    def __init__(self, settings: DestinationSettings) -> None:
+        self.name = settings.name
+        self._packing = Packing(settings)
+        self._seconds = settings.timeout_seconds
+        self._unspoken = secrets(settings)
+        self._metadata = _metadata(settings)
+        self._place, self._channel = _channel(settings)
+        self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
+
+    def pack(self, span: Span) -> Parcel:
+        """Return a span as it will be sent."""
+        return self._packing.pack(span)
+
+    def readable(self, parcel: Parcel) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.readable(parcel)
+
+    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+        """Call Export with one batch."""
+        body = self._packing.body(parcels)
+        try:
+            answer = self._export(
+                body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip
+            )
+        except grpc.RpcError as error:
+            return self._failed(error)
+        return accepted(answer, self._unspoken)
+
+    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+        """Return None: OTLP has no question."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._channel.close()
+
+    def _failed(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
+        if error.code() is _Code.DEADLINE_EXCEEDED:
+            return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
+        after = _after_seconds(error.trailing_metadata() or ())
+        return outcome(error.code(), cleaned(error.details() or "", self._unspoken), after)
+
+
+def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
+    """Return what a status says about the batch that was sent."""
+    said = f"{code.name}: {details}" if details else code.name
+    match code:
+        case _Code.INVALID_ARGUMENT:
+            return Rejected(code.name, details or code.name)
+        case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after_seconds is None and _TOO_LARGE.search(details):
+            return Rejected(code.name, details)
+        case _Code.UNAVAILABLE if after_seconds is None and not _NO_CONNECTION.match(details):
+            return Unclear(said) if _BROKEN.search(details) else Retryable(said)
+        case _ if code in _RETRYABLE or _REDIRECT.search(details):
+            return Retryable(said, after_seconds)
+        case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something went wrong, perhaps after it was stored
+            return Unclear(said)
+
+
+def _metadata(settings: DestinationSettings) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the headers as gRPC has them, checked: its own complaint would show all values."""
+    found: list[tuple[str, str | bytes]] = []
+    for name, value in headers(settings):
+        key = name.lower()
+        if not _KEY.fullmatch(key):
+            message = f"header {name} of destination {settings.name} has a name that gRPC does not allow"
+            raise ConfigError(message)
+        found.append((key, value.encode() if key.endswith("-bin") else value))
+    return tuple(found)
+
+
+def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
+    """Return a channel and the host and port it leads to. Nothing is connected yet."""
+    text = (settings.traces_endpoint or settings.endpoint or "").strip()
+    bare = "://" not in text  # as gRPC users write it
+    parts = url(settings, f"https://{text}" if bare else text)
+    host = parts.hostname or ""
+    if bare and is_loopback(host):
+        parts = parts._replace(scheme="http")
+    place = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
+    # Connecting must fail before the call does, else a host that never answers would look like an unclear outcome.
+    connect_ms = int(1000 * min(_CONNECT_SECONDS, settings.timeout_seconds / 2))
+    options = [
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # also the time that one attempt has
+        ("grpc.initial_reconnect_backoff_ms", connect_ms),
+        ("grpc.use_local_subchannel_pool", 1),  # so that closing the channel closes the connection
+        ("grpc.enable_retries", 0),
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.primary_user_agent", f"cc-trace/{__version__}"),
+        ("grpc.enable_http_proxy", int(not is_loopback(host))),
+    ]
+    if parts.scheme == "http":
+        return place, grpc.insecure_channel(place, options)
+    # One without the other would end the process; a certificate's file may hold its key, too.
+    files = (settings.ca_file, settings.cert_file and (settings.key_file or settings.cert_file), settings.cert_file)
+    try:
+        root, key, chain = (file.read_bytes() if file is not None else None for file in files)
+    except OSError as error:
+        message = f"the TLS files of destination {settings.name} cannot be used: {error}"
+        raise ConfigError(message) from error
+    return place, grpc.secure_channel(place, grpc.ssl_channel_credentials(root, key, chain), options)
+
+
+def _after_seconds(metadata: Sequence[tuple[str, str | bytes]]) -> float | None:
+    """Return the delay of a RetryInfo among the details of a status."""
+    for name, value in metadata:
+        if name == "grpc-status-details-bin" and isinstance(value, bytes):
+            try:
+                for detail in Status.FromString(value).details:
+                    info = RetryInfo()
+                    if detail.Unpack(info):
+                        delay: float = info.retry_delay.seconds + info.retry_delay.nanos / 1e9
+                        return min(max(0.0, delay), MAX_AFTER_SECONDS)
+            except DecodeError:
+                return None
+    return None

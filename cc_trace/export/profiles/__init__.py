@@ -1,0 +1,43 @@
+"""Profiles: a span as name and attributes, in the words of one kind of backend.
+
+Rule: a profile is a pure function of the span and the user's labels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from cc_trace.export.profiles import langfuse, mlflow, openinference, otel
+from cc_trace.export.profiles.labels import AttributeValue, Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cc_trace.spans import Span
+
+__all__ = ["PROFILES", "AttributeValue", "Labels", "Profile", "resource"]
+
+Profile: TypeAlias = "Callable[[Span, Labels], tuple[str, dict[str, AttributeValue]]]"
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "otel": otel.attributes,
+    "langfuse": langfuse.attributes,
+    "openinference": openinference.attributes,
+    "mlflow": mlflow.attributes,
+}
+# Langfuse takes the environment from any of these, and refuses one that it does not like.
+_ENVIRONMENT: Final = ("deployment.environment.name", "deployment.environment", "langfuse.environment")
+
+
+def resource(profile: str, labels: Labels) -> dict[str, AttributeValue]:
+    """Return the attributes of what made the spans, the same for all spans of a request."""
+    found: dict[str, AttributeValue] = {"service.name": labels.service_name}
+    if profile == "langfuse":  # has release and environment on every span
+        return found | {key: value for key, value in labels.resource.items() if key not in _ENVIRONMENT}
+    if labels.release is not None:
+        found["service.version"] = labels.release
+    if labels.environment is not None:
+        found["deployment.environment.name"] = labels.environment
+    if profile == "openinference":
+        found["openinference.project.name"] = labels.service_name
+    return found | labels.resource

@@ -1,0 +1,90 @@
+"""MLflow: the GenAI conventions, with content in MLflow's own attributes and usage in both.
+
+Rules:
+- Content is sent once, as a chat completion's request and response: the form that MLflow's lists shorten to a text
+  and its UI draws as a conversation. GenAI messages stand in its lists as JSON, and as YAML when they have reasoning.
+- The type stands in `mlflow.spanType`: MLflow derives one from the conventions too, but searches and counts by this.
+- Usage has the cache writes for an hour apart, for which the conventions have no name. There is no cost: MLflow has
+  prices of its own.
+
+Source: mlflow/tracing/otel/translation, mlflow/tracing/utils/truncation.py in github.com/mlflow/mlflow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.export.profiles.chat import answered, asked
+from cc_trace.export.profiles.facts import facts
+from cc_trace.export.profiles.otel import named
+from cc_trace.export.profiles.text import attribute, json_text, plain
+
+if TYPE_CHECKING:
+    from cc_trace.export.profiles.labels import AttributeValue, Labels
+    from cc_trace.spans import Span
+    from cc_trace.transcript import JsonValue, Usage
+
+_TYPES: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "CHAT_MODEL", "tool": "TOOL", "event": "TASK"}
+_NAMED: Final = frozenset({"session_id", "agent_id", "tool_name", "tool_id"})  # facts the conventions have a name for
+
+
+def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
+    """Return a span's name and attributes."""
+    _, found = named(span, labels)
+    found["mlflow.spanType"] = _TYPES[span.kind]
+    if (given := _input(span)) is not None:
+        found["mlflow.spanInputs"] = given
+    if (result := _output(span)) is not None:
+        found["mlflow.spanOutputs"] = result
+    if (response := span.response) is not None and response.usage is not None:
+        found["mlflow.chat.tokenUsage"] = json_text(_usage(response.usage))
+    if span.kind == "turn":
+        found["mlflow.traceTag.mlflow.traceName"] = span.name
+        if labels.tags:
+            found["mlflow.traceTag.tags"] = ", ".join(labels.tags)
+    for key, value in facts(span).items():
+        if value is not None and key not in _NAMED:
+            found[f"cc_trace.{key}"] = attribute(value)
+    return span.name, found
+
+
+def _usage(usage: Usage) -> JsonValue:
+    """Return token counts; the input includes what was read from and written to the cache."""
+    written = usage.cache_write_5m + usage.cache_write_1h
+    asked = usage.input + usage.cache_read + written
+    return {
+        "input_tokens": asked,
+        "output_tokens": usage.output,
+        "total_tokens": asked + usage.output,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": written,
+        "cache_creation_input_tokens_above_1hr": usage.cache_write_1h,
+    }
+
+
+def _input(span: Span) -> str | None:
+    match span.kind, span.input:
+        case _, None | "" | []:
+            return None
+        case (("tool" | "event"), given):
+            return plain(given)
+        case _, list() as messages:
+            return json_text({"messages": [asked(message) for message in messages]})
+        case _, given:
+            return json_text({"messages": [{"role": "user", "content": plain(given)}]})
+
+
+def _output(span: Span) -> str | None:
+    match span.kind, span.output:
+        case _, None | "":
+            return None
+        case (("tool" | "event"), given):
+            return plain(given)
+        case _, dict() as message:
+            return json_text({"choices": [{"message": answered(message, _thoughts)}]})
+        case _, given:
+            return json_text({"choices": [{"message": {"role": "assistant", "content": plain(given)}}]})
+
+
+def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:
+    return {"reasoning": "\n\n".join(thoughts)}

@@ -1,0 +1,212 @@
+"""What a backend's answer means. Pure: an answer in, an outcome out.
+
+A 2xx status alone is no acceptance: captive portals and wrong URLs answer so, too. OTLP's answer to a batch it took is
+nothing, or an ExportTraceServiceResponse in protobuf or JSON (MLflow answers protobuf in JSON). Langfuse has its own.
+Where the connection breaks in the middle of a body of the right type, the batch was taken; it is only not known whether
+the body named rejected spans.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from cc_trace.export.endpoint import redacted
+from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cc_trace.export.outcomes import Outcome
+
+MAX_MESSAGE_CHARS: Final = 300
+MAX_AFTER_SECONDS: Final = 86_400.0  # a backend that wants to be left alone for longer is asked once a day
+_SUCCESS: Final = range(200, 300)
+_REDIRECT: Final = range(300, 400)
+_PORTAL: Final = "the URL is wrong, or a network sign-in page answered"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response, its body perhaps cut off."""
+
+    status: int
+    content_type: str = ""
+    body: bytes = b""
+    retry_after: str | None = None
+    location: str | None = None
+    complete: bool = True  # all of the body came
+
+
+Success: TypeAlias = "Callable[[Answer, Iterable[str]], Accepted | Unclear | None]"
+
+
+def outcome(answer: Answer, unspoken: Iterable[str], now: float, success: Success | None = None) -> Outcome:
+    """Return what an answer says about the batch that was sent.
+
+    `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
+    """
+    status, text = answer.status, _text(answer, unspoken)
+    said = f"{status} {_phrase(status)}" + (f": {text}" if text else "")
+    match status:
+        case 400 | 413 | 422:
+            return Rejected(str(status), text or _phrase(status))
+        case 502 | 504:  # a gateway that saw no answer does not know what became of the request behind it
+            return Unclear(said)
+        case _ if status in _SUCCESS:
+            read = (success or otlp_success)(answer, unspoken)
+            return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
+        case _ if status in _REDIRECT:
+            place = _place(answer.location, unspoken)
+            return Retryable(f"{status} {_phrase(status)}{place}: redirects are not followed")
+        case _:
+            return Retryable(said, after_seconds(answer.retry_after, now))
+
+
+def otlp_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | None:
+    """Return the acceptance that a body says in OTLP's way, None where it says something else."""
+    if not answer.body and answer.complete:
+        return Accepted()
+    if "protobuf" in answer.content_type:
+        partial = _partial_protobuf(answer.body)
+    elif "json" in answer.content_type:
+        partial = _partial_json(answer.body)
+    else:
+        return None
+    if partial is None:
+        return None if answer.complete else Accepted()
+    count, message = partial
+    return Accepted(max(0, count), cleaned(message, unspoken) or None)
+
+
+def langfuse_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | Unclear | None:
+    """Return what Langfuse says of a batch: it answers with the job that will store it, older servers with a list.
+
+    A JSON object that is neither and names no error may be a newer server's: Langfuse can be asked, so that is unclear.
+    """
+    if (said := otlp_success(answer, unspoken)) is not None:
+        return said
+    if "json" not in answer.content_type:
+        return None
+    match _json(answer.body):
+        case {"error": _} | {"errors": [_, *_]}:
+            return None
+        case {"message": "OK"} | {"name": str(), "data": dict()} | {"successes": list()}:
+            return Accepted()
+        case dict():
+            return Unclear(f"{answer.status} with JSON that Langfuse is not known to answer")
+        case _:
+            return None
+
+
+def accepted(body: bytes, unspoken: Iterable[str]) -> Outcome:
+    """Return what the body of a successful gRPC call says."""
+    if (partial := _partial_protobuf(body)) is None:
+        return Retryable(f"not an OTLP response: {_PORTAL}")
+    return Accepted(max(0, partial[0]), cleaned(partial[1], unspoken) or None)
+
+
+def cleaned(text: str, unspoken: Iterable[str]) -> str:
+    """Return a foreign text fit for a log: one line, short, without secrets."""
+    text = _CONTROL.sub(" ", redacted(text, unspoken)).strip()
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
+
+
+def after_seconds(text: str | None, now: float) -> float | None:
+    """Return what Retry-After says, a number of seconds or a date, as seconds from now."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return min(float(text), MAX_AFTER_SECONDS)
+    try:
+        then = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return min(max(0.0, then - now), MAX_AFTER_SECONDS)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "unknown status"
+
+
+def _text(answer: Answer, unspoken: Iterable[str]) -> str:
+    if "protobuf" in answer.content_type:
+        return cleaned(_status_message(answer.body), unspoken)
+    return cleaned(answer.body.decode("utf-8", "replace"), unspoken)
+
+
+def _place(location: str | None, unspoken: Iterable[str]) -> str:
+    """Return a redirect's target without what could carry a key."""
+    try:
+        parts = urlsplit(location or "")
+        host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
+    except ValueError:
+        return ""
+    target = cleaned(urlunsplit((parts.scheme, host, parts.path, "", "")), unspoken)
+    return f" to {target}" if target else ""
+
+
+def _kind(answer: Answer) -> str:
+    """Say what a body is, without quoting it: it may be a whole page."""
+    start, type_ = answer.body[:200].lstrip().lower(), cleaned(answer.content_type.partition(";")[0], ())
+    named = f" ({type_})" if type_ else ""
+    if start.startswith(b"<?xml"):
+        return f"XML{named}"
+    if start.startswith(b"<"):
+        return f"a web page{named}"
+    if start.startswith((b"{", b"[")):
+        return f"other JSON{named}"
+    return f"{len(answer.body)} bytes of {type_ or 'no content type'}"
+
+
+def _json(body: bytes) -> Any:  # noqa: ANN401  (raw JSON)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _partial_json(body: bytes) -> tuple[int, str] | None:
+    """Return rejected spans and message of an ExportTraceServiceResponse; an object with anything else is none."""
+    raw = _json(body)
+    if not isinstance(raw, dict) or not raw.keys() <= {"partialSuccess", "partial_success"}:
+        return None
+    match raw:
+        case {"partialSuccess": dict(partial)} | {"partial_success": dict(partial)}:
+            count = partial.get("rejectedSpans", partial.get("rejected_spans", 0))
+            message = partial.get("errorMessage", partial.get("error_message", ""))
+            digits = str(count)[:20]  # JSON's form of a 64-bit number is a string
+            return int(digits) if digits.isdecimal() else 0, str(message or "")
+        case _:
+            return 0, ""
+
+
+def _partial_protobuf(body: bytes) -> tuple[int, str] | None:
+    try:
+        partial = ExportTraceServiceResponse.FromString(body).partial_success
+    except DecodeError:
+        return None
+    return partial.rejected_spans, partial.error_message
+
+
+def _status_message(body: bytes) -> str:
+    """Return the message of a google.rpc.Status: it stands where a partial success has its own, as field 2."""
+    try:
+        return ExportTracePartialSuccess.FromString(body).error_message
+    except DecodeError:
+        return ""

@@ -1,0 +1,78 @@
+"""Registering the hook in Claude Code's settings, removing it, trying it out."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cc_trace.install.hooks import EVENTS, Registration, meaning, plugins, registered
+    from cc_trace.install.installation import (
+        HOOK,
+        Installed,
+        Places,
+        find_places,
+        forget_settings,
+        install,
+        noted,
+        own_python,
+        registered_command,
+    )
+    from cc_trace.install.other_hooks import others_may_block
+    from cc_trace.install.removal import purge, remove_files
+    from cc_trace.install.self_check import check_hook
+    from cc_trace.install.settings_file import read_settings, unregister
+
+__all__ = [
+    "EVENTS",
+    "HOOK",
+    "Installed",
+    "Places",
+    "Registration",
+    "check_hook",
+    "find_places",
+    "forget_settings",
+    "install",
+    "meaning",
+    "noted",
+    "others_may_block",
+    "own_python",
+    "plugins",
+    "purge",
+    "read_settings",
+    "registered",
+    "registered_command",
+    "remove_files",
+    "unregister",
+]
+
+# Loaded when first used: what a command does not need, it does not wait for.
+_MODULES: Final = {
+    "EVENTS": "hooks",
+    "HOOK": "installation",
+    "Installed": "installation",
+    "Places": "installation",
+    "Registration": "hooks",
+    "check_hook": "self_check",
+    "find_places": "installation",
+    "forget_settings": "installation",
+    "install": "installation",
+    "meaning": "hooks",
+    "noted": "installation",
+    "others_may_block": "other_hooks",
+    "own_python": "installation",
+    "plugins": "hooks",
+    "purge": "removal",
+    "read_settings": "settings_file",
+    "registered": "hooks",
+    "registered_command": "installation",
+    "remove_files": "removal",
+    "unregister": "settings_file",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

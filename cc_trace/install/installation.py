@@ -1,0 +1,234 @@
+"""What an installation consists of, where it lies, and putting it in.
+
+A copy of the hook script lies in the data folder, with the Python it belongs to written into it: the project's folder
+may be moved or deleted. `installed` beside it notes the settings files and the folders that were made, so that
+`uninstall` takes out just those. settings.json is written last: who dies before leaves files that nothing refers to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import stat
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from cc_trace.errors import InstallError
+from cc_trace.files import read_regular
+from cc_trace.install.settings_file import attempt, carry_out, planned, replace_file
+from cc_trace.paths import claude_folder, state_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cc_trace.install.settings_file import Change
+
+Noted: TypeAlias = Literal["settings", "folder"]
+
+HOOK: Final = "cc-trace-hook"
+_INSTALLED: Final = b"\ninstalled=\n"  # the line of the script that a copy has filled in
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the parts of an installation are."""
+
+    settings: Path  # Claude Code's, of the user or of a project
+    data: Path
+    command: Path  # the link on the user's PATH
+    state: Path
+    config: Path
+
+    @property
+    def hook(self) -> Path:
+        """Return the copy of the hook script."""
+        return self.data / "hooks" / HOOK
+
+    @property
+    def environment(self) -> Path:
+        """Return the Python environment that install.sh makes."""
+        return self.data / "venv"
+
+    @property
+    def record(self) -> Path:
+        """Return the note of what was made: a kind, a tab and a path in each line. install.sh writes to it, too."""
+        return self.data / "installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What was done."""
+
+    command: str
+    change: Change
+    hook_is_new: bool
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether anything was."""
+        return self.hook_is_new or self.change.needed
+
+
+def find_places(environment: Mapping[str, str], project: Path | None) -> Places:
+    """Return where things are for this user, with the settings of a project if one is given. Raises InstallError."""
+    home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
+    if not home:
+        message = "HOME is not set, so it is not known where to install; set it and try again"
+        raise InstallError(message)
+    user = Path(home).absolute()
+    claude = claude_folder(environment, user).absolute()
+    data = Path(environment.get("XDG_DATA_HOME") or user / ".local" / "share").absolute()
+    config = Path(environment.get("XDG_CONFIG_HOME") or user / ".config").absolute()
+    return Places(
+        settings=claude / "settings.json" if project is None else _project_settings(project.absolute()),
+        data=data / "cc-trace",
+        command=user / ".local" / "bin" / "cc-trace",
+        state=state_folder(environment, claude).absolute(),
+        config=config / "cc-trace" / "config.toml",
+    )
+
+
+def _project_settings(project: Path) -> Path:
+    """Return a project's settings file; a link in a cloned folder does not choose another one. Raises InstallError."""
+    path = project / ".claude" / "settings.json"
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(project)):
+        message = f"{path} leads out of the project, to {real}; replace the link by a file of the project's own"
+        raise InstallError(message)
+    return path
+
+
+def hook_script() -> Path:
+    """Return the hook script: inside the package where it was installed from a wheel, else beside it."""
+    package = Path(__file__).parent.parent
+    packaged = package / HOOK
+    return packaged if packaged.is_file() else package.parent / "hooks" / HOOK
+
+
+def own_python() -> Path:
+    """Return the Python that runs this, by the name that stays when its environment is upgraded."""
+    plain = Path(sys.prefix, "bin", "python")
+    with contextlib.suppress(OSError):
+        if plain.samefile(sys.executable):
+            return plain
+    return Path(sys.executable)
+
+
+def registered_command(hook: Path, python: Path) -> str:
+    """Return the command to register: absolute, without a secret, and quiet when its target is gone."""
+    if sys.platform == "win32":  # no sh to ask whether it is still there
+        command = f'"{python.as_posix()}" -I -m cc_trace.hook'
+    else:
+        quoted = shlex.quote(str(hook))
+        command = f"[ ! -x {quoted} ] || exec {quoted}"
+    try:
+        command.encode()
+    except UnicodeEncodeError:
+        message = (
+            f"{os.fsencode(hook)!r} is not UTF-8, as settings.json is; set XDG_DATA_HOME to a folder whose name is"
+        )
+        raise InstallError(message) from None
+    return command
+
+
+def hook_copy(script: bytes, python: Path) -> bytes:
+    """Return the hook script with the Python it belongs to written into it."""
+    if script.count(_INSTALLED) != 1:
+        message = "the hook script has no line `installed=`; install cc-trace anew"
+        raise InstallError(message)
+    return script.replace(_INSTALLED, b"\ninstalled=%b\n" % os.fsencode(shlex.quote(str(python))))
+
+
+def install(places: Places, python: Path, prepare: Callable[[], None]) -> Installed:
+    """Put the hook in its place, call `prepare` for the state folder, then register the hook. Raises InstallError.
+
+    All of it is done or nothing: what `prepare` made goes again, too.
+    """
+    command = registered_command(places.hook, python)
+    change = planned(places.settings, command)
+    with attempt("read", hook_script()):
+        wanted = hook_copy(hook_script().read_bytes(), python)
+    with contextlib.ExitStack() as undo:
+        is_new = _put_hook(places, wanted, undo)
+        with attempt("write", places.settings):
+            _make_folder(places, places.settings.parent, 0o700, undo)
+        with attempt("use", places.state):
+            _make_folder(places, places.state, 0o700, undo)
+            undo.callback(_quietly, partial(_empty, places.state, frozenset(places.state.iterdir())))
+            prepare()
+        with attempt("write", places.record):
+            _note(places, "settings", places.settings, undo)
+        change = carry_out(change)
+        undo.pop_all()
+    return Installed(command, change, is_new)
+
+
+def noted(places: Places, kind: Noted) -> list[Path]:
+    """Return the paths of a kind that were noted, in that order."""
+    try:
+        lines = read_regular(places.record).split(b"\n")
+    except OSError:
+        return []
+    fields = (os.fsdecode(line).partition("\t") for line in lines)
+    return [path for word, _, text in fields if word == kind and (path := Path(text)).is_absolute()]
+
+
+def _put_hook(places: Places, wanted: bytes, undo: contextlib.ExitStack) -> bool:
+    hook = places.hook
+    with attempt("write", hook):
+        _make_folder(places, hook.parent, 0o755, undo)
+        before = read_regular(hook) if hook.is_file() else None
+        mode = 0 if before is None else stat.S_IMODE(hook.stat().st_mode)
+        if (before, mode) == (wanted, 0o755):
+            return False
+        replace_file(hook, wanted, mode=0o755)
+        undo.callback(_quietly, hook.unlink if before is None else partial(replace_file, hook, before, mode=mode))
+    return True
+
+
+def _make_folder(places: Places, folder: Path, mode: int, undo: contextlib.ExitStack) -> None:
+    """Make a folder and those above it, and note which were made. A umask only takes from the mode."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode)
+        undo.callback(_quietly, path.rmdir)
+    for path in reversed(missing):
+        _note(places, "folder", path, undo)
+
+
+def _note(places: Places, kind: Noted, path: Path, undo: contextlib.ExitStack) -> None:
+    """Add a line to the record. A path with a newline is not noted: it is only left behind if it is a folder."""
+    if "\n" in str(path) or path in noted(places, kind):
+        return
+    record = places.record
+    before = read_regular(record) if record.exists() else b""
+    replace_file(record, before + os.fsencode(f"{kind}\t{path}\n"))
+    undo.callback(_quietly, partial(replace_file, record, before) if before else record.unlink)
+
+
+def forget_settings(places: Places) -> None:
+    """Take a settings file out of the record: our hooks are. Raises InstallError."""
+    with attempt("write", places.record):
+        if places.settings in noted(places, "settings"):
+            line = os.fsencode(f"settings\t{places.settings}")
+            lines = read_regular(places.record).split(b"\n")
+            replace_file(places.record, b"\n".join(each for each in lines if each != line))
+
+
+def _empty(folder: Path, before: frozenset[Path]) -> None:
+    """Take out the empty folders and empty files that were not there before."""
+    for path in {*folder.iterdir()} - before:
+        if path.is_dir():
+            _quietly(path.rmdir)
+        elif path.lstat().st_size == 0:
+            _quietly(path.unlink)
+
+
+def _quietly(remove: Callable[[], object]) -> None:
+    """Undo what can be undone: the error that led here is the one to report."""
+    with contextlib.suppress(OSError):
+        remove()

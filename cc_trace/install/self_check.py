@@ -1,0 +1,139 @@
+"""Whether the hook works: a bundled session is sent through it, as Claude Code would, into a store of its own.
+
+Claude Code's folder, the state and the configuration are temporary ones: nothing of the user's is read or written, and
+nothing leaves the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.errors import CcTraceError
+from cc_trace.spans import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cc_trace.spans import Span
+
+SAMPLE: Final = Path(__file__).parents[1] / "sample"
+SESSION_ID: Final = "5a111e00-0000-4000-8000-000000000001"
+_PROJECT: Final = "/home/dev/project"  # the sample's, which exists nowhere
+# What could send the sample somewhere else, or have the hook believe that it is somebody else's.
+_OTHERS: Final = ("CC_TRACE_", "CC_LANGFUSE_", "LANGFUSE_", "TRACE_TO_LANGFUSE", "CLAUDE", "OTEL_")
+_WAIT_SECONDS: Final = 30
+_LOG_LINES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """What arrived; if that is not all, what went wrong and what to do, and what was said meanwhile."""
+
+    spans: tuple[Span, ...]
+    problem: str | None = None
+    details: tuple[str, ...] = ()
+
+
+def check_hook(command: str, environment: Mapping[str, str], python: Path) -> SelfCheck:
+    """Run a registered command, whose worker is to be run by `python`, and return what arrived in the store."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="cc-trace-", ignore_cleanup_errors=True) as folder:
+            return _check(command, environment, python, Path(folder))
+    except (OSError, CcTraceError) as error:
+        return SelfCheck((), f"the check could not be made: {error}; make room in the folder for temporary files")
+
+
+def _check(command: str, environment: Mapping[str, str], python: Path, folder: Path) -> SelfCheck:
+    claude, state = folder / "claude", folder / "state"
+    project = claude / "projects" / _PROJECT.replace("/", "-")
+    shutil.copytree(SAMPLE, project)
+    session = Session(project / f"{SESSION_ID}.jsonl")
+    wanted = [span.span_id for span in session.spans()]
+    prepared = _environment(environment) | {
+        "CLAUDE_CONFIG_DIR": str(claude),
+        "CLAUDE_PROJECT_DIR": _PROJECT,
+        "CLAUDE_CODE_SESSION_ID": SESSION_ID,
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "CC_TRACE_HOME": str(state),
+        "CC_TRACE_DESTINATIONS": "local",
+        "CC_TRACE_WAIT": "1",
+        "CC_TRACE_WAIT_SECONDS": str(_WAIT_SECONDS),
+    }
+    payload = {
+        "session_id": SESSION_ID,
+        "transcript_path": str(session.path),
+        "cwd": _PROJECT,
+        "hook_event_name": "SessionEnd",  # after which nobody's Stop hook can make the sample go on
+        "reason": "other",
+    }
+    said = _run_hook(command, json.dumps(payload).encode(), prepared, folder)
+    if said is not None:
+        return SelfCheck((), said)
+    spans = _stored(state)
+    if sorted(span.span_id for span in spans) == sorted(wanted):
+        return SelfCheck(spans)
+    problem = f"the hook ran, but {len(spans)} of {len(wanted)} spans arrived; install cc-trace again"
+    return SelfCheck(spans, problem, (*_by_hand(python, session.path, prepared, folder), *_log(state)))
+
+
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name == "CC_TRACE_PYTHON" or (name != "CI" and not name.startswith(_OTHERS))
+    }
+
+
+def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], folder: Path) -> str | None:
+    """Run a command as Claude Code does; return what is wrong with how it ended."""
+    by_shell: list[str] | str = command if sys.platform == "win32" else ["/bin/sh", "-c", command]
+    try:
+        done = subprocess.run(  # noqa: S603  (a shell is what runs it later, too)
+            by_shell,
+            input=payload,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=2 * _WAIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"the hook did not end within {2 * _WAIT_SECONDS} seconds; try again when the machine is less busy"
+    if done.returncode or done.stdout:
+        said = done.stdout.decode(errors="replace").strip()
+        return f"the hook ended with {done.returncode} and said {said[:200]!r}, not with 0 and nothing"
+    return None
+
+
+def _stored(state: Path) -> tuple[Span, ...]:
+    from cc_trace.export import read_session  # noqa: PLC0415  (sqlite3, which `uninstall` may lack)
+
+    path = state / "traces.db"
+    return tuple(read_session(path, SESSION_ID)) if path.is_file() else ()
+
+
+def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], folder: Path) -> Iterable[str]:
+    """Do what the worker should have done, and return what it says: a worker has nobody to say it to."""
+    command = [str(python), "-E", "-P", "-m", "cc_trace", "sync", "--transcript", str(transcript)]
+    try:
+        done = subprocess.run(  # noqa: S603  (our own command)
+            command, env=environment, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return ["`cc-trace sync` does not end, either"]
+    return [text.decode(errors="replace").splitlines()[-1] for text in (done.stdout, done.stderr) if text]
+
+
+def _log(state: Path) -> Iterable[str]:
+    try:
+        return (state / "cc-trace.log").read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    except OSError:
+        return ()

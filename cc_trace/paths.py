@@ -1,0 +1,95 @@
+"""Where Claude Code and cc-trace keep their files, and where the user is."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cc_trace.errors import ConfigError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
+
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+def is_session_id(text: str) -> bool:
+    """Tell whether a text can name a session's file: no separators, no dots, nothing that leaves a directory."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether a text has the form of the ids that Claude Code gives its sessions."""
+    return _UUID.fullmatch(text) is not None
+
+
+def claude_folder(environment: Mapping[str, str], home: Path) -> Path:
+    """Return Claude Code's folder."""
+    return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+
+
+def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
+    """Return our own folder, by default inside Claude Code's."""
+    return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
+
+
+def find(target: str, config_dir: Path, cwd: Path) -> Path:
+    """Find the transcript that a user means by a path or by a session id, in every layout known."""
+    path = Path(target)
+    with contextlib.suppress(RuntimeError):  # there is no such user
+        path = path.expanduser()
+    if is_there(Path.is_file, path):
+        return path
+    if is_there(Path.is_dir, path):
+        message = f"{target} is a directory; name a transcript (.jsonl) or a session id"
+        raise NotFoundError(message)
+    if not is_session_id(target):
+        message = f"no transcript at {target}"
+        raise NotFoundError(message)
+    name = f"{target}.jsonl"
+    projects = config_dir / "projects"
+    dashed = re.sub(r"[^0-9A-Za-z]", "-", str(cwd))
+    encoded = base64.urlsafe_b64encode(os.fsencode(cwd)).decode().rstrip("=")
+    likely = (projects / dashed / name, projects / encoded / name, projects / name, config_dir / "sessions" / name)
+    for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}")):
+        if candidate.is_file():
+            return candidate
+    message = f"no session {target} under {projects}; run with the path of a transcript, or set CLAUDE_CONFIG_DIR"
+    raise NotFoundError(message)
+
+
+def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Ask about a path that may be too long for a path, or have a NUL in it."""
+    try:
+        return kind(path)
+    except (OSError, ValueError):
+        return False
+
+
+def home(environment: Mapping[str, str]) -> Path:
+    """Return the user's home folder."""
+    named = environment.get("HOME")
+    if named == "":
+        message = "HOME is empty; set it to the folder of the user that runs Claude Code"
+        raise ConfigError(message)
+    try:
+        return Path(named) if named else Path.home()
+    except RuntimeError as error:
+        message = "HOME is not set, and this user has no home folder"
+        raise ConfigError(message) from error
+
+
+def here() -> Path:
+    """Return the current folder."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        message = f"the current folder cannot be used: {error.strerror}"
+        raise ConfigError(message) from error

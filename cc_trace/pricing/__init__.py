@@ -1,0 +1,9 @@
+"""Tokens become dollars. The table is generated from genai-prices; what it does not know costs None, never 0."""
+
+from __future__ import annotations
+
+from cc_trace.pricing.prices import cost_usd
+
+__all__ = [
+    "cost_usd",
+]

@@ -1,0 +1,18 @@
+"""What may leave. Every span passes here between being built and being encoded, for every destination."""
+
+from __future__ import annotations
+
+from cc_trace.privacy.content import QUOTING, Content, Privacy, PrivacySettings
+from cc_trace.privacy.project_masks import check_masks
+from cc_trace.privacy.quoting import quoted
+from cc_trace.privacy.redactor import Redactor
+
+__all__ = [
+    "QUOTING",
+    "Content",
+    "Privacy",
+    "PrivacySettings",
+    "Redactor",
+    "check_masks",
+    "quoted",
+]

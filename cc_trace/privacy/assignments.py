@@ -1,0 +1,359 @@
+"""Whether what a name is given may be a secret: source code and prose name secrets too.
+
+The rule here: doubt is settled by how the value is written. Where only data stands anything may be one, in quotes what
+is neither prose nor a placeholder, and amid code only what looks generated. Under a key that is `password`, `passwd` or
+`passphrase` in full, or ends so, a text is one unless it is empty, a placeholder, a reference, a path or prose: more
+than 6 words or 100 characters, or the words of a form or of a complaint ("Enter it twice", "is too short").
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from functools import cache, lru_cache
+from string import ascii_letters, digits
+from typing import Final, Literal, TypeAlias
+
+from cc_trace.privacy.patterns import ENDINGS, LONGEST, SUFFIX
+
+# In the place of a login's password, under a key that says password, where only data stands, in quotes, behind an
+# option of a command, at the end of its line, or amid what may be code or prose.
+Written: TypeAlias = Literal["login", "password", "data", "quoted", "argument", "line", "amid"]
+
+# A key that ends so holds what stands behind this in a request.
+HEADERS: Final = {"authorization": "authorization: ", "cookie": "cookie: "}
+_KEY_WORDS: Final = (
+    *("api", "app", "access", "account", "admin", "auth", "client", "decryption", "deploy", "encrypt", "encryption"),
+    *("hmac", "integration", "jwt", "license", "master", "private", "role", "secret", "service", "session", "shared"),
+    *("sign", "signing", "ssh", "storage", "subscription", "webhook"),
+)
+_LONGEST_KEY_WORD: Final = max(map(len, _KEY_WORDS)) + 1  # with what joins it to `key`
+_KEYS: Final = rf"(?i)(?:{'|'.join(_KEY_WORDS)})[_ -]?key"
+# A variable that is called `..._KEY` and given what looks generated; but these are no secrets.
+_ANY_KEY: Final = (
+    r"(?<![A-Z0-9_])(?!(?:[A-Z0-9]+_)*(?:PUBLIC|CACHE|PRIMARY|FOREIGN|SORT|PARTITION|HOST)_)[A-Z0-9_]+_KEY\Z"
+)
+_ANY_KEY_VALUE: Final = r"(?=.*[0-9])(?=.*[A-Za-z])(?:[A-Za-z0-9]{16,}|(?=.*[0-9][A-Za-z])[\w+/=-]{16,})\Z"
+_WORD: Final = r"(?:pass|secret|token|key|cred|auth)"
+_DOTS: Final = r"[-*.:x0_#?~\s\u2022\u2026]*\Z"
+_PLACEHOLDER: Final = (
+    r"(?:required|nullable|string|sometimes)(?:\|[a-z_]+(?::[\w,]+)?)+\Z"
+    r"|(?:true|false|yes|no|on|off|null|none|nil|undefined|void|unset|empty|missing|invalid|expired|required|optional|"
+    r"default|inherit|include|omit|read|write|enabled|disabled|string|str|bytes|number|integer|int|boolean|bool|any|"
+    r"unknown|never|object|dict|text|bearer|basic|example|placeholder|redacted|masked|hidden|removed|change_?me|todo|"
+    r"tbd|n/a|value|here|fake|dummy|mock|test|sample|enter)\W*\Z"
+)
+_REFERENCE: Final = (
+    r"\$(?:[a-z_{(]|[0-9]+\Z)|[{<\[(]|%[sd({]|!(?:ref|sub|getatt|vault|secret|env|reference)\b|\\"
+    r"|.*?(?:\$\{|\{\{|\$\(|#\{|<[a-z_ -]+>|\.\$|\.\.\.|\u2026)"
+)
+_PATH_OR_ADDRESS: Final = (
+    r"(?:projects|secrets?|kv|arn:[a-z-]{3,10})[/:][\w./:@+*-]*\Z"
+    r"|(?:[a-z][a-z0-9+.-]*:)?//|(?:~|\.{1,2})?(?:/[\w.@+-]{1,64})+/?\Z|[a-z]:[\\/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+\Z"
+)
+# What says itself that it is one: `your-api-key`, `access_token`, `self.password`. Where the place is sure it has to
+# consist of such words: a password may well be `monkeybusiness`.
+_EXAMPLE: Final = (
+    rf"(?:test|mock|fake|dummy|example|sample|your|insert|replace|invalid|wrong|bad|expired)[-_ ].*?{_WORD}"
+)
+_SELF_NAMED: Final = rf"(?=[a-z_.\- ]*?{_WORD})[a-z_.\- ]*[,;)}}\]]*\Z"
+_OWNERS: Final = (
+    r"(?:(?:your|my|the|an?|some|new|old|db|database|user|admin|root|app|service|account|session|login|id|jwt|github"
+    r"|openai|aws|self|this|config|settings|env|process|secrets|state|props|data|form|body|args|kwargs|options|request"
+    r"|req|params)[_\-. ]+|(?:access|refresh|client|bearer|api|auth|private|public|secret)[_\-. ]*)*"
+)
+_NAMED_IN_FULL: Final = (
+    rf"{_OWNERS}(?:pass|password|passwd|passwort|passphrase|pwd|secret|token|key|creds?|credentials?|auth|authorization)s?"
+    r"(?:[_\-. ]+(?:key|here|value|goes|name|field|hash|string|text|id|pass|password|token|secret|base))*[,;)}\]]*\Z"
+)
+# The numbers of attacks, weaknesses and standards: what is written about secrets names them.
+_CATALOGUE: Final = r"(?:t[0-9]{4}(?:\.[0-9]{3})?|(?:cve|cwe|capec|rfc|iso)[- ]?[0-9]{2,5}(?:-[0-9]{1,7})?)\W*\Z"
+_TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{4,18}(?:Z|[+-][0-9:]{4,5})?\Z"
+_NO_SECRET: Final = f"(?is){_DOTS}|{_PLACEHOLDER}|{_CATALOGUE}|{_TIME}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_EXAMPLE}"
+_NO_SURE_SECRET: Final = f"{_NO_SECRET}|{_NAMED_IN_FULL}"
+_NO_DOUBTED_SECRET: Final = f"{_NO_SECRET}|{_SELF_NAMED}"
+_NO_LOGIN: Final = rf"(?is){_DOTS}|{_REFERENCE}|{_NAMED_IN_FULL}|(?:redacted|masked|hidden|removed)\Z"
+_NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}\Z"
+# Or base64 that was filled up.
+_LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]|[A-Za-z0-9+/]{6,}={1,2}\Z"
+_WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.:-][A-Za-z]*[0-9]{0,3})+\Z"
+_CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
+# So many digits with a letter behind are in no code that names things.
+_SURELY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){6})[\w.=+/~-]{32,}\Z"
+_VARIABLE: Final = rf"(?i)(?=[a-z_]++[0-9]{{0,2}}+[a-z_]*+\Z).*{_WORD}"
+_PROSE: Final = (
+    r"(?is).{101}|(?:\S+\s+){6}\S|(?:\S+\s+){2}.*[.?:]\Z|(?=\S+\s)(?:.*\s)?pass(?:word|wort|phrase|code|e)s?\b"
+    r"|(?:please|enter|re-?enter|repeat|type|choose|create|confirm|your|the|a|an|this|that|use|show|hide|set|must|should"
+    r"|is|are|was|has|have|does|do|can|can't|cannot|could|too|not|no|at|minimum|invalid|wrong|incorrect|forgot|forgotten"
+    r"|same|see|if|when|for|with|new|old|current)\s"
+)
+# As commands are told a password: not a word, but for its case or its signs.
+_NO_WORD: Final = r"(?s)(?=.*[A-Za-z]).*[0-9!@#%^*+~]|.*[a-z].*[A-Z]"
+_CONNECTION_WORDS: Final = (
+    *("server", "data source", "address", "host", "hostname", "user", "user id", "userid", "username", "uid"),
+    *("database", "initial catalog", "driver", "dsn", "port"),
+)
+_CONNECTION: Final = rf"(?i:{'|'.join(_CONNECTION_WORDS)})[ ]?="
+_MOST_PARAMETERS: Final = 5  # of a connection that are looked at before its password
+_LONGEST_PARAMETER: Final = 99
+_CONNECTION_VALUE: Final = r"[^;'\"`\\\s]++(?: [^;'\"`\\\s]++){0,5}+(?=;)|[^;'\"`\\\s]++"
+_LIBPQ: Final = r"\b(?:host|hostaddr|port|dbname|user|sslmode)"
+# As commands are told values by name, and PHP.
+_TOLD: Final = (
+    r"(?:--from-literal=|--set(?:-string)?[ =]|\s-d |--data(?:-raw|-urlencode)? |\bkv put \S{1,32} )['\"]?[^\s'\"]*\Z"
+)
+_DEFINE: Final = r"\bdefine\(\s{0,4}['\"]\w*\Z"
+# A call that sets what it is told, and any other one.
+_SETTER: Final = r"(?i:set|put|add|env|header|property|config|assign|store)\w{0,24}\(\s{0,4}\\{0,7}['\"][\w.-]*\Z"
+_CALL: Final = r"\w\(\s{0,4}\\{0,7}['\"][\w.-]*\Z"
+_PLAINLY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){3})[\w+/=~-]{16,256}\Z"
+_UUID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\Z"
+_IDENTIFIER: Final = r"[A-Za-z_]++[0-9]{0,3}+[A-Za-z_]*+\Z|.*[$*]"
+# In characters; shorter ones are rather examples than secrets.
+_SHORTEST: Final[dict[Written, int]] = {
+    "login": 1,
+    "password": 1,
+    "data": 3,
+    "quoted": 4,
+    "argument": 4,
+    "line": 6,
+    "amid": 6,
+}
+_SHORTEST_PIN: Final[dict[Written, int]] = {"password": 4, "data": 6, "quoted": 6, "argument": 6}
+_SHORTEST_TOKEN: Final = 8
+# A plan of terraform shows the old value and the new one.
+_CHANGED: Final = r"\\{0,7}\" -> \\{0,7}\"[^\"\\\r\n]{1,256}"
+# Where a shell, a URL or a connection string ends a value, and what code puts behind one.
+_NEXT: Final = r"[;&][\w .-]+="
+_BEHIND: Final = ",;&)}]>|."
+
+
+@cache
+def compiled(expression: str) -> re.Pattern[str]:
+    """Compile on first use: most expressions are never needed, and all of them together would slow a start down."""
+    return re.compile(expression, re.ASCII)
+
+
+def may_be_secret(name: str, value: str, written: Written) -> bool:
+    """Tell a secret from a placeholder, a reference, a type, a number, a path or prose.
+
+    A password may be any word; what is generated (a token, a key) has digits among its letters.
+    """
+
+    def is_(expression: str) -> bool:
+        return compiled(expression).match(value) is not None
+
+    if len(value) < _SHORTEST[written] or (written in ("line", "amid") and not is_(_LETTERS_AND_DIGITS)):
+        return False
+    if written == "login":
+        return not is_(_NO_LOGIN)
+    if is_(_NO_SURE_SECRET if written in ("password", "data") else _NO_DOUBTED_SECRET):
+        return False
+    if is_(_NUMBER):
+        return "password" in name and len(value) >= _SHORTEST_PIN.get(written, LONGEST)
+    if written == "password":
+        return not is_(_PROSE)
+    generated = is_(_LETTERS_AND_DIGITS) and not is_(_WORDS)
+    if written == "data":
+        return generated or name not in ("auth", "credentials")
+    if compiled(r"\s").search(value):
+        return False
+    if name == "auth" and is_basic_login(value):
+        return True
+    if written == "quoted":
+        return name in ("password", "secret") or (generated and len(value) >= _SHORTEST_TOKEN)
+    if (is_(_CODE) and not is_(_SURELY_GENERATED)) or is_(_VARIABLE):
+        return False
+    if written == "argument" and name == "password":
+        return is_(_NO_WORD)
+    return generated and len(value) >= _SHORTEST["line"] and (written != "amid" or not is_(_IDENTIFIER))
+
+
+def is_basic_login(value: str) -> bool:
+    """Tell whether it is base64 of a name, a colon and a password."""
+    value = value.rstrip("=")
+    if not compiled(r"[A-Za-z0-9+/]{6,}\Z").match(value):
+        return False
+    try:
+        login = binascii.a2b_base64(value + "=" * (-len(value) % 4)).decode()
+    except ValueError:
+        return False
+    return ":" in login and login.isprintable()
+
+
+def says_password(key: str) -> bool:
+    """Tell whether a key ends in the word itself, not in `pass` or `pwd`, which mean other things too."""
+    return compiled(rf"(?i)pass(?:word|wd|phrase){SUFFIX}\Z").search(key) is not None
+
+
+def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
+    """Give where in the text the secret stands that a name is given, if it may be one."""
+    text, at, group = match.string, match.start(), match.lastgroup or ""
+    (start, end), value = match.span(group), match[group]
+    before = text[max(0, at - 48) : at]
+    if name == "key" and not _is_secret_key(text[max(0, at - 32) : start]) and not _any_key(match, before):
+        return None
+    left = before[len(before.rstrip(ascii_letters + digits + "_-.$")) :]
+    written: Written = "quoted"
+    if group == "element" and not value.isalnum() and any(map(str.isspace, value)):
+        return _of_words(name, match)
+    if group == "listed" or (group == "argument" and not left.startswith("--")):
+        return (start, end) if _is_plainly_generated(name, value) else None
+    if group in ("argument", "option"):
+        told = _told(match, before, left)
+        if told is None:
+            return None
+        written = told
+    elif group == "quoted":
+        written = _written_in_quotes(match)
+    elif group == "bare":
+        if name == "password" and (of_login := _connection_value(match, left)):
+            return of_login if may_be_secret(name, text[slice(*of_login)], "login") else None
+        value = compiled(_NEXT).split(value, maxsplit=1)[0].rstrip(_BEHIND)
+        if len(value) < _SHORTEST["data"]:
+            return None
+        written = _written_bare(match, start + len(value), before, left)
+        end = start + len(value)
+    if not may_be_secret(name, value, written):
+        return None
+    changed = compiled(_CHANGED).match(text, end) if group == "quoted" else None
+    return start, changed.end() if changed else end
+
+
+def may_name_key(text: str, start: int) -> bool:
+    """Tell, before anything else is looked at, whether what ends in `key` there may be called so as a secret is."""
+    name = text[start : start + 4].lower()
+    return (
+        name == "apik"
+        or text.startswith("_KEY", start)
+        or (text[max(0, start - _LONGEST_KEY_WORD) : start].rstrip("_ -").lower().endswith(_KEY_WORDS))
+    )
+
+
+def _is_secret_key(named: str) -> bool:
+    """Tell it by the words before `key`; those are looked for first, which costs little."""
+    lowered = named.lower()
+    return any(word in lowered for word in _KEY_WORDS) and compiled(_KEYS).search(named) is not None
+
+
+def _told(match: re.Match[str], before: str, left: str) -> Written | None:
+    """Tell how a function or an option is told the value, or None if the name before it is told nothing."""
+    if match.lastgroup == "argument":
+        return "argument"
+    if compiled(_DEFINE).search(before):
+        return "data"
+    if left.startswith("--") or compiled(_SETTER).search(before):
+        return "quoted"
+    return "argument" if compiled(_CALL).search(before) else None
+
+
+def _is_plainly_generated(name: str, value: str) -> bool:
+    """Tell it of what only stands behind a name, as in prose or in a table: there hashes and ids stand too."""
+    if not compiled(_PLAINLY_GENERATED).match(value) or compiled(_UUID).match(value):
+        return False
+    return name in ("password", "secret") or not compiled(r"[0-9a-f]+\Z|[0-9A-F]+\Z").match(value)
+
+
+def _of_words(name: str, match: re.Match[str]) -> tuple[int, int] | None:
+    """Give where the words of an element stand, if a secret is among them."""
+    words = (word.strip("{}()[]") for word in match["element"].split())
+    found = any(len(word) >= _SHORTEST_TOKEN and may_be_secret(name, word, "line") for word in words)
+    return match.span("element") if found else None
+
+
+def _written_in_quotes(match: re.Match[str]) -> Written:
+    upper, direct = match[0][:3].isupper(), match["is"] == "="
+    if upper and direct:
+        return "data"
+    text, at, value = match.string, match.start("is"), match["quoted"]
+    key = text[max(0, match.start() - 8) : at].rstrip("\\'\"`]")
+    # A key in quotes is data; else the quote may be one that ends a text: `ask("Password: ") + "..."`.
+    sure = text[at - 1] in "'\"`]" or (len(value) >= _SHORTEST["quoted"] and value[0] not in "),;:+ ")
+    return "password" if sure and text.startswith(match["q"], match.end()) and says_password(key) else "quoted"
+
+
+def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Written:
+    """Tell it of a value without quotes, which ends where given; `left` is the beginning of its name."""
+    text, upper, direct = match.string, match[0][:3].isupper(), match["is"] == "="
+    ends = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
+    ends = ends or (direct and text[end : end + 1] == ";")
+    dashed = "-" in left
+    ansible = left.startswith("ansible_")
+    setting = direct and (
+        upper
+        or dashed
+        or ansible
+        or before.removesuffix(left)[-1:] in ("?", "&")
+        or compiled(_TOLD).search(before) is not None
+        or (ends and _is_property(match, left))
+        or (left == "pas" and _is_libpq(match, end, before))
+    )
+    yaml = ends and ":" in match["is"] and (dashed or ansible or (upper and "_" in left))
+    if setting or (yaml and not compiled(_CODE).match(match.string, match.start("bare"), end)):
+        return "data"
+    return "line" if ends else "amid"
+
+
+def _any_key(match: re.Match[str], before: str) -> bool:
+    """Tell whether a variable that ends in `_KEY` is given what looks generated."""
+    name = before + match.string[match.start() : max(match.start(), match.start("is"))]
+    value = match[match.lastgroup or 0]
+    return (
+        match["is"] == "="
+        and compiled(_ANY_KEY).search(name) is not None
+        and compiled(_ANY_KEY_VALUE).match(value) is not None
+    )
+
+
+def _is_property(match: re.Match[str], left: str) -> bool:
+    """Tell it of a line of a properties file, `a.b.password=c`."""
+    at = match.start() - len(left)
+    return (
+        left.count(".") > 1 and match.string[max(0, at - 1) : at] in ("", "\n") and left[:5] not in ("this.", "self.")
+    )
+
+
+def _is_libpq(match: re.Match[str], end: int, before: str) -> bool:
+    """Tell whether it stands among the parameters of a connection, `host=a password=b user=c`."""
+    behind = compiled(rf" {_LIBPQ}=").match(match.string, end)
+    return behind is not None or compiled(rf"{_LIBPQ}=[^\s,()]{{1,40}} pas\Z").search(before) is not None
+
+
+def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None:
+    """Give where the password of a connection string stands, `Server=a;User Id=b;Password=c;`, if it is in one."""
+    if "=" not in match["is"] or "." in left:
+        return None
+    text, at = match.string, match.start() - len(left)
+    value = compiled(_CONNECTION_VALUE).match(text, match.start("bare"), match.start("bare") + LONGEST)
+    if value is None:
+        return None
+    before, behind = text[max(0, at - LONGEST) : at], text[value.end() : value.end() + LONGEST]
+    if _is_connection(before):
+        return value.span()
+    return value.span() if compiled(rf";[ ]?{_CONNECTION}").match(behind) else None
+
+
+def _is_connection(before: str) -> bool:
+    """Tell whether the parameters of a connection end here, `Server=a;User Id=b;`."""
+    *parameters, rest = before.rsplit(";", _MOST_PARAMETERS + 1)
+    if rest.strip(" "):
+        return False
+    for parameter in reversed(parameters):
+        name, _, value = parameter.partition("=")
+        if not name or "=" in value or len(value) > _LONGEST_PARAMETER or "=" not in parameter or "\n" in value:
+            return False
+        if name.rstrip(" ").lower().endswith(_CONNECTION_WORDS):
+            return True
+    return False
+
+
+@lru_cache(maxsize=4096)
+def kind_of(key: str) -> str | None:
+    """Give the pattern that a key of JSON speaks of, or the one of `HEADERS`, or None if it speaks of no secret."""
+    for header in HEADERS:
+        if key.lower().endswith(header):
+            return header
+    for name, ending in ENDINGS.items():
+        if compiled(rf"(?i)(?:{ending}){SUFFIX}\Z").search(f'"{key}'):
+            return name if name != "key" or compiled(_KEYS).search(key) or compiled(_ANY_KEY).search(key) else None
+    return None

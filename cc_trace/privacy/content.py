@@ -1,0 +1,188 @@
+"""What of a span may leave: how much content, no secrets, no endless texts. Pure.
+
+Rule: every span passes here before any destination sees it, the local store included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from cc_trace.privacy.project_masks import ProjectMasks
+from cc_trace.privacy.redactor import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.spans import Span, Tool
+    from cc_trace.transcript import JsonValue
+
+Content: TypeAlias = Literal["full", "no-tool-content", "metadata"]
+
+# Metadata that quotes the conversation. A session's slug is made from its first prompt.
+QUOTING: Final = frozenset({"unanswered_prompts", "description", "summary", "command", "slug", "filePath"})
+_QUOTING_TOOLS: Final = frozenset({"description", "summary", "filePath"})
+_MAX_DEPTH: Final = 200  # deeper values are not written anyway
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacySettings:
+    """What the user wants to keep back."""
+
+    content: Content = "full"
+    max_chars: int = 100_000  # of one text; 0: no limit
+    mask: tuple[str, ...] = ()  # own patterns
+    project_mask: tuple[str, ...] = ()  # a project's, which are bounded in time
+
+
+class Privacy:
+    """Makes of each span the one that may leave."""
+
+    def __init__(self, settings: PrivacySettings) -> None:
+        self._content = settings.content
+        self._max_chars = settings.max_chars
+        self.redactor = Redactor(settings.mask)
+        self._project = ProjectMasks(settings.project_mask) if settings.project_mask else None
+        self._turn: Sequence[Span] = ()
+        self._outgoing: dict[str, Span] = {}  # the spans of that turn
+        # As given, how many secrets were known then, and as it may leave.
+        self._about: tuple[dict[str, JsonValue] | None, int, dict[str, JsonValue] | None] = (None, 0, None)
+
+    def __call__(self, span: Span, turn: Sequence[Span] = ()) -> Span:
+        """Return the span as it may be sent.
+
+        Given its turn, all of that is looked at before the first of its spans leaves: what is masked anywhere in it,
+        or was in an earlier turn that this object has seen, is masked wherever it stands.
+        """
+        if turn and turn is not self._turn:
+            self._turn, self._outgoing = turn, self._whole(turn)
+        found = self._outgoing.get(span.span_id) if turn else None
+        return found or self._one(span)
+
+    def _whole(self, turn: Sequence[Span]) -> dict[str, Span]:
+        """Return the spans of a turn as they may be sent, by their ids."""
+        known, counts = self.redactor.known, self.redactor.counts.copy()
+        made = {span.span_id: self._one(span) for span in turn}
+        if self.redactor.known > known:  # so those before it may hold copies
+            self.redactor.counts = counts
+            made = {span.span_id: self._one(span) for span in turn}
+        return made
+
+    def _one(self, span: Span) -> Span:
+        if self._content == "metadata":
+            span = _without_content(span)
+        elif self._content == "no-tool-content":
+            span = _without_tools(span)
+        return span._replace(
+            name=self._masked(span.name),  # a name is chosen by the model, and not cut
+            agent_name=span.agent_name and self._masked(span.agent_name),
+            error=None if span.error is None else self._text(span.error),
+            input=self._value(span.input),
+            output=self._value(span.output),
+            metadata=self._facts(span.metadata),
+            about=self._trace_facts(span.about),
+            tool=span.tool and self._tool(span.tool),
+        )
+
+    def _tool(self, tool: Tool) -> Tool:
+        return tool._replace(name=self._masked(tool.name), file_path=tool.file_path and self._text(tool.file_path))
+
+    def _text(self, text: str) -> str:
+        return self._cut(self._masked(text))
+
+    def _masked(self, text: str) -> str:
+        masked = self.redactor.text(text)
+        return masked if self._project is None else self._project.text(masked)
+
+    def _value(self, value: JsonValue) -> JsonValue:
+        masked = self.redactor.value(value)
+        return self._limited(masked, _MAX_DEPTH) if self._max_chars or self._project is not None else masked
+
+    def _facts(self, facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        made = self._value(facts)
+        return made if isinstance(made, dict) else {}
+
+    def _trace_facts(self, about: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        """Return what holds for the whole trace: all its spans share one dict, which is looked at once."""
+        if about is None:
+            return None
+        given, known, made = self._about
+        if given is not about or known != self.redactor.known:
+            kept = _kept(about, QUOTING) if self._content == "metadata" else about
+            made = self._facts(kept)
+            self._about = (about, self.redactor.known, made)
+        return made
+
+    def _limited(self, value: JsonValue, depth: int) -> JsonValue:
+        match value:
+            case str():
+                return self._cut(value if self._project is None else self._project.text(value))
+            case list() if depth and value:
+                return [self._limited(item, depth - 1) for item in value]
+            case dict() if depth and value:
+                made = {key: self._limited(item, depth - 1) for key, item in value.items()}
+                return made if self._project is None else self._project.keys(made)
+            case _:
+                return value
+
+    def _cut(self, text: str) -> str:
+        left_out = len(text) - self._max_chars
+        if not self._max_chars or left_out <= 0:
+            return text
+        return f"{text[: self._max_chars]}… [{left_out} more characters]"
+
+
+def _without_content(span: Span) -> Span:
+    """Leave names, ids, times, counts and how it ended."""
+    tool = span.tool and span.tool._replace(file_path=None)
+    return span._replace(input=None, output=None, error=None, tool=tool, metadata=_kept(span.metadata, QUOTING))
+
+
+def _without_tools(span: Span) -> Span:
+    """Leave prompts and answers; not what went into tools or came out of them. An agent is a tool."""
+    match span.kind:
+        case "tool" | "subagent":
+            bare = _without_content(span)
+            return bare._replace(metadata=_kept(span.metadata, _QUOTING_TOOLS))
+        case _ if span.agent_id is not None:
+            return _without_content(span)
+        case "generation":
+            return span._replace(input=_asked(span.input), output=_answered(span.output))
+        case "turn":
+            return span._replace(input=_typed(span.input))
+        case "event" if span.name == "notification":  # quotes what a background task returned
+            return _without_content(span)
+        case _:
+            return span
+
+
+def _asked(messages: JsonValue) -> JsonValue:
+    """Return input messages without the results of tools."""
+    if not isinstance(messages, list):
+        return messages
+    asked: list[JsonValue] = []
+    for message in messages:
+        if not isinstance(message, dict):
+            asked.append(_typed(message))
+        else:
+            said = None if message.get("role") == "tool" else _typed(message.get("content"))
+            asked.append({**message, "content": said})
+    return asked
+
+
+def _typed(text: JsonValue) -> JsonValue:
+    """Return what was typed: of a `!` command not what it printed."""
+    return text.partition("\n<bash-stdout>")[0] if isinstance(text, str) and text.startswith("!") else text
+
+
+def _answered(message: JsonValue) -> JsonValue:
+    """Return an output message with its tool calls named only."""
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(calls, list):
+        return message
+    named: list[JsonValue] = [{**call, "input": {}} if isinstance(call, dict) else call for call in calls]
+    return {**message, "tool_calls": named}
+
+
+def _kept(facts: dict[str, JsonValue], left_out: frozenset[str]) -> dict[str, JsonValue]:
+    return {key: value for key, value in facts.items() if key not in left_out}

@@ -1,0 +1,111 @@
+"""Further copies of what was masked: a secret that one place told stands bare in another, or encoded.
+
+The rule here: only what can be told from a word is looked for, so that `password: postgres` does not mask a database's
+name all over a session. Nothing of it is written anywhere: it is known as long as this object lives.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, quote_plus
+
+from cc_trace.privacy.assignments import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ahocorasick_rs import BytesAhoCorasick
+
+    from cc_trace.privacy.scan import Span
+
+# With letters and digits, and either long or with a digit before a letter, as names have none.
+_DISTINCTIVE: Final = r"(?=[!-~]*[0-9])(?=[!-~]*[A-Za-z])(?:[!-~]{12,512}|(?=[!-~]*[0-9][A-Za-z])[!-~]{8,11})\Z"
+# Words and numbers joined, as versions and identifiers are; a time, a call, a path.
+_COMPOSED: Final = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[A-Za-z]+(?:[-_.:/][A-Za-z]+)*[-_.:]?v?[0-9]{0,4}(?:\.[0-9]+)*\Z"
+    r"|.*[(){}<>\[\]$]|[~.]?/"
+)
+# Many letters, so many consonants or so short parts of camel case in a row as in no words, and no constant's name; or
+# many digits.
+_CONSTANT: Final = r"[A-Z]+(?:_[A-Z]+)+\Z"
+_ODD_LETTERS: Final = r"(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{0,2}(?=[A-Z])){3}"
+_UNLIKE_WORDS: Final = rf"(?!{_CONSTANT})(?=.*(?:{_ODD_LETTERS}))[\w.~+=-]{{16,512}}\Z|[0-9]{{15,64}}\Z"
+# Between the parts of what is masked as one: a name and its password, cookies, the lines of a key.
+_BETWEEN: Final = r"[\s:;,=&|@'\"]+"
+_MOST_PARTS: Final = 64
+_LONGEST: Final = 4096  # what is longer was masked because of all it holds
+# More than a session has; the first ones count. The characters are those of all that is looked for, encoded too: what
+# finds them is made anew with each secret that is learned.
+_MOST: Final = 500
+_MOST_CHARACTERS: Final = 50_000
+
+
+class Copies:
+    """The secrets seen so far, and where copies of them stand."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, int] = {}
+        self._written: dict[bytes, int] = {}
+        self._characters = 0
+        self._finder: BytesAhoCorasick | None = None
+
+    def __len__(self) -> int:
+        """Return how many are known."""
+        return len(self._ranks)
+
+    def add(self, secret: str, rank: int) -> bool:
+        """Remember a secret and its parts under the place of its pattern; return whether one of them was new."""
+        known = len(self._ranks)
+        if len(secret) > _LONGEST:
+            return False
+        for part in (secret, *compiled(_BETWEEN).split(secret, _MOST_PARTS)[:_MOST_PARTS]):
+            if part not in self._ranks and len(self._ranks) < _MOST and _is_distinctive(part):
+                self._learn(part, rank)
+        return len(self._ranks) > known
+
+    def spans(self, text: str) -> list[Span]:
+        """Give where copies stand; of those that overlap the first one, of those that begin together the longest."""
+        from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 -- not to slow a start down
+
+        if self._finder is None:
+            self._finder = BytesAhoCorasick(list(self._written), matchkind=MatchKind.LeftmostLongest)
+        ranks = tuple(self._written.values())
+        # As in `scan`: a byte for each character.
+        found = self._finder.find_matches_as_indexes(text.encode("ascii", "replace"))
+        return [(start, end, ranks[form]) for form, start, end in found]
+
+    def _learn(self, secret: str, rank: int) -> None:
+        forms = [form.encode("ascii") for form in dict.fromkeys(_forms(secret))]
+        self._characters += sum(map(len, forms))
+        if self._characters > _MOST_CHARACTERS:
+            return
+        self._ranks[secret] = rank
+        for form in forms:
+            self._written.setdefault(form, rank)
+        self._finder = None
+
+
+def _is_distinctive(secret: str) -> bool:
+    if compiled(_UNLIKE_WORDS).match(secret):
+        return True
+    return compiled(_DISTINCTIVE).match(secret) is not None and not compiled(_COMPOSED).match(secret)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as it may be written: as it is, in JSON, in JSON in JSON, in a URL, and in base64."""
+    yield secret
+    escaped = json.dumps(secret)[1:-1]
+    yield escaped
+    yield json.dumps(escaped)[1:-1]
+    yield quote(secret, safe="")
+    yield quote(secret)
+    yield quote_plus(secret)
+    for before in range(3):
+        # What stands before it moves its bits. The characters that hold bits of others, at its ends, are left out.
+        encoded = b64encode(b"\0" * before + secret.encode("ascii")).decode("ascii")
+        whole = (before + len(secret)) * 8 // 6
+        form = encoded[(0, 2, 3)[before] : whole]
+        yield form
+        yield form.translate({ord("+"): "-", ord("/"): "_"})

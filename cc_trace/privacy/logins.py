@@ -1,0 +1,152 @@
+"""Whether what stands in the place of a login's password may be one: commands, files and URLs tell by what is around.
+
+The rule here: where the place is sure, any text is a password that is no placeholder; else it has to look generated.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.privacy.assignments import compiled, is_basic_login, may_be_secret
+from cc_trace.privacy.services import may_be_service_secret
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Mapping
+
+# How far before an option its command may begin, in characters: most begin near.
+_COMMAND: Final = (64, 512)
+_NEAR: Final = 256
+_CURL: Final = r"(?:^|[^\w.-])(?:curl|curlie|wget|xh|https?)(?:\.exe)?\s"
+_LOGIN: Final = (
+    r"(?:docker|podman|nerdctl|buildah|skopeo|oras|crane|helm|registry|az|oc|cf)\s+login\s|\b(?:sshpass|mongosh?)\s"
+)
+_JOINED: Final = r"(?:^|[^\w.-])(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|7z)\s"
+_COMMAND_END: Final = r"(?<!\\)\n|&&|\|"
+_IN_QUOTES: Final = r"(?s)(?P<q>\\{0,7}['\"]).*?(?P=q)"
+# In one line with its machine, else in a line of its own: prose has words like those too.
+_NETRC: Final = (
+    r"(?:\bmachine\s+\S{1,99}|(?:\A|\n)default)\s+login\s+(?!and\b|or\b)\S{1,99}\s+pas\Z"
+    r"|(?:\A|\n)[ \t]*login[ \t]+\S{1,99}\s*\n\s*pas\Z"
+)
+# A line of base64, with what numbers it, quotes it or was put before it by grep.
+_KEY_LINE: Final = (
+    r"(?:[\w./~-]{1,100}[:-][0-9]{1,6}[:-]|[\s0-9+>|'\",\u2192-]{0,64})([A-Za-z0-9+/]{4,}={0,2})[\s'\",]{0,4}\Z"
+)
+_SHORTEST_KEY_LINE: Final = 40
+_LONGEST_KEY: Final = 16_384
+_LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
+# Two digits at least with a letter behind: names have their digits at their end.
+_GENERATED: Final = r"(?:.*?[0-9][A-Za-z]){2}"
+
+
+def _is_password(name: str, found: re.Match[str]) -> bool:
+    return may_be_secret(name, found[found.lastgroup or 0], "login")
+
+
+def may_be_in_command(found: re.Match[str]) -> bool:
+    """Tell, at little cost, whether a command may stand before what is written as one of its options is."""
+    before = found.string[max(0, found.start() - _COMMAND[-1]) : found.start()]
+    return any(name in before for name in COMMANDS[found.lastgroup or ""])
+
+
+def _in_command(expression: str, found: re.Match[str]) -> bool:
+    """Tell whether it is an option of such a command: none ends between them, but for what is in quotes."""
+    if not may_be_in_command(found):
+        return False
+    text, at = found.string, found.start()
+    for near in _COMMAND:
+        if commands := list(compiled(expression).finditer(text, max(0, at - near), at + 1)):
+            break
+    else:
+        return False
+    between = text[commands[-1].end() : at]
+    if compiled(_COMMAND_END).search(between) and compiled(_COMMAND_END).search(compiled(_IN_QUOTES).sub("", between)):
+        return False
+    return _is_password("command line password", found)
+
+
+def _curl(found: re.Match[str]) -> bool:
+    return _in_command(_CURL, found)
+
+
+def _login(found: re.Match[str]) -> bool:
+    return _in_command(_LOGIN, found)
+
+
+def _joined(found: re.Match[str]) -> bool:
+    return _in_command(_JOINED, found)
+
+
+def _netrc(found: re.Match[str]) -> bool:
+    before = found.string[max(0, found.start() - _NEAR) : found.start()]
+    return compiled(_NETRC).search(before) is not None and _is_password("netrc password", found)
+
+
+def _url(found: re.Match[str]) -> bool:
+    return _is_password("url password", found)
+
+
+def _slashed(found: re.Match[str]) -> bool:
+    return compiled(_LETTERS_AND_DIGITS).match(found["slashed"]) is not None and _url(found)
+
+
+def _userinfo(found: re.Match[str]) -> bool:
+    return compiled(_GENERATED).match(found["userinfo"]) is not None and _url(found)
+
+
+def _basic(found: re.Match[str]) -> bool:
+    return is_basic_login(found["basic"])
+
+
+def _service(found: re.Match[str]) -> bool:
+    return may_be_service_secret(found, compiled)
+
+
+def password_span(found: re.Match[str]) -> tuple[int, int]:
+    """Give where the password stands: to the end of the quotes that it is in, for it may have spaces."""
+    start, end = found.span(found.lastgroup or 0)
+    quote = compiled(r"\\{0,7}['\"]").search(found.string, found.start(), start)
+    closing = found.string.find(quote[0], end, end + _NEAR) if quote else -1
+    return (start, closing) if closing > 0 and "\n" not in found.string[end:closing] else (start, end)
+
+
+def key_tail(found: re.Match[str]) -> tuple[int, int] | None:
+    """Give where the lines stand that end a private key whose beginning was cut off, with its last line."""
+    text, first, last = found.string, found.start(), found.start()
+    while last - first < _LONGEST_KEY:
+        start = text.rfind("\n", max(0, first - _NEAR), max(0, first - 1)) + 1 or max(0, first - _NEAR)
+        line = compiled(_KEY_LINE).match(text, start, first) if start < first else None
+        # Only the last one is short.
+        if line is None or (first < last and len(line[1]) < _SHORTEST_KEY_LINE):
+            break
+        first = start
+    return (first, found.end()) if last - first >= _SHORTEST_KEY_LINE else None
+
+
+_HTTP_CLIENTS: Final = ("curl", "wget", "xh", "http")
+# The groups of options of a command, each with texts one of which stands in whatever its expression matches.
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "curl": _HTTP_CLIENTS,
+        "jar": _HTTP_CLIENTS,
+        "login": ("login", "sshpass", "mongo"),
+        "joined": ("mysql", "mariadb", "sshpass", "7z"),
+    }
+)
+# By the group that holds the password.
+LOGINS: Final[Mapping[str, Callable[[re.Match[str]], bool]]] = MappingProxyType(
+    {
+        "curl": _curl,
+        "jar": _curl,
+        "login": _login,
+        "joined": _joined,
+        "netrc": _netrc,
+        "basic": _basic,
+        "url": _url,
+        "slashed": _slashed,
+        "userinfo": _userinfo,
+        "service": _service,
+    }
+)

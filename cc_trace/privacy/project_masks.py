@@ -1,0 +1,112 @@
+"""What a project's own patterns keep from leaving. Others may have written them, so they are bounded in every way.
+
+Rule: a pattern that takes too long withholds the text. It never lets it pass, and never holds up a delivery for longer
+than the text's length allows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from regex import Pattern
+
+    from cc_trace.transcript import JsonValue
+
+MAX_PATTERNS: Final = 20
+MAX_CHARS: Final = 200  # of one pattern
+WITHHELD: Final = "[withheld: a mask of the project took too long]"
+_MASKED: Final = "[masked: project pattern]"
+_SECONDS: Final = 0.1  # for any text, and for long ones more
+_CHARS_PER_SECOND: Final = 200_000
+_MAX_OVERRUNS: Final = 3  # then all texts are withheld: the next ones would take as long
+# Repetitions inside repetitions are unrolled when a pattern is compiled: without a limit that takes all memory.
+_MAX_REPETITIONS: Final = 10_000
+_BRACES: Final = re.compile(r"\{([^{}]*)\}?")
+_COUNT: Final = re.compile(r"\d{0,5}(?:,\d{0,5})?")
+
+
+def check_masks(patterns: Sequence[str]) -> None:
+    """Raise ConfigError for what is too much. A pattern is not repeated: it may be the secret itself."""
+    if len(patterns) > MAX_PATTERNS:
+        message = f"the project has {len(patterns)} masks; at most {MAX_PATTERNS} are allowed"
+        raise ConfigError(message)
+    for number, pattern in enumerate(patterns, 1):
+        if len(pattern) > MAX_CHARS:
+            message = f"mask {number} of the project has {len(pattern)} characters; at most {MAX_CHARS} are allowed"
+            raise ConfigError(message)
+        _compiled(number, pattern)
+
+
+def _compiled(number: int, pattern: str) -> Pattern[str]:
+    import regex  # noqa: PLC0415  (30 ms, and few projects have masks)
+
+    braces = _BRACES.findall(pattern)
+    counts = [max((int(count) for count in each.split(",") if count), default=1) for each in braces if _is_count(each)]
+    if len(counts) < len(braces) or math.prod(max(count, 1) for count in counts) > _MAX_REPETITIONS:
+        message = f"mask {number} of the project repeats too much: the numbers in its braces multiply to too many"
+        raise ConfigError(message)
+    try:
+        made = regex.compile(pattern)
+        empty = made.search("", timeout=_SECONDS) is not None
+    except TimeoutError:
+        empty = False
+    except regex.error as error:
+        message = f"mask {number} of the project is not a regular expression: {error}"
+        raise ConfigError(message) from None
+    if empty:
+        message = f"mask {number} of the project matches empty text, so it would mask nothing"
+        raise ConfigError(message)
+    return made
+
+
+def _is_count(text: str) -> bool:
+    return _COUNT.fullmatch(text) is not None
+
+
+class ProjectMasks:
+    """Masks what a project's patterns match. Of one with a group `secret` that group is masked, else all of it."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [_compiled(number, pattern) for number, pattern in enumerate(patterns, 1)]
+        self._overruns = 0
+
+    def text(self, text: str) -> str:
+        """Return a text without what the patterns match, or a marker in its place if that takes too long."""
+        for pattern in self._patterns if text else ():
+            if self._overruns >= _MAX_OVERRUNS:
+                return WITHHELD
+            try:
+                text = _masked(pattern, text, _SECONDS + len(text) / _CHARS_PER_SECOND)
+            except (TimeoutError, MemoryError):
+                self._overruns += 1
+                return WITHHELD
+        return text
+
+    def keys(self, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return an object with its keys masked."""
+        made: dict[str, JsonValue] = {}
+        for key, item in value.items():
+            masked = self.text(key)
+            while masked in made:  # two secrets, one marker: neither entry is lost
+                masked += "*"
+            made[masked] = item
+        return made
+
+
+def _masked(pattern: Pattern[str], text: str, seconds: float) -> str:
+    group: str | int = "secret" if "secret" in pattern.groupindex else 0
+    parts: list[str] = []
+    at = 0
+    for match in pattern.finditer(text, timeout=seconds):
+        start, end = match.span(group)
+        if at <= start < end:
+            parts += (text[at:start], _MASKED)
+            at = end
+    return "".join([*parts, text[at:]])

@@ -1,0 +1,196 @@
+"""Secrets become `[masked: NAME]`; everything else stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from cc_trace.errors import ConfigError
+from cc_trace.privacy.assignments import HEADERS, compiled, kind_of, may_be_secret, says_password
+from cc_trace.privacy.copies import Copies
+from cc_trace.privacy.patterns import PATTERNS, Pattern
+from cc_trace.privacy.scan import Budget, Span, secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cc_trace.privacy.assignments import Written
+    from cc_trace.transcript import JsonValue
+
+__all__ = ["PATTERNS", "Pattern", "Redactor"]
+
+_OWN: Final = len(PATTERNS)
+_NAMES: Final = (*(pattern.name for pattern in PATTERNS), "own pattern")
+_MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
+# No token is shorter than that, and a name with its value has a character that no identifier has.
+_SHORT: Final = 16
+_SHORTEST_TEXT: Final = 7
+# Keys, and texts as long as names and paths are: of those that have no secret so many are remembered.
+_MAX_CLEAN: Final = 4096
+_LONGEST_CLEAN: Final = 64
+# Of thousands of real texts none needs more than two.
+_MAX_PASSES: Final = 5
+
+_Key: TypeAlias = str | int
+_Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
+
+
+class Redactor:
+    """Masks secrets and counts under each name what it has masked.
+
+    `own` are further expressions, a user's. Of one with a group `secret` that group is masked, else all it matches.
+    What was masked once and can be told from a word is masked from then on wherever it stands; none of it is kept
+    longer than this object.
+    """
+
+    def __init__(self, own: Sequence[str] = ()) -> None:
+        self.counts: Counter[str] = Counter()
+        self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
+        self._clean: set[str] = set()
+        self._copies = Copies()
+
+    @property
+    def known(self) -> int:
+        """How many secrets were seen of which every further copy is masked."""
+        return len(self._copies)
+
+    def text(self, text: str) -> str:
+        """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
+        # A secret masked can show the beginning of another one, so it goes on until nothing is found. A text made to
+        # show one after the other would take time in its square: it is masked as a whole.
+        passes, budget = 0, Budget(text)
+        while spans := self._spans(text, budget):
+            passes += 1
+            if passes > _MAX_PASSES:
+                spans = [(0, len(text), spans[0][2])]
+            parts: list[str] = []
+            at = 0
+            for start, end, rank in spans:
+                parts += (text[at:start], _marker(_NAMES[rank]))
+                at = end
+                self._learn(text[start:end], rank)
+            self.counts.update(_NAMES[rank] for _, _, rank in spans)
+            text = "".join([*parts, text[at:]])
+        return text
+
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return the value without secrets in its texts and keys; the same object, or parts of it, if there are none.
+
+        A text whose key says secret is one, unless it is evidently something else. Any depth is walked.
+        """
+        known = self.known
+        made = self._without_secrets(value)
+        return made if self.known == known else self._without_secrets(made)
+
+    def _without_secrets(self, value: JsonValue) -> JsonValue:
+        boxes: list[tuple[_Box, str, int, _Key]] = [([value], "", 0, 0)]
+        changes: list[dict[_Key, JsonValue]] = []
+        for number, (box, called, _, _) in enumerate(boxes):
+            changed: dict[_Key, JsonValue] = {}
+            for key, item in box.items() if isinstance(box, dict) else enumerate(box):
+                # What a list holds is called as the list is.
+                name = key if isinstance(key, str) else called
+                if isinstance(item, str):
+                    if (masked := self._named(_beside(box) if name in ("value", "Value") else name, item)) is not item:
+                        changed[key] = masked
+                elif isinstance(item, (dict, list)):
+                    boxes.append((item, name, number, key))
+            changes.append(changed)
+        for number in range(len(boxes) - 1, 0, -1):
+            box, _, parent, key = boxes[number]
+            if (made := self._made(box, changes[number])) is not box:
+                changes[parent][key] = made
+        return changes[0].get(0, value)
+
+    def _spans(self, text: str, budget: Budget | None = None) -> list[Span]:
+        short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
+        found = [] if short else secrets(text, budget)
+        if self.known:
+            found += self._copies.spans(text)
+        for expression in self._own:
+            group = "secret" if "secret" in expression.groupindex else 0
+            found += [(*match.span(group), _OWN) for match in expression.finditer(text) if match[group]]
+        return _united(found, text) if found else []
+
+    def _named(self, name: str, text: str) -> str:
+        """Return a text without secrets, or masked as a whole if its name says secret and it may be one."""
+        kind = kind_of(name)
+        if kind is None:
+            return text if len(text) <= _LONGEST_CLEAN and self._is_clean(text) else self.text(text)
+        if kind in HEADERS and (masked := self.text(HEADERS[kind] + text)).startswith(HEADERS[kind]):
+            masked = masked.removeprefix(HEADERS[kind])
+            return text if masked == text else masked
+        masked = self.text(text)
+        written: Written = "password" if kind == "password" and says_password(name) else "quoted"
+        # What is too long for a secret need not be without the one that was in it.
+        secret = any(may_be_secret(kind, each, written) for each in (text, masked))
+        if not secret or compiled(_MARKER).fullmatch(masked):
+            return masked
+        self.counts[kind] += 1
+        self._learn(text, _NAMES.index(kind))
+        return _marker(kind)
+
+    def _learn(self, secret: str, rank: int) -> None:
+        if self._copies.add(secret, rank):
+            self._clean.clear()
+
+    def _made(self, box: _Box, changed: dict[_Key, JsonValue]) -> _Box:
+        """Return the box with what changed in it and with its keys masked, or itself if that is nothing."""
+        if isinstance(box, list):
+            return [changed.get(at, item) for at, item in enumerate(box)] if changed else box
+        if not changed and all(map(self._is_clean, box)):
+            return box
+        made: dict[str, JsonValue] = {}
+        for key, item in box.items():
+            masked = key if self._is_clean(key) else self.text(key)
+            while masked in made:  # two secrets, one marker: neither entry is lost
+                masked += "*"
+            made[masked] = changed.get(key, item)
+        return made
+
+    def _is_clean(self, text: str) -> bool:
+        """Tell whether a key or a short text has no secret. The same few come again and again: those are remembered."""
+        if text in self._clean:
+            return True
+        if self._spans(text):
+            return False
+        if len(self._clean) < _MAX_CLEAN:
+            self._clean.add(text)
+        return True
+
+
+def _own_expression(number: int, expression: str) -> re.Pattern[str]:
+    """Return an expression, ready for use. One that is wrong is not repeated: it may be the secret itself."""
+    try:
+        made = re.compile(expression)
+    except re.error as error:
+        message = f"expression {number} to mask is not a regular expression: {error}"
+        raise ConfigError(message) from None
+    if made.search(""):
+        message = f"expression {number} to mask matches empty text, so it would mask nothing"
+        raise ConfigError(message)
+    return made
+
+
+def _beside(box: _Box) -> str:
+    """Give what stands beside a `value` as its name: so are variables and headers written as objects."""
+    names = [box.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(box, dict) else []
+    return next((name for name in names if isinstance(name, str)), "value")
+
+
+def _marker(name: str) -> str:
+    return f"[masked: {name}]"
+
+
+def _united(found: Iterable[Span], text: str) -> list[Span]:
+    """Unite what overlaps, under the name that comes first; what is masked already stays."""
+    markers = ((*marker.span(), len(_NAMES)) for marker in compiled(_MARKER).finditer(text))
+    united: list[Span] = []
+    for start, end, rank in sorted([*found, *markers]):
+        if united and start < united[-1][1]:
+            before = united[-1]
+            united[-1] = (before[0], max(end, before[1]), min(rank, before[2]))
+        else:
+            united.append((start, end, rank))
+    return [span for span in united if not compiled(_MARKER).fullmatch(text, span[0], span[1])]

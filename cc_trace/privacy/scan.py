@@ -1,0 +1,129 @@
+"""Where in a text secrets stand.
+
+The rule here: no expression searches the text. One scan finds where a hint stands, and a pattern is tried there and
+nowhere else; so the time is linear in the text, and text without hints costs the scan alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from cc_trace.privacy.assignments import assigned_secret, compiled, may_be_secret, may_name_key
+from cc_trace.privacy.logins import COMMANDS, LOGINS, key_tail, may_be_in_command, password_span
+from cc_trace.privacy.patterns import BARE, LONGEST, PATTERNS
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping, Sequence
+
+    from ahocorasick_rs import BytesAhoCorasick
+
+    from cc_trace.privacy.patterns import Pattern
+
+# The unit of work is about a microsecond: to try an expression, to judge what it matched, by the group it was found in,
+# and to read a character of that in the slowest of the checks. So much may be done for each character of a text, as if
+# it were so much longer. Of 57 million characters of transcripts, code and documentation no text needed half of it.
+_ATTEMPT: Final = 1.5
+_JUDGEMENT: Final = 9.0
+_JUDGEMENTS: Final[Mapping[str | None, float]] = MappingProxyType({None: 1.0, "secret": 1.0, "quoted": 5.0})
+_COMMAND: Final = 20.0
+_CHARACTER: Final = 0.25
+_MOST_WORK: Final = 0.5
+_LONGER: Final = 1000
+
+_STARTS: Final = tuple(pattern.at_start for pattern in PATTERNS if pattern.at_start)
+
+# Start, end, and the place of its pattern in `PATTERNS`.
+Span: TypeAlias = tuple[int, int, int]
+
+
+class Budget:
+    """How much work is left for a text, however often it is searched."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, text: str) -> None:
+        self.left = _MOST_WORK * (len(text) + _LONGER)
+
+
+def secrets(text: str, budget: Budget | None = None) -> list[Span]:
+    """Give where secrets stand, in no order; they may overlap.
+
+    A text that is all hints, so that its budget is spent before its end, is one secret as a whole.
+    """
+    hints, ranks_of = _scan()
+    found: list[Span] = []
+    done: dict[int, int] = {}
+    budget = budget or Budget(text)
+    # A byte for each character, so that places in the bytes are places in the text; hints are ASCII.
+    places = hints.find_matches_as_indexes(text.encode("ascii", "replace"), overlapping=True)
+    if text.startswith(_STARTS):
+        places.insert(0, (len(ranks_of) - 1, 0, 0))
+    for hint, start, _ in places:
+        for rank in ranks_of[hint]:
+            # What a pattern has found it is not asked for again: else a run of hints took time in its square.
+            if start < done.get(rank, 0):
+                continue
+            pattern = PATTERNS[rank]
+            named = pattern.name != "key" or may_name_key(text, start)
+            match = compiled(pattern.expression).match(text, start) if named else None
+            budget.left -= _work(match)
+            if budget.left < 0:
+                return [(0, len(text), rank)]
+            if match and (secret := _tried(pattern, match)):
+                done[rank] = secret[1]
+                found.append((*secret, rank))
+    return found
+
+
+def _work(match: re.Match[str] | None) -> float:
+    if match is None:
+        return _ATTEMPT
+    if match.lastgroup in COMMANDS:
+        judgement = _COMMAND if may_be_in_command(match) else _ATTEMPT
+    else:
+        judgement = _JUDGEMENTS.get(match.lastgroup, _JUDGEMENT)
+    return _ATTEMPT + judgement + _CHARACTER * (match.end() - match.start())
+
+
+def _tried(pattern: Pattern, match: re.Match[str]) -> tuple[int, int] | None:
+    text, start = match.string, match.start()
+    secret = _secret(pattern.name, match)
+    if secret and pattern.front:
+        characters, least, most = pattern.front
+        before = text[max(0, start - most) : start]
+        length = len(before) - len(before.rstrip(characters))
+        return (start - length, secret[1]) if length >= least else None
+    if secret and secret[1] - secret[0] == LONGEST and (rest := compiled(f"{BARE}+").match(text, secret[1])):
+        return secret[0], rest.end()
+    return secret
+
+
+def _secret(name: str, found: re.Match[str]) -> tuple[int, int] | None:
+    match found.lastgroup:
+        case None | "secret":
+            return found.span(found.lastgroup or 0)
+        case "value":
+            return found.span("value") if may_be_secret(name, found["value"], "data") else None
+        case "tail":
+            return key_tail(found)
+        case group if is_login := LOGINS.get(group):
+            return password_span(found) if is_login(found) else None
+        case _:
+            return assigned_secret(name, found)
+
+
+@cache
+def _scan() -> tuple[BytesAhoCorasick, Sequence[Sequence[int]]]:
+    """Give what finds hints, and the places of the patterns to try where each stands; last, at the start of a text."""
+    from ahocorasick_rs import BytesAhoCorasick, Implementation  # noqa: PLC0415 -- not to slow a start down
+
+    ranks_of: dict[str, list[int]] = {}
+    for rank, pattern in enumerate(PATTERNS):
+        for hint in pattern.hints:
+            ranks_of.setdefault(hint, []).append(rank)
+    finder = BytesAhoCorasick([hint.encode("ascii") for hint in ranks_of], implementation=Implementation.DFA)
+    at_start = (rank for rank, pattern in enumerate(PATTERNS) if pattern.at_start)
+    return finder, (*map(tuple, ranks_of.values()), tuple(at_start))

@@ -1,0 +1,29 @@
+"""What is configured: the catalogue of settings, where their values come from, and what they mean for one project."""
+
+from __future__ import annotations
+
+from cc_trace.settings.catalogue import SETTINGS, Setting
+from cc_trace.settings.config import Config, read_config, read_scope
+from cc_trace.settings.distrust import project_files, remove_distrusted
+from cc_trace.settings.lookup import Found, Layer, Settings, checked
+from cc_trace.settings.sources import HookEnvironment, Sources, env_layer, project_tables, read_toml, unknown_keys
+
+__all__ = [
+    "SETTINGS",
+    "Config",
+    "Found",
+    "HookEnvironment",
+    "Layer",
+    "Setting",
+    "Settings",
+    "Sources",
+    "checked",
+    "env_layer",
+    "project_files",
+    "project_tables",
+    "read_config",
+    "read_scope",
+    "read_toml",
+    "remove_distrusted",
+    "unknown_keys",
+]

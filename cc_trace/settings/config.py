@@ -1,0 +1,266 @@
+"""What is to be done with the sessions of one project, and where they go. Pure: settings and folders are given."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from cc_trace.errors import ConfigError
+from cc_trace.export import LANGFUSE_CLOUD, DestinationSettings, Labels, check_name
+from cc_trace.privacy import PrivacySettings, Redactor, check_masks, quoted
+from cc_trace.settings.catalogue import BY_NAME
+from cc_trace.settings.lookup import Settings, waits_for
+from cc_trace.spans import Anchor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cc_trace.export import Protocol
+    from cc_trace.privacy import Content
+    from cc_trace.settings.lookup import Found
+
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+_NO_TRACE: Final = "0" * 32
+_NO_SPAN: Final = "0" * 16
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which sessions are traced at all: whatever else is wrong with the settings, what is off is off."""
+
+    enabled: bool
+    exclude: tuple[str, ...]
+
+    def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
+        """Return why sessions of a project are left out, None where they are not. `real` follows links."""
+        if not self.enabled:
+            return "CC_TRACE_ENABLED is false"
+        if project is None:
+            return None
+        for pattern in self.exclude:
+            bare = pattern.rstrip("/")
+            folders = (bare, bare if any(mark in bare for mark in "*?[") else real(bare))
+            for path, folder in product((project, real(project)), folders):
+                if fnmatchcase(path, folder or "/") or fnmatchcase(path, f"{folder}/*"):
+                    return f"CC_TRACE_EXCLUDE has {pattern}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Scope):
+    """The effective settings."""
+
+    destinations: tuple[DestinationSettings, ...]
+    privacy: PrivacySettings
+    anchor: Anchor
+    rest_seconds: float
+    unclear_seconds: float
+    workers: int
+    debug: bool
+
+
+def read_scope(settings: Settings, home: Path) -> Scope:
+    """Return which sessions are traced; no other setting is looked at."""
+    patterns = [*settings.names("exclude"), *settings.restricting("exclude")]
+    exclude = tuple(_expanded(pattern, home) for pattern in patterns)
+    return Scope(settings.flag("enabled") is not False, exclude)
+
+
+def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
+    """Return what the settings come to; the first that is wrong is a ConfigError."""
+    if mask := settings.names("mask"):
+        Redactor(mask)  # raises where one is no regular expression
+    if project_mask := settings.restricting("mask"):
+        check_masks(project_mask)
+    labels = Labels(
+        user_id=settings.text("user_id"),
+        tags=tuple(settings.names("tags")),
+        environment=settings.text("environment"),
+        release=settings.text("release"),
+        resource=settings.pairs("resource_attributes"),
+    )
+    scope = read_scope(settings, home)
+    return Config(
+        scope.enabled,
+        scope.exclude,
+        destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
+        privacy=PrivacySettings(
+            cast("Content", settings.text("content")),
+            int(settings.number("max_chars")),
+            tuple(mask),
+            tuple(project_mask),
+        ),
+        anchor=_anchor(settings),
+        rest_seconds=settings.number("rest_seconds"),
+        unclear_seconds=settings.number("unclear_seconds"),
+        workers=_workers(settings),
+        debug=settings.flag("debug") is True,
+    )
+
+
+def _workers(settings: Settings) -> int:
+    number = settings.number("workers")
+    if number < 1:
+        message = f"CC_TRACE_WORKERS is {number:g}; it must be at least 1"
+        raise ConfigError(message)
+    return int(number)
+
+
+def _names(settings: Settings) -> list[str]:
+    """Return the destinations that are named, else those that have what they need, else the local store."""
+    wanted = _wanted(settings)
+    names = list(dict.fromkeys(settings.names("destinations")))
+    if not names:
+        names = [name for name, key in (("otlp", "otlp_endpoint"), ("file", "file")) if settings.text(key)]
+        if wanted or (wanted is None and _has_own_keys(settings)):
+            names.append("langfuse")
+    elif wanted and "langfuse" not in names:
+        names.append("langfuse")
+    return [name for name in names if name != "langfuse" or wanted is not False] or ["local"]
+
+
+def _wanted(settings: Settings) -> bool | None:
+    """Return whether TRACE_TO_LANGFUSE wants Langfuse; None where it is not set. cc-langfuse takes `true` alone."""
+    said = settings.found("trace_to_langfuse")
+    if said is not None and said.text.lower() not in ("true", "false"):
+        message = f"{said.place} is {quoted(said.text)}; allowed are true and false"
+        raise ConfigError(message)
+    return None if said is None else said.text.lower() == "true"
+
+
+def _has_own_keys(settings: Settings) -> bool:
+    """Tell whether there are Langfuse keys meant for us. Bare LANGFUSE_* may be those of the user's program."""
+    found = (settings.found("langfuse_public_key"), settings.found("langfuse_secret_key"))
+    return any(each is not None and not _is_bare(each) for each in found)
+
+
+def _is_bare(found: Found) -> bool:
+    return found.key.startswith("LANGFUSE_")
+
+
+def _anchor(settings: Settings) -> Anchor:
+    """Return what traces are tied to. A TRACEPARENT that merely happens to be in the environment is not asked."""
+    given = settings.found("traceparent")
+    if given is None:
+        return Anchor(settings.text("seed"))
+    match = _TRACEPARENT.fullmatch(given.text.strip().lower())
+    if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
+        message = f"{given.place} is {quoted(given.text)}; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal"
+        raise ConfigError(message)
+    return Anchor(settings.text("seed"), match[1], match[2])
+
+
+def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
+    kind, _, exporter = name.partition(":")
+    timeout = settings.number("timeout_seconds")
+    if not timeout:
+        message = "CC_TRACE_TIMEOUT_SECONDS is 0; it must be more than 0"
+        raise ConfigError(message)
+    found = settings.found("destinations")
+    check_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
+    if kind == "otel" and found is not None and found.layer.project:
+        message = f"{found.place} names {quoted(name)}: a project must not choose a program to run"
+        raise ConfigError(message)
+    match kind:
+        case "local":
+            return DestinationSettings(name, "local", path=state_dir / "traces.db", labels=labels)
+        case "file":
+            path = _path(settings.text("file"), home) or state_dir / "traces.jsonl"
+            if not path.is_absolute():  # a hook runs in any folder
+                message = f"CC_TRACE_FILE is {str(path)!r}; it must be an absolute path"
+                raise ConfigError(message)
+            return DestinationSettings(name, "file", path=path, labels=labels)
+        case "otlp":
+            return _otlp(name, settings, labels, timeout, home)
+        case "langfuse":
+            return _langfuse(name, settings, labels, timeout)
+        case _:
+            return DestinationSettings(name, "otel", exporter=exporter, labels=labels, timeout_seconds=timeout)
+
+
+def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:
+    endpoint, found = settings.text("otlp_endpoint"), settings.found("otlp_endpoint")
+    if endpoint is None or found is None:
+        message = "destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318"
+        raise ConfigError(message)
+    headers = _beside(settings, found, "otlp_headers")
+    trusted = not found.layer.project  # else nobody is shown the user's certificate
+    return DestinationSettings(
+        name,
+        "otlp",
+        profile=settings.text("otlp_profile") or "otel",
+        endpoint=endpoint,
+        protocol=cast("Protocol", settings.text("otlp_protocol")),
+        headers=() if _waits_for(headers) else tuple(Settings([found.layer]).pairs("otlp_headers").items()),
+        timeout_seconds=timeout,
+        ca_file=_path(settings.text("otlp_ca_file"), home),
+        cert_file=_path(settings.text("otlp_cert_file"), home) if trusted else None,
+        key_file=_path(settings.text("otlp_key_file"), home) if trusted else None,
+        labels=labels,
+        waits_for=_waits_for(headers),
+    )
+
+
+def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float) -> DestinationSettings:
+    public, secret = settings.found("langfuse_public_key"), settings.found("langfuse_secret_key")
+    if public is None or secret is None:
+        missing = "langfuse_public_key" if public is None else "langfuse_secret_key"
+        raise ConfigError(_missing_key(missing, public or secret))
+    public = _beside(settings, secret, "langfuse_public_key")
+    url = _beside(settings, secret, "langfuse_base_url")
+    return DestinationSettings(
+        name,
+        "langfuse",
+        profile="langfuse",
+        endpoint=LANGFUSE_CLOUD if url is None else url.text,
+        public_key=None if public is None else public.text,
+        secret_key=secret.text,
+        timeout_seconds=timeout,
+        labels=labels,
+        waits_for=_waits_for(secret, public, url),
+    )
+
+
+def _missing_key(missing: str, other: Found | None) -> str:
+    """Say which key is missing, and how to set it: both keys must be set in the same place."""
+    message = f"destination langfuse needs {missing.upper()}"
+    if other is None:
+        return f"{message}; `cc-trace config set {missing}` sets it"
+    return f"{message}; set it where {other.key} is set: {other.origin}"
+
+
+def _beside(settings: Settings, given: Found, name: str) -> Found | None:
+    """Return what stands in the same source: a key is for the address beside it, and an address for the key.
+
+    One in another source is refused, be it the user's own: whoever wrote the one need not have meant the other. What
+    may be another program's is not looked at.
+    """
+    layer, setting = given.layer, BY_NAME[name]
+    if layer.names(setting):
+        return layer.found(setting)
+    other = settings.found(name)
+    if other is None or (_is_bare(other) and not _is_bare(given)):
+        return None
+    message = (
+        f"{given.key} is set in {given.origin}, {other.key} in {other.origin}: a key is sent only to an address that is"
+        f" set in the same place; set both there, or set {setting.variable} to an empty value there"
+    )
+    raise ConfigError(message)
+
+
+def _waits_for(*found: Found | None) -> str | None:
+    """Return the first variable that is not at hand, and where it was."""
+    absent = next((each for each in found if each is not None and each.absent), None)
+    return None if absent is None else waits_for(absent, "it and the same address")
+
+
+def _path(text: str | None, home: Path) -> Path | None:
+    return None if text is None else Path(_expanded(text, home))
+
+
+def _expanded(text: str, home: Path) -> str:
+    return f"{home}{text[1:]}" if text == "~" or text.startswith("~/") else text

@@ -1,0 +1,124 @@
+"""What a project puts into the environment of a hook, and what of that a worker believes.
+
+Claude Code sets the `env` of a project's settings files for everything it starts, and a variable does not tell who set
+it. So the project's files are read for the names in them: whatever they name is the project's, whatever its value.
+
+Rule: of those a worker keeps what the catalogue allows a project to set. All else goes before anything is imported that
+could read it: proxies, certificates, HOME, folders, Python's and OpenSSL's own variables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.files import read_regular
+from cc_trace.paths import is_there
+from cc_trace.settings.catalogue import OPTION, SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+# Claude Code sets these for every hook, after the `env` of its settings.
+_CLAUDES: Final = frozenset({"CLAUDE_PROJECT_DIR", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID", "CLAUDECODE"})
+_ALLOWED: Final = frozenset(
+    variable
+    for setting in SETTINGS
+    if setting.in_project != "ignored"
+    for variable in setting.variables
+    if not variable.startswith(OPTION)  # the options of a plugin are the user's
+)
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+")\s*:', re.DOTALL)
+
+
+def project_files(project: Path) -> list[Path]:
+    """Return the settings files of a project, the strongest first.
+
+    Claude Code 2.1.325 reads besides a folder's own the local settings of the root of its repository, and in a worktree
+    those of the main one.
+    """
+    folders = dict.fromkeys([project, *_repository_roots(project)])
+    local = [folder / ".claude" / "settings.local.json" for folder in folders]
+    return [*local, project / ".claude" / "settings.json"]
+
+
+def _repository_roots(project: Path) -> list[Path]:
+    """Return the root of the repository that a folder is in, and that of its main worktree where it is another."""
+    for folder in (project, *project.parents):
+        git = folder / ".git"
+        if is_there(Path.is_dir, git):
+            return [folder]
+        if is_there(Path.is_file, git):
+            try:
+                main = _main_worktree(git)
+            except (OSError, ValueError):  # it leads nowhere
+                return [folder]
+            return [folder, main]
+    return []
+
+
+def _main_worktree(git: Path) -> Path:
+    """Follow the file that a worktree has in place of its repository's folder."""
+    linked = git.parent / read_regular(git, any_owner=True).decode("utf-8", "replace").strip()[len("gitdir:") :].strip()
+    common = linked / read_regular(linked / "commondir", any_owner=True).decode("utf-8", "replace").strip()
+    return Path(os.path.realpath(common)).parent
+
+
+def names_set_by(project: Path) -> frozenset[str] | None:
+    """Return the variables that a project's settings files name; None where that cannot be told."""
+    names: set[str] = set()
+    for path in project_files(project):
+        try:
+            text = _decoded(read_regular(path, any_owner=True))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):  # a path can have a NUL in it
+            return None
+        names |= _names(text)
+    return frozenset(names)
+
+
+def _decoded(data: bytes) -> str:
+    """Return a settings file's text as Claude Code reads it: UTF-16 with a byte order mark, else UTF-8."""
+    return data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8-sig", "replace")
+
+
+def _names(text: str) -> set[str]:
+    """Return the names under `env`, and those of plugins' options, which Claude Code 2.1.197 takes from a project, too.
+
+    Of a text that is no JSON to us, but may be to Claude Code, every key.
+    """
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):  # too deep, or a number with too many digits
+        keys = {_unquoted(key) for key in _KEY.findall(text)}
+        return keys | {OPTION + key.upper() for key in keys}
+    if not isinstance(raw, dict):
+        return set()
+    env, plugins = raw.get("env"), raw.get("pluginConfigs")
+    names = set(env) if isinstance(env, dict) else set()
+    for plugin in plugins.values() if isinstance(plugins, dict) else ():
+        options = plugin.get("options") if isinstance(plugin, dict) else None
+        names |= {OPTION + key.upper() for key in options} if isinstance(options, dict) else set()
+    return names
+
+
+def _unquoted(key: str) -> str:
+    try:
+        return str(json.loads(key, strict=False))
+    except ValueError:
+        return key[1:-1]
+
+
+def remove_distrusted(environment: MutableMapping[str, str], project: Path) -> list[str]:
+    """Take out what a project's files set and may not; return the names. Where they cannot be read, all goes."""
+    names = names_set_by(project)
+    kept = _CLAUDES if names is None else _CLAUDES | _ALLOWED
+    gone = [name for name in environment if name not in kept and (names is None or name in names)]
+    for name in gone:
+        del environment[name]
+    return gone

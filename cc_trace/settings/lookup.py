@@ -1,0 +1,230 @@
+"""All settings: their names, what each may be, and how one is looked up in the places it can come from. Pure.
+
+Rule: a wrong value is named, with where it stands and what is allowed; it is never silently replaced by a default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from cc_trace.errors import ConfigError
+from cc_trace.privacy import Redactor, quoted
+from cc_trace.settings.catalogue import BY_NAME, Kind, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+_TOO_LARGE: Final = 1e9  # seconds, or characters
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+
+
+class Absent:
+    """In place of a value that was there and is not at hand: a secret of a hook's environment."""
+
+
+ABSENT: Final = Absent()
+HOOK_ENVIRONMENT: Final = "environment of its hook"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """One source of settings. Variables go by their names, the entries of config.toml by the settings'."""
+
+    origin: str
+    values: Mapping[str, object] = field(repr=False)  # which may hold keys
+    variables: bool = True
+    project: bool = False  # a project says so: others may have written it
+
+    def found(self, setting: Setting, variables: Sequence[str] | None = None) -> Found | None:
+        """Return what this source alone says; an empty value says nothing. `variables`: only these."""
+        for key in (variables or setting.variables) if self.variables else (setting.name,):
+            value = self.values.get(key)
+            if value is ABSENT:
+                return Found("", self, key, absent=True)
+            if value is not None and (text := as_text(value, setting.kind)) != "":
+                return Found(text, self, key, value if isinstance(value, dict) else None)
+        return None
+
+    def names(self, setting: Setting) -> bool:
+        """Tell whether this source names a setting, be it with an empty value."""
+        return any(key in self.values for key in (setting.variables if self.variables else (setting.name,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value and where it stands."""
+
+    text: str = field(repr=False)
+    layer: Layer
+    key: str  # a variable, or a key of the file
+    table: Mapping[str, object] | None = field(default=None, repr=False)  # of TOML or JSON, where it is one
+    absent: bool = False  # it was there and is not at hand
+
+    @property
+    def origin(self) -> str:
+        """Return the name of its source."""
+        return self.layer.origin
+
+    @property
+    def place(self) -> str:
+        """Return how a message names it."""
+        if self.origin.startswith("--"):
+            return self.origin
+        return self.key if self.key.isupper() else f"{self.key} in {self.origin}"
+
+
+def waits_for(absent: Found, needed: str) -> str:
+    """Say what is not at hand, and the command that delivers once it is. `needed`: what that must have set."""
+    return (
+        f"waits for {absent.key}, which came with the {HOOK_ENVIRONMENT} and is not stored: run `cc-trace sync` in a"
+        f" shell that has {needed} set"
+    )
+
+
+class Settings:
+    """Looks settings up, the strongest layer first. `restrictions` can only let less leave than the layers do."""
+
+    def __init__(self, layers: Sequence[Layer], restrictions: Sequence[Layer] = ()) -> None:
+        self._layers = layers
+        self.restrictions = restrictions
+
+    def found(self, name: str) -> Found | None:
+        """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
+        setting = BY_NAME[name]
+        weak = (setting.variable, *setting.others) if setting.weak else ()
+        strong = tuple(key for key in setting.variables if key not in weak)
+        found = self._first(setting, strong) or (self._first(setting, weak) if weak else None)
+        for layer in self.restrictions if setting.in_project == "restriction" else ():
+            said = layer.found(setting)
+            given = None if found is None else found.text
+            if said is not None and _strictness(setting, said.text) > _strictness(setting, given):
+                found = said
+        return found
+
+    def _first(self, setting: Setting, variables: tuple[str, ...]) -> Found | None:
+        return next((found for layer in self._layers if (found := layer.found(setting, variables)) is not None), None)
+
+    def text(self, name: str) -> str | None:
+        """Return a setting's value, or its default."""
+        setting, found = BY_NAME[name], self.found(name)
+        if found is None:
+            return setting.default
+        if found.absent:
+            raise ConfigError(waits_for(found, "it"))
+        if setting.allowed and found.text not in setting.allowed:
+            message = f"{found.place} is {quoted(found.text)}; allowed are {', '.join(setting.allowed)}"
+            raise ConfigError(message)
+        return found.text
+
+    def flag(self, name: str) -> bool | None:
+        """Return whether something is wanted; None where nobody says."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if value.lower() in _TRUE:
+            return True
+        if value.lower() in _FALSE:
+            return False
+        message = f"{self._place(name)} is {quoted(value)}; allowed are true and false"
+        raise ConfigError(message)
+
+    def number(self, name: str) -> float:
+        """Return a number that is not negative."""
+        value = self.text(name) or "0"
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < _TOO_LARGE:
+            message = f"{self._place(name)} is {quoted(value)}; it must be a number of at least 0"
+            raise ConfigError(message)
+        return number
+
+    def names(self, name: str) -> list[str]:
+        """Return a list: comma separated, or a line each."""
+        separator = "\n" if BY_NAME[name].kind == "lines" else ","
+        return [part.strip() for part in (self.text(name) or "").split(separator) if part.strip()]
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return `key=value, key=value` as a dict. What is wrong is not quoted: it may be a secret."""
+        if (found := self.found(name)) is not None and found.table is not None:
+            return {key: str(value) for key, value in found.table.items()}
+        pairs = {}
+        for part in self.names(name):
+            key, equals, value = part.partition("=")
+            if not equals or not key.strip():
+                message = f"{self._place(name)} has a part that is not key=value, such as authorization=Bearer KEY"
+                raise ConfigError(message)
+            pairs[key.strip()] = value.strip()
+        return pairs
+
+    def restricting(self, name: str) -> list[str]:
+        """Return the items that restrictions add to a list."""
+        return list(dict.fromkeys(item for layer in self.restrictions for item in Settings([layer]).names(name)))
+
+    def _place(self, name: str) -> str:
+        found = self.found(name)
+        return found.place if found is not None else BY_NAME[name].variable
+
+
+def _strictness(setting: Setting, text: str | None) -> int:
+    """Return how much a value lets leave, more being less; a wrong one is the strictest, so that it is complained of.
+
+    Lists are not compared: what a project adds to one is added.
+    """
+    if setting.kind == "flag":
+        return 0 if text is None or text.lower() in _TRUE else 1 if text.lower() in _FALSE else 2
+    if setting.allowed:  # the more a value protects, the later it stands
+        return setting.allowed.index(text) if text in setting.allowed else 0 if text is None else len(setting.allowed)
+    return 0
+
+
+def checked(setting: Setting, given: Settings) -> object:
+    """Return a setting's value as TOML has it. One that cannot be is a ConfigError."""
+    name, text = setting.name, given.text(setting.name)
+    match setting.kind:
+        case "flag":
+            return given.flag(name)
+        case "number":
+            number = given.number(name)
+            return int(number) if number.is_integer() else number
+        case "names":
+            return given.names(name)
+        case "lines":
+            Redactor(given.names(name))  # raises where one is no regular expression
+            return given.names(name)
+        case "pairs":
+            given.pairs(name)
+        case "url":
+            _check_url(setting, text or "")
+    return text
+
+
+def _check_url(setting: Setting, text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no port, or no address
+        fine = False
+    if not fine:
+        message = f"{setting.variable} must be a URL such as http://localhost:4318, with http:// or https://"
+        raise ConfigError(message)
+
+
+def as_text(value: object, kind: Kind = "text") -> str:
+    """Return a value of TOML or JSON as a variable would say it; Claude Code does the same with JSON's."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer():
+            return str(int(value))
+        case list():
+            return ("\n" if kind == "lines" else ",").join(str(item) for item in value)
+        case dict():
+            return ",".join(f"{key}={item}" for key, item in value.items())
+        case _:
+            return str(value)

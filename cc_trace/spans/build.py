@@ -1,0 +1,363 @@
+"""A turn as the spans of one trace: the tree, names, times, status, usage and cost.
+
+Rules:
+- Times come from the transcript. A time that is not known is None, and the span's metadata says so.
+- A span that is `final` will not change, whatever is appended to the files.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal
+
+from cc_trace.pricing import cost_usd
+from cc_trace.spans.model import Anchor, Response, Span, Tool, span_id, tool_span_id
+from cc_trace.transcript import Thinking, ToolUse, new
+from cc_trace.turns import Generation, agent_status, clipped, later, tool_status, turn_status
+
+if TYPE_CHECKING:
+    from cc_trace.transcript import Context, JsonValue
+    from cc_trace.turns import Call, Event, Message, Run, Runs, Status, Turn
+
+
+def turn_start(turn: Turn) -> int | None:
+    """Return when a turn started: with its prompt, or where clocks disagree with the first of its requests."""
+    times = [turn.start.head.time_ns, *(request_start(step) for step in turn.generations)]
+    return min((time for time in times if time is not None), default=None)
+
+
+def request_start(step: Generation) -> int | None:
+    """Return when a response's request could start; where clocks disagree, its first line is the safe answer."""
+    if step.first_ns is None or step.ready_ns is None:
+        return step.first_ns
+    return step.ready_ns if step.ready_ns < step.first_ns else step.first_ns  # noqa: FURB136  (min takes twice as long)
+
+
+def known_times(
+    start_ns: int | None, end_ns: int | None, near_ns: int | None
+) -> tuple[int | None, int | None, str | None]:
+    """Return a span's times, and what is not known about them."""
+    if start_ns is not None and end_ns is not None:
+        return (start_ns, end_ns, None) if start_ns <= end_ns else (end_ns, end_ns, "start unknown")
+    if start_ns is not None:
+        return start_ns, start_ns, "end unknown"
+    if end_ns is not None:
+        return end_ns, end_ns, "start unknown"
+    return near_ns, near_ns, "unknown" if near_ns is None else "inherited"
+
+
+def asked(message: Message) -> JsonValue:
+    """Return one piece of what a response answers."""
+    call = message.call
+    if call is None:
+        return {"role": "user", "content": message.text}
+    output = call.result.output if call.result is not None else None
+    return {"role": "tool", "tool_call_id": call.id, "name": call.use.name, "content": output}
+
+
+def answered(step: Generation) -> JsonValue:
+    """Return a response as one message; blocks that are neither text, thinking nor calls as their description."""
+    texts: list[str] = []
+    thinking: list[JsonValue] = []
+    for block in step.blocks:
+        if isinstance(block, Thinking):
+            thinking.append("[redacted]" if block.redacted else block.text)
+        elif not isinstance(block, ToolUse) and block.text.strip():
+            texts.append(block.text)
+    answer: dict[str, JsonValue] = {"role": "assistant", "content": "\n".join(texts)}
+    if thinking:
+        answer["thinking"] = thinking
+    if step.calls:
+        answer["tool_calls"] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
+    return answer
+
+
+def response_facts(step: Generation) -> dict[str, JsonValue]:
+    """Return the small facts of a response that are neither its words nor its tokens."""
+    facts: dict[str, JsonValue] = {"tool_count": len(step.calls)}
+    if step.stop_reason is not None:
+        facts["stop_reason"] = step.stop_reason
+    if step.effort is not None:
+        facts["effort"] = step.effort
+    if step.speed is not None:
+        facts["speed"] = step.speed
+    if step.service_tier is not None:
+        facts["service_tier"] = step.service_tier
+    if step.usage is not None and step.usage.web_searches:
+        facts["web_searches"] = step.usage.web_searches
+    return facts
+
+
+# Versions whose transcripts are known to count too little output.
+_LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
+
+
+def from_turn(
+    turn: Turn, runs: Runs, session_id: str, launches: dict[str, str], anchor: Anchor | None = None
+) -> list[Span]:
+    """Return a turn's spans in tree order.
+
+    `launches` is the session's memory of calls that launched background tasks, with their trace ids: the turn that a
+    task's end starts links to the call, and this turn's own launches are added.
+    """
+    anchor = anchor or Anchor()
+    trace = anchor.trace(turn.key, turn.number)
+    for call in turn.calls.values():
+        if call.result is not None and call.result.task_id is not None:
+            launches[call.id] = trace
+    made = _Trace(trace, session_id, turn.number, launches)
+    made.main(turn, runs, anchor.parent_id)
+    return made.spans
+
+
+class _Trace:
+    """Builds the spans of one trace."""
+
+    def __init__(self, trace: str, session_id: str, number: int, launches: dict[str, str]) -> None:
+        self.spans: list[Span] = []
+        self._trace_id = trace
+        self._session_id = session_id
+        self._number = number
+        self._launches = launches
+        self._agent_id: str | None = None
+        self._agent_name: str | None = None
+        self._about: dict[str, JsonValue] = {}
+
+    def main(self, turn: Turn, runs: Runs, parent_id: str | None) -> None:
+        """Add the spans of a turn of the main thread, which may hang under a span of the user's."""
+        start = turn.start
+        # Every span carries these, so they must not change while the turn goes on.
+        self._about = {"source": "claude-code", "turn_number": turn.number, "session_id": self._session_id}
+        self._about |= _circumstances(start.head.context)
+        if start.permission_mode is not None:
+            self._about["permission_mode"] = start.permission_mode
+        known: dict[str, JsonValue] = {
+            **_circumstances(turn.context),  # what the prompt's line does not tell, a later one may
+            **self._about,
+            "trigger": start.trigger,
+            "command": start.command,
+            "duration_ms": turn.duration_ms,
+            "unanswered_prompts": [*start.earlier] or None,
+            "launched_by": self._link(start.launched_by),
+        }
+        root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
+        self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, known))
+        self._steps(turn, root, runs, final=final)
+
+    def _link(self, tool_use_id: str | None) -> JsonValue:
+        if tool_use_id is None:
+            return None
+        link: dict[str, JsonValue] = {"tool_use_id": tool_use_id, "span_id": tool_span_id(tool_use_id)}
+        if (trace := self._launches.get(tool_use_id)) is not None:
+            link["trace_id"] = trace
+        return link
+
+    def _agent(self, run: Run, parent_id: str, call: Call | None) -> None:
+        agent, turn, outer = run.agent, run.turn, (self._agent_id, self._agent_name)
+        root = span_id("agent", turn.key or "")
+        background = call is not None and call.result is not None and call.result.task_id is not None
+        kind = agent.kind or (call.use.agent_kind if call is not None else None)
+        known: dict[str, JsonValue] = {
+            "agent_type": kind,
+            "description": agent.description,
+            "name": agent.name,
+            "stage": agent.stage,
+            "workflow_run": agent.run_id,
+            "background": background or None,
+            "source": agent.source,
+        }
+        self._agent_id, self._agent_name = agent.id, kind or agent.stage or "agent"
+        status = agent_status(run)
+        self.spans.append(self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known))
+        self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
+        self._agent_id, self._agent_name = outer
+
+    def _root(
+        self,
+        turn: Turn,
+        root: str,
+        parent_id: str | None,
+        kind: Literal["turn", "subagent"],
+        name: str,
+        status: tuple[Status, str | None],
+        final: bool,  # noqa: FBT001
+        known: dict[str, JsonValue],
+    ) -> Span:
+        start_ns = turn_start(turn)
+        metadata = _known(known)
+        if turn.start.head.time_ns is None:
+            metadata["time"] = "unknown" if start_ns is None else "start unknown"
+        return Span(
+            self._trace_id,
+            root,
+            parent_id,
+            kind,
+            name,
+            start_ns,
+            later(start_ns, turn.end_ns),
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final,
+            *status,
+            turn.start.text,
+            turn.output,
+            metadata,
+            None,
+            None,
+            self._agent_name,
+            self._about,
+        )
+
+    def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
+        last = len(turn.steps) - 1
+        counts: dict[str, int] = {}
+        ends_with = next((index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation)), -1)
+        for index, step in enumerate(turn.steps):
+            if isinstance(step, Generation):
+                settled = final or (index != ends_with and all(call.result is not None for call in step.calls))
+                generation_id = span_id("generation", step.key)
+                self.spans.append(self._generation(step, generation_id, parent_id, final=settled, complete=complete))
+                for call in step.calls:
+                    self._tool(call, step, generation_id, turn, runs, final=final)
+            else:
+                ordinal = counts[step.kind] = counts.get(step.kind, -1) + 1
+                seed = f"{turn.key}:{step.kind}:{ordinal}"
+                self.spans.append(self._event(step, seed, parent_id, turn, final=final or index != last))
+        for run in runs.loose:
+            self._agent(run, parent_id, None)
+
+    def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
+        usage, model, asked_ns = step.usage, step.model, request_start(step)
+        start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.ready_ns)
+        if asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
+            note = note or "start unknown"
+        metadata = response_facts(step)
+        if note is not None:
+            metadata["time"] = note
+        known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
+        cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
+        return new(
+            Span,
+            (
+                self._trace_id,
+                own_id,
+                parent_id,
+                "generation",
+                model or "unknown model",
+                start_ns,
+                end_ns,
+                self._session_id,
+                self._number,
+                self._agent_id,
+                final,
+                "interrupted" if step.aborted else "ok",
+                "interrupted while answering" if step.aborted else None,
+                [asked(message) for message in step.inputs],
+                answered(step),
+                metadata,
+                Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
+                None,
+                self._agent_name,
+                self._about,
+            ),
+        )
+
+    def _tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:
+        result, use, span = call.result, call.use, tool_span_id(call.id)
+        name = use.name
+        start_ns, end_ns, note = known_times(call.start_ns, call.end_ns, step.last_ns)
+        status, error = tool_status(call, turn)
+        metadata: dict[str, JsonValue] = {"tool_name": name, "tool_id": call.id}
+        if result is not None:
+            metadata.update(result.facts)
+            if result.denial is not None:
+                metadata["denial"] = result.denial
+        if note is not None:
+            metadata["time"] = note
+        made = Span(
+            self._trace_id,
+            span,
+            parent_id,
+            "tool",
+            name,
+            start_ns,
+            end_ns,
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final or result is not None,
+            status,
+            error,
+            use.input,
+            result.output if result is not None else None,
+            metadata,
+            None,
+            Tool(call.id, name, use.file_path),
+            self._agent_name,
+            self._about,
+        )
+        self.spans.append(made)
+        if runs.by_call:
+            for run in runs.by_call.get(call.id, ()):
+                self._agent(run, span, call)
+
+    def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
+        start_ns, end_ns, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
+        metadata: dict[str, JsonValue] = dict(step.facts)
+        if note is not None:
+            metadata["time"] = note
+        if (link := self._link(step.tool_use_id)) is not None:
+            metadata["launched_by"] = link
+        told = step.kind in ("prompt", "notification")
+        status: Status = "error" if step.kind == "api_error" else "ok"
+        if step.kind == "interruption":
+            status = "interrupted"
+        return Span(
+            self._trace_id,
+            span_id("event", seed),
+            parent_id,
+            "event",
+            step.kind,
+            start_ns,
+            end_ns,
+            self._session_id,
+            self._number,
+            self._agent_id,
+            final,
+            status,
+            clipped(step.text) if status != "ok" else None,
+            step.text if told else None,
+            None if told else step.text,
+            metadata,
+            None,
+            None,
+            self._agent_name,
+            self._about,
+        )
+
+
+def _circumstances(context: Context) -> dict[str, JsonValue]:
+    return _known(
+        {
+            "version": context.version,
+            "cwd": context.cwd,
+            "git_branch": context.git_branch,
+            "slug": context.slug,
+            "entrypoint": context.entrypoint,
+        }
+    )
+
+
+def _known(facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+@lru_cache(maxsize=64)
+def _counts_all(version: str | None) -> bool:
+    """Tell whether a version of Claude Code writes final output counts; unknown versions are trusted."""
+    parts = (version or "").split("-")[0].split(".")
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        return True
+    low, high = _LOW_OUTPUT
+    return not low <= tuple(map(int, parts)) <= high

@@ -1,0 +1,90 @@
+"""Spans: one tree per turn, the same for every destination, and the ids they carry. Plain data.
+
+Rule: ids are made here and nowhere else, from what copying a session keeps: message.id and tool_use.id. So a turn
+copied into another file has the same ids there, and building twice gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from cc_trace.transcript import JsonValue, Usage
+    from cc_trace.turns import Status
+
+Kind: TypeAlias = Literal["turn", "generation", "tool", "subagent", "event"]
+
+
+class Response(NamedTuple):
+    """What only a generation has. `usage_complete` False: the transcript is known to count too little."""
+
+    message_id: str | None
+    request_id: str | None
+    model: str | None
+    first_token_ns: int | None
+    usage: Usage | None
+    usage_complete: bool
+    cost_usd: float | None
+
+
+class Tool(NamedTuple):
+    """What only a tool call has."""
+
+    id: str
+    name: str
+    file_path: str | None
+
+
+class Span(NamedTuple):
+    """One span, free of any destination. Times are unix nanoseconds. A named tuple, because sessions have 100,000."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    kind: Kind
+    name: str
+    start_ns: int | None
+    end_ns: int | None
+    session_id: str
+    turn: int
+    agent_id: str | None
+    final: bool
+    status: Status
+    error: str | None
+    input: JsonValue
+    output: JsonValue
+    metadata: dict[str, JsonValue]
+    response: Response | None = None
+    tool: Tool | None = None
+    agent_name: str | None = None  # the kind of agent whose work it is; None: the main thread's
+    about: dict[str, JsonValue] | None = None  # facts of the whole trace, known when it began
+
+
+class Anchor(NamedTuple):
+    """What a user ties traces to: a seed that makes their ids predictable, an existing span they hang under."""
+
+    seed: str | None = None
+    trace_id: str | None = None
+    parent_id: str | None = None
+
+    def trace(self, key: str | None, number: int) -> str:
+        """Return the trace id of a turn."""
+        if self.trace_id is not None:
+            return self.trace_id
+        return trace_id(f"turn:{key}" if self.seed is None else f"{self.seed}:{number}")
+
+
+def trace_id(seed: str) -> str:
+    """Return the trace id of a seed, by the rule of Langfuse's create_trace_id, so that users can compute it."""
+    return hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def span_id(kind: str, seed: str) -> str:
+    """Return the span id of one thing in the transcript."""
+    return hashlib.sha256(f"{kind}:{seed}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def tool_span_id(tool_use_id: str) -> str:
+    """Return the span id of a tool call."""
+    return span_id("tool", tool_use_id)

@@ -1,0 +1,368 @@
+"""A session: its files read to spans, and the facts about it as a whole.
+
+`Session.spans` streams: it holds two turns in memory, never the file. The facts are complete when it has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from cc_trace.files import read_regular
+from cc_trace.paths import is_uuid
+from cc_trace.spans.build import from_turn
+from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, Facts
+from cc_trace.transcript import (
+    BEGINNING,
+    MAX_LINE_BYTES,
+    Delivered,
+    Injected,
+    Position,
+    Prompt,
+    Reply,
+    Skipped,
+    ToolUse,
+    Totals,
+    agent_id,
+    agent_meta,
+    identify,
+    journal_stages,
+    parse,
+    peek,
+    read_lines,
+    scan,
+)
+from cc_trace.turns import Agent, Agents, Seen, assemble, from_progress, sidechains
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cc_trace.spans.model import Anchor, Span
+    from cc_trace.transcript import AgentFile, Context, Entry
+    from cc_trace.turns import Runs, Turn
+
+_BATCH: Final = 64
+_ASKED: Final = ("prompt", "command", "continuation", "teammate")
+
+
+# How a transcript ends, as far as its reader knows: it may grow; it is not being written to; Claude Code said that the
+# turn has stopped; and also that no agent or task is running; nothing more will come.
+Ending: TypeAlias = Literal["growing", "quiet", "stopped", "settled", "over"]
+_NOTHING_RUNS: Final = ("settled", "over")
+
+
+@dataclass(slots=True)
+class Resume:
+    """Where to read on in a session, and what is known from the turns before."""
+
+    position: Position = BEGINNING
+    turns: int = 0
+    launched: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
+    launches: dict[str, str] = field(default_factory=dict)  # such calls -> the trace they are in
+    ended: set[str] = field(default_factory=set)  # tasks, and calls with tasks, that have ended
+
+
+@dataclass(slots=True)
+class Placed:
+    """Where the work of an agent's file hangs: first below this turn, in the run of that other file."""
+
+    turn: int = 0
+    begin: Position = BEGINNING
+    parent: str | None = None
+    command: str | None = None  # the id of the prompt, where it runs a command instead of the main thread
+    waiting: bool = False  # tasks of its own are running: it will go on
+
+
+class Trace(NamedTuple):
+    """One turn and its spans, in tree order. `awaited`: background agents of which nothing has been seen yet."""
+
+    turn: Turn
+    spans: list[Span]
+    awaited: int
+
+
+class Session:
+    """One session, read from its transcript and its agents' files."""
+
+    def __init__(
+        self,
+        path: Path,
+        resume: Resume | None = None,
+        *,
+        ending: Ending = "growing",
+        told_ns: int | None = None,
+        rest_ns: int | None = None,
+        anchors: Mapping[int, Anchor] | None = None,
+        files: Sequence[AgentFile] | None = None,
+        delivered: Mapping[str, Delivered] = MappingProxyType({}),
+    ) -> None:
+        """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
+
+        `told_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
+        `anchors`: by the number of the turn from which on it holds, what traces are tied to.
+        `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
+        """
+        self.path = path
+        self.resume = resume or Resume()
+        self._ending = ending
+        self._told_ns = told_ns
+        self._rest_ns = rest_ns
+        self._anchors = anchors or {}
+        self._files = files
+        self._delivered = delivered
+        self.finished = False  # all has been read
+        self.placed: dict[str, Placed] = {}  # by the file's name, the agents that were read and hang somewhere
+        self.looked_at: set[str] = set()  # the agents' files that could be read
+        self.left_over: set[str] = set()  # those of them with work that hangs nowhere
+        session_id, self._is_agent = identify(path)
+        self.facts = Facts(session_id)
+        self._seen = Seen()
+        self._lineage: dict[str, str] = {}
+        self._last_asked = -1  # where the last prompt stands
+        self.summarized = False  # the last line is a summary
+        self.went_on = False  # the last turn began after the ending was told
+
+    def asked_after(self, turn: Turn | None) -> bool:
+        """Tell whether a prompt came after this turn and has no answer yet."""
+        return self._last_asked > (turn.start.head.offset if turn is not None else -1)
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the session's spans, turn by turn, each turn's in tree order."""
+        for trace in self.traces():
+            yield from trace.spans
+
+    def traces(self) -> Iterator[Trace]:
+        """Yield the session's turns with their spans."""
+        resume = self.resume
+        found = [] if self._is_agent else list(self._agents())
+        agents = Agents(found, resume.ended)
+        delegated = {agent.prompt_id for agent in found if agent.delegated and agent.prompt_id is not None}
+        delegated.update(past.command for past in self._delivered.values() if past.command is not None)
+        entries, number = self._entries(), resume.turns + 1
+        held: Turn | None = None
+        main = not self._is_agent
+        for turn in assemble(
+            entries, self._seen, number=number, main=main, launched=resume.launched, delegated=delegated
+        ):
+            if held is not None:
+                yield self._trace(held, turn, agents)
+            held = turn
+        if held is not None:
+            self.went_on = self._is_later(held.start.head.time_ns)
+            held.closed |= self._is_over(held, agents)
+            yield self._trace(held, None, agents)
+        self._finish(found)
+
+    def _is_over(self, turn: Turn, agents: Agents) -> bool:
+        """Tell whether the last turn can be taken for over though no line says so."""
+        ending = self._ending_of(turn.start.head.time_ns)
+        if ending in ("growing", "over"):
+            return ending == "over"
+        if ending == "quiet" and turn.last != "stop":
+            return False
+        if ending != "quiet" and (turn.goal or not turn.resting):
+            return False  # a Stop hook, or a goal, has made the model go on
+        if turn.running and ending != "settled":
+            return False
+        waiting = any(past.waiting and past.turn == turn.number for past in self._delivered.values())
+        return not waiting and not agents.is_waiting(turn)
+
+    def _ending_of(self, began_ns: int | None) -> Ending:
+        """Return the ending of what began at that time."""
+        return "growing" if self._is_later(began_ns) else self._ending
+
+    def _is_later(self, began_ns: int | None) -> bool:
+        return self._told_ns is not None and began_ns is not None and began_ns > self._told_ns
+
+    def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
+        inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
+        until_ns = following.start.head.time_ns if following is not None else None
+        runs = agents.below(turn, inline, until_ns, followed=following is not None)
+        self._note_places(turn, runs)
+        facts, resume = self.facts, self.resume
+        facts.turns += 1
+        if turn.start.trigger in _ASKED:
+            facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
+        facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
+        anchor = self._anchors.get(max((first for first in self._anchors if first <= turn.number), default=0))
+        spans = from_turn(turn, runs, facts.session_id, resume.launches, anchor)
+        for span in spans:
+            facts.count(span, main=span.parent_id == spans[0].span_id)
+        resume.ended.update(turn.ended)
+        if turn.start.launched_by is not None:
+            resume.ended.add(turn.start.launched_by)
+        return Trace(turn, spans, self._awaited(turn, runs))
+
+    def _awaited(self, turn: Turn, runs: Runs) -> int:
+        """Count the agents that were launched and have no file yet."""
+        if self._ending_of(turn.start.head.time_ns) in _NOTHING_RUNS:
+            return 0
+        launched = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
+        known = {agent_id(name) for name in self._delivered} if launched else set[str]()
+        return sum(
+            call.result is not None
+            and call.result.agent_id is not None
+            and call.id not in runs.by_call
+            and call.id not in self.resume.ended
+            and call.result.agent_id not in known
+            for call in launched
+        )
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield the main file's entries, taking note of what they say of the session."""
+        facts, context = self.facts, None
+        first_ns, last_ns = 1 << 64, -1
+        for entry in self._read(self.path, self.resume.position):
+            if (head := entry.head) is not None:
+                if (time_ns := head.time_ns) is not None:
+                    if time_ns > last_ns:
+                        last_ns = facts.last_ns = time_ns
+                    if time_ns < first_ns:
+                        first_ns = facts.first_ns = time_ns
+                if head.context is not context:
+                    context = head.context
+                    self._note(context)
+                if isinstance(entry, Prompt):
+                    self._last_asked = head.offset
+                    if entry.predecessor is not None:
+                        self._lineage.setdefault("plan", entry.predecessor)
+                elif isinstance(entry, Totals):
+                    facts.reported_cost_usd = entry.cost_usd
+            yield entry
+
+    def _note(self, context: Context) -> None:
+        facts = self.facts
+        facts.cwd = facts.cwd or context.cwd
+        facts.git_branch = context.git_branch or facts.git_branch
+        facts.version = context.version or facts.version
+        facts.slug = context.slug or facts.slug
+        if context.forked_from is not None:
+            self._lineage.setdefault("fork", context.forked_from)
+        if context.session_id is not None:
+            if is_uuid(self.path.stem) and context.session_id != self.path.stem:
+                self._lineage.setdefault("copied lines", context.session_id)
+            if context.process_session_id is not None and context.process_session_id != context.session_id:
+                self._lineage.setdefault("clear", context.process_session_id)
+
+    def _note_places(self, turn: Turn, runs: Runs) -> None:
+        for run in runs.each():
+            agent = run.agent
+            if agent.file is None:
+                continue
+            place = self.placed.get(agent.file)
+            if place is None:
+                parent = run.parent.file if run.parent is not None and run.parent is not agent else None
+                place = self.placed[agent.file] = Placed(turn.number, turn.begin, parent)
+                place.command = turn.start.head.prompt_id if turn.delegated and agent.delegated else None
+            place.waiting = not agent.over and agent.is_waiting()
+
+    def _finish(self, agents: list[Agent]) -> None:
+        for agent in agents:
+            if agent.file is not None:
+                self.looked_at.add(agent.file)
+                # One that was not even opened is of an earlier turn than those that were read.
+                if not agent.helper and (agent.all is None or agent.left):
+                    self.left_over.add(agent.file)
+        self.finished = True
+        found = (self._lineage.get(how) for how in ("fork", "plan", "clear", "copied lines"))
+        self.facts.predecessor = next((id_ for id_ in found if id_ not in (None, self.facts.session_id)), None)
+        for reason, count in (("repeated line", self._seen.repeated), ("result without a call", self._seen.unmatched)):
+            if count:
+                self.facts.skipped[reason] += count
+
+    def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
+        # Many lines are parsed, then assembled: in turns, each finds the processor's caches full of the other's work.
+        skipped = self.facts.skipped
+        batch: list[Entry] = []
+        reason = ""
+        for line in read_lines(path, start, torn=True):
+            for entry in parse(line):
+                if isinstance(entry, Skipped):
+                    reason = entry.reason
+                    skipped[reason] += 1
+                else:
+                    reason = ""
+                    batch.append(entry)
+            if len(batch) >= _BATCH:
+                yield from batch
+                batch.clear()
+        yield from batch
+        if path == self.path:
+            self.summarized = reason == "summary"
+
+    def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
+        return list(assemble(entries, self._seen, main=False))
+
+    def _agents(self) -> Iterator[Agent]:
+        """Yield the agents that have files; a file beside the transcript only when it is of this session."""
+        stages: dict[Path, dict[str, str]] = {}
+        for file in scan(self.path) if self._files is None else self._files:
+            path = Path(file.path)
+            folder = path.parent
+            try:
+                agent = self._agent(path, file)
+            except OSError:
+                self.facts.skipped["unreadable agent file"] += 1
+                continue
+            if folder.name.startswith("wf_"):
+                if folder not in stages:
+                    stages[folder] = journal_stages(_bytes(folder / "journal.jsonl"))
+                agent.run_id, agent.stage = folder.name, stages[folder].get(agent.id or "")
+            if not file.shared or self._mine(agent):
+                yield agent
+
+    def _mine(self, agent: Agent) -> bool:
+        return agent.session_id in (self.facts.session_id, self.path.stem)
+
+    def _agent(self, path: Path, file: AgentFile) -> Agent:
+        meta = agent_meta(_bytes(path.with_suffix(".meta.json")))
+        agent = Agent(path.stem.removeprefix("agent-"), partial(self._file_turns, path, meta.tool_use_id))
+        agent.kind, agent.description, agent.name = meta.kind, meta.description, meta.name
+        agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
+        agent.written_ns, agent.file = file.written_ns, file.name
+        first = True
+        for entry in peek(path):
+            head = entry.head
+            if head is None:
+                continue
+            agent.session_id = head.context.session_id or agent.session_id
+            agent.start_ns = agent.start_ns if agent.start_ns is not None else head.time_ns
+            agent.prompt_id = agent.prompt_id or head.prompt_id
+            if first and isinstance(entry, Injected | Prompt):
+                first = False
+                # A command that runs apart has no call; its agent begins with what the command says.
+                agent.delegated = isinstance(entry, Injected) and meta.tool_use_id is None and meta.parent_id is None
+            if isinstance(entry, Prompt) and agent.prompt is None:
+                agent.prompt = entry.text
+            if isinstance(entry, Reply):
+                break
+        agent.over = self._ending_of(agent.start_ns) in _NOTHING_RUNS
+        agent.at_rest = self._rest_ns is not None and agent.written_ns < self._rest_ns
+        return agent
+
+    def _file_turns(self, path: Path, call: str | None) -> list[Turn]:
+        try:
+            return self._assembled(_after_call(list(self._read(path)), call))
+        except OSError:  # gone, or not ours to read: its call stands without it
+            self.facts.skipped["unreadable agent file"] += 1
+            return []
+
+
+def _after_call(entries: list[Entry], call: str | None) -> list[Entry]:
+    """Leave out the conversation that a forked agent starts with: all up to the call that started it is a copy."""
+    copied = 0
+    for index, entry in enumerate(entries if call is not None else ()):
+        if isinstance(entry, Reply) and any(isinstance(block, ToolUse) and block.id == call for block in entry.blocks):
+            copied = index + 1
+    return entries[copied:]
+
+
+def _bytes(path: Path) -> bytes:
+    """Return a small file that may not be there."""
+    try:
+        return read_regular(path, MAX_LINE_BYTES, any_owner=True)
+    except OSError:
+        return b""

@@ -1,0 +1,279 @@
+"""Content blocks, tool results and token counts inside a line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, Final
+
+import orjson
+
+from cc_trace.transcript.entries import Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage, new
+
+# Facts of toolUseResult worth a place in a trace: how it ended, where, how long. Contents are in the result itself.
+_FACTS: Final = frozenset(
+    {
+        "status",
+        "interrupted",
+        "exitCode",
+        "code",
+        "returnCodeInterpretation",
+        "filePath",
+        "userModified",
+        "type",
+        "durationMs",
+        "durationSeconds",
+        "numFiles",
+        "numLines",
+        "bytes",
+        "truncated",
+        "isAsync",
+        "backgroundTaskId",
+        "agentId",
+        "agentType",
+        "resolvedModel",
+        "totalDurationMs",
+        "totalTokens",
+        "totalToolUseCount",
+    }
+)
+# A result with none of these has nothing to do with agents or background tasks; most have none.
+_LAUNCH: Final = frozenset(
+    {
+        "agentId",
+        "agent_id",
+        "teammate_id",
+        "resumedAgentId",
+        "isAsync",
+        "backgroundTaskId",
+        "taskId",
+        "runId",
+        "workflowRunId",
+    }
+)
+# With `-p` the results inside an agent's file have no structured part: then only these words tell.
+_IN_BACKGROUND: Final = "Command running in background with ID: "
+_COMMAND_ID = re.compile(re.escape(_IN_BACKGROUND) + r"([0-9A-Za-z_-]{1,64})")
+_CONTAINERS: Final = frozenset({dict, list})
+_SCALAR: Final = (str, int, float)
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})\b")
+_RUN_ID = re.compile(r"\bwf_[0-9A-Za-z_-]+")
+_MEDIA: Final = ("image", "document", "file")
+_NONE: Final[dict[str, Any]] = {}
+_MAX_PATH: Final = 4096
+_MAX_COUNT: Final = 1 << 48
+_INTERRUPTED: Final = "[Request interrupted by user"
+
+
+def string(raw: dict[str, Any], key: str) -> str | None:
+    """Return a field that is a non-empty string, else None."""
+    value = raw.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def count(raw: dict[str, Any], key: str) -> int:
+    """Return a field that is a count, else 0. A bool is no count, neither is what no sum of counts could hold."""
+    value = raw.get(key)
+    return value if type(value) is int and 0 < value < _MAX_COUNT else 0
+
+
+def mapping(raw: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a field that is an object, else an empty one."""
+    value = raw.get(key)
+    return value if isinstance(value, dict) else _NONE
+
+
+def plain_text(content: object) -> str:
+    """Return what a person reads of some content: its text, and a line for each image or document."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return ""
+    texts = [text for item in content if (text := _part_text(item))]
+    return "\n".join(texts)
+
+
+def _part_text(part: Any) -> str:
+    match part:
+        case str(text):
+            return text
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": str(kind)} if kind in _MEDIA:
+            return media(part)
+        case {"type": "tool_reference", "tool_name": str(name)}:
+            return name
+        case {"text": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def media(block: dict[str, Any]) -> str:
+    """Describe an image or document by type, size and digest: base64 says nothing to a reader of a trace."""
+    source = mapping(block, "source") or mapping(block, "file")
+    kind = string(source, "media_type") or string(source, "type") or "unknown type"
+    data = string(source, "data") or string(source, "base64")
+    if data is None:
+        where = string(source, "url") or string(source, "file_id") or string(block, "title") or ""
+        return f"[{block['type']} {kind} {where}".rstrip() + "]"
+    size = len(data) * 3 // 4 - data[-2:].count("=")
+    digest = hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"[{block['type']} {kind}, {size} bytes, sha256 of base64 {digest}]"
+
+
+def blocks(content: object) -> tuple[Block, ...]:
+    """Return a response's blocks; a response can also be a plain string."""
+    if isinstance(content, list):
+        if len(content) == 1:  # as on nearly all lines
+            block = _block(content[0])
+            return () if block is None else (block,)
+        return tuple([block for item in content if (block := _block(item)) is not None])
+    return (Text(content),) if isinstance(content, str) else ()
+
+
+def _block(item: Any) -> Block | None:
+    if not isinstance(item, dict):
+        return Text(item) if isinstance(item, str) else None
+    kind = item.get("type")
+    if kind == "tool_use":
+        return tool_use(item)
+    if kind == "text":
+        return Text(string(item, "text") or "")
+    if kind == "thinking":
+        return Thinking(string(item, "thinking") or "")
+    if kind == "redacted_thinking":
+        return Thinking("", redacted=True)
+    if kind in _MEDIA:
+        return Other(kind, media(item))
+    if not isinstance(kind, str):
+        return None
+    name = string(item, "name") or string(item, "tool_use_id")
+    return Other(kind, f"[{kind} {name}]" if name else f"[{kind}]")
+
+
+def tool_use(raw: dict[str, Any]) -> ToolUse:
+    """Return a tool call, from a block or from a line of the simplest format."""
+    id_, name = string(raw, "id") or string(raw, "tool_use_id") or "", string(raw, "name")
+    given = _writable(raw.get("input"))
+    if isinstance(given, dict):
+        match name:
+            case "Agent" | "Task":
+                told, resumed, kind = string(given, "prompt"), string(given, "resume"), string(given, "subagent_type")
+                return ToolUse(id_, name, given, told, resumed, kind)
+            case "SendMessage":
+                return ToolUse(id_, name, given, None, string(given, "to") or string(given, "recipient"))
+            case "Write" | "Edit" | "MultiEdit":
+                return ToolUse(id_, name, given, file_path=string(given, "file_path"))
+            case "NotebookEdit":
+                return ToolUse(id_, name, given, file_path=string(given, "notebook_path"))
+    return ToolUse(id_, name or "unknown", given)
+
+
+def _writable(given: Any) -> Any:
+    """Return an input as it is, or as text where it is nested deeper than orjson can write (254 levels)."""
+    if isinstance(given, dict) and _CONTAINERS.isdisjoint(map(type, given.values())):
+        return given  # as nearly all inputs are
+    try:
+        orjson.dumps([[[[[[[[given]]]]]]]])  # within a span it stands a few levels deeper
+    except TypeError:
+        try:
+            return json.dumps(given, ensure_ascii=False)
+        except RecursionError:
+            return "[nested too deeply to keep]"
+    return given
+
+
+def compact_json(value: Any) -> str:
+    """Return a value as JSON; a text as it is where it is nested deeper than can be written."""
+    written = _writable(value)
+    return written if isinstance(written, str) and written is not value else orjson.dumps(written).decode()
+
+
+def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> ToolResult:
+    """Return a result block; what the line says of it holds only when it is `alone` on its line."""
+    extra = line.get("toolUseResult") if alone else None
+    details: dict[str, Any] = extra if isinstance(extra, dict) else _NONE
+    output, is_error = _output(raw.get("content")), raw.get("is_error") is True
+    text = output if isinstance(output, str) else ""
+    denial = string(line, "toolDenialKind")
+    facts: dict[str, JsonValue] = {
+        key: value for key, value in details.items() if key in _FACTS and isinstance(value, _SCALAR) and value != ""
+    }
+    if "file" in details and (path := string(mapping(details, "file"), "filePath")):
+        facts["filePath"] = path
+    if is_error and (exit_code := _EXIT_CODE.match(text)):
+        facts["exitCode"] = int(exit_code[1])
+    agent_id = task_id = run_id = None
+    if not _LAUNCH.isdisjoint(details):
+        agent_id = string(details, "agentId") or string(details, "agent_id") or string(details, "teammate_id")
+        agent_id = agent_id or string(details, "resumedAgentId")
+        task_id = _task_id(details, agent_id)
+        run_id = _run_id(details)
+    elif not details and text.startswith(_IN_BACKGROUND) and (command := _COMMAND_ID.match(text)):
+        task_id = command[1]
+    return new(
+        ToolResult,
+        (
+            string(raw, "tool_use_id") or "",
+            output,
+            is_error,
+            denial,
+            denial == "interrupted" or text.startswith(_INTERRUPTED) or details.get("interrupted") is True,
+            agent_id,
+            task_id,
+            run_id,
+            facts,
+        ),
+    )
+
+
+def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:
+    """Return the background task that a result says was launched."""
+    launched = details.get("isAsync") is True or details.get("status") in ("async_launched", "teammate_spawned")
+    launched = launched or string(details, "resumedAgentId") is not None  # an agent that a message woke
+    return string(details, "backgroundTaskId") or ((agent_id or string(details, "taskId")) if launched else None)
+
+
+def _run_id(details: dict[str, Any]) -> str | None:
+    """Find the workflow run that a result speaks of: by its field, else by the form of its directory's name."""
+    values = (details.get("runId"), details.get("workflowRunId"), *details.values())
+    for value in values:
+        if isinstance(value, str) and len(value) < _MAX_PATH and (found := _RUN_ID.search(value)):
+            return found[0]
+    return None
+
+
+def _output(content: object) -> JsonValue:
+    """Keep a result as the model saw it, images by their description."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return plain_text(content)
+    return None if content is None else str(content)
+
+
+def usage(raw: object) -> Usage | None:
+    """Return a response's token counts, None where the line has none."""
+    if not isinstance(raw, dict):
+        return None
+    writes = mapping(raw, "cache_creation")
+    total, five, hour = count(raw, "cache_creation_input_tokens"), 0, 0
+    if writes:
+        five, hour = count(writes, "ephemeral_5m_input_tokens"), count(writes, "ephemeral_1h_input_tokens")
+    return new(
+        Usage,
+        (
+            count(raw, "input_tokens"),
+            count(raw, "output_tokens"),
+            count(raw, "cache_read_input_tokens"),
+            max(five, total - hour),
+            hour,
+            count(mapping(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
+            raw.get("speed") == "fast",
+            bool(writes) or not total,
+        ),
+    )

@@ -1,0 +1,78 @@
+"""A transcript file as complete lines with their byte offsets, and where Claude Code keeps such files.
+
+Rule: cut in bytes at newlines, decode afterwards. A last line without its newline is not an error but "not yet";
+it is handed out only to a caller that knows the file has stopped growing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+
+from cc_trace.files import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHUNK_BYTES: Final = 1 << 20
+# The longest line seen in public transcripts has 2 MB. Beyond this one a line is counted, not held in memory.
+MAX_LINE_BYTES: Final = 64 << 20
+
+
+class Line(NamedTuple):
+    """One line; `data` is None where it was too long to hold, `torn` where no newline came."""
+
+    offset: int
+    number: int
+    data: bytes | None
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to read on: the byte offset of a line's beginning and that line's number, counted from 0."""
+
+    offset: int = 0
+    number: int = 0
+
+
+BEGINNING: Final = Position()
+
+
+def read_lines(
+    path: Path, start: Position = BEGINNING, *, torn: bool = False, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[Line]:
+    """Yield the complete lines from `start` on; with `torn`, also a last line that has no newline."""
+    offset, number = start.offset, start.number
+    with open_regular(path, buffering=CHUNK_BYTES) as file:
+        file.seek(offset)
+        while data := file.readline(max_line_bytes):
+            size = len(data)
+            if data.endswith(b"\n"):
+                yield Line(offset, number, data)
+            else:
+                whole = size < max_line_bytes
+                size += 0 if whole else _length_of_rest(file)
+                ended = not whole and _ended(file)
+                if ended or torn:
+                    yield Line(offset, number, data if whole else None, torn=not ended)
+            offset += size
+            number += 1
+
+
+def _length_of_rest(file: BinaryIO) -> int:
+    """Step over the rest of a line that is too long to hold."""
+    length = 0
+    while piece := file.readline(CHUNK_BYTES):
+        length += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return length
+
+
+def _ended(file: BinaryIO) -> bool:
+    """Tell whether the byte before the reading position is a newline."""
+    file.seek(-1, os.SEEK_CUR)
+    return file.read(1) == b"\n"

@@ -1,0 +1,122 @@
+"""Telling apart the lines of type "user": only one in ten is something a person typed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_trace.transcript.blocks import mapping, plain_text, string, tool_result
+from cc_trace.transcript.entries import (
+    CommandOutput,
+    Compaction,
+    Entry,
+    Injected,
+    Interrupt,
+    Notification,
+    Prompt,
+    Results,
+    Skipped,
+    new,
+)
+
+if TYPE_CHECKING:
+    from cc_trace.transcript.entries import Head
+
+_TAG = re.compile(r"\s*<([a-z][a-z-]*)[ >]")
+_COMMAND_NAME = re.compile(r"<command-name>\s*/?(.*?)\s*</command-name>", re.DOTALL)
+_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_BASH_INPUT = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
+_REMINDERS = re.compile(r"(?:\s*<system-reminder>.*?</system-reminder>)+\s*", re.DOTALL)
+_FIELD: Final = r"<{0}>\s*(.*?)\s*</{0}>"
+_TASK_ID = re.compile(_FIELD.format("task-id") + "|" + _FIELD.format("shell-id"), re.DOTALL)
+_TOOL_USE_ID = re.compile(_FIELD.format("tool-use-id"), re.DOTALL)
+_STATUS = re.compile(_FIELD.format("status"), re.DOTALL)
+_SUMMARY = re.compile(_FIELD.format("summary"), re.DOTALL)
+# A plan's first prompt names the transcript it came from.
+_OTHER_TRANSCRIPT = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.jsonl")
+
+_SUMMARY_START: Final = "This session is being continued from a previous conversation"
+_WAITING: Final = "is waiting on its own background work"  # an agent stopped, and will be woken
+_FEEDBACK: Final = ("Stop hook feedback", "Stop hook blocking error")
+_NOTIFICATIONS: Final = ("task-notification", "bash-notification", "agent-notification")
+_OUTPUTS: Final = ("local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr", "user-memory-input")
+
+
+def user_entry(raw: dict[str, Any], content: object, head: Head) -> Entry:
+    """Return what a user line is: results, a prompt, or one of the many lines that look like a prompt."""
+    if isinstance(content, list):
+        if len(content) == 1 and _is_result(content[0]):  # as on nearly all lines
+            ends_turn = raw.get("toolEndsTurn") is True
+            return new(Results, (head, (tool_result(content[0], raw, alone=True),), None, ends_turn))
+        found = [item for item in content if _is_result(item)]
+        if found:
+            results = tuple([tool_result(item, raw, alone=len(found) == 1) for item in found])
+            typed = _typed_beside(raw, content, head) if len(content) > len(found) else None
+            return new(Results, (head, results, typed, raw.get("toolEndsTurn") is True))
+    return _text_entry(raw, plain_text(content), head)
+
+
+def _is_result(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "tool_result"
+
+
+def _typed_beside(raw: dict[str, Any], content: list[Any], head: Head) -> str | None:
+    """Return what a person typed while Claude worked; an interrupt or a reminder can stand beside a result too."""
+    others = [item for item in content if not _is_result(item)]
+    text = plain_text(others).strip()
+    return text if text and isinstance(_text_entry(raw, text, head), Prompt) else None
+
+
+def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
+    begin = text[:200].lstrip()
+    tag = _TAG.match(begin)
+    name = tag[1] if tag else ""
+    kind = string(mapping(raw, "origin"), "kind")
+    if raw.get("isCompactSummary") is True or begin.startswith(_SUMMARY_START):
+        return Compaction(head, text, {})
+    if name in _NOTIFICATIONS or kind == "task-notification":
+        return notification(text, head)
+    if name in _OUTPUTS:
+        return CommandOutput(head, text)
+    if kind == "coordinator":  # what another agent, or the main thread, sent to this one
+        return Prompt(head, "teammate", text, None, string(raw, "permissionMode"))
+    if name == "local-command-caveat" or (raw.get("isMeta") is True and begin.startswith("Caveat:")):
+        return Skipped(head, "local-command-caveat")
+    if raw.get("isMeta") is True or (name == "system-reminder" and _REMINDERS.fullmatch(text)):
+        return Injected(head, text, begin.startswith(_FEEDBACK))
+    if begin.startswith("[Request interrupted by user"):
+        return Interrupt(head, text.strip())
+    if not text.strip():
+        return Skipped(head, "empty user line")
+    return _prompt(raw, text, name, kind, head)
+
+
+def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: Head) -> Prompt:
+    mode = string(raw, "permissionMode")
+    if tag in ("command-name", "command-message") and (found := _COMMAND_NAME.search(text)):
+        args = _COMMAND_ARGS.search(text)
+        shown = f"/{found[1]} {args[1].strip() if args else ''}".rstrip()
+        return Prompt(head, "command", shown, found[1], mode)
+    if tag == "bash-input" and (found := _BASH_INPUT.search(text)):
+        return Prompt(head, "bash", f"!{found[1]}", found[1], mode)
+    if tag == "teammate-message":
+        return Prompt(head, "teammate", text, None, mode)
+    if kind == "auto-continuation" or string(raw, "planContent"):
+        other = _OTHER_TRANSCRIPT.search(text)
+        return Prompt(head, "continuation", text, None, mode, other[1] if other else None)
+    return Prompt(head, "prompt", text, None, mode)
+
+
+def notification(text: str, head: Head) -> Notification:
+    """Return the end of a background task as its notification tells it; every field is optional."""
+    task = _TASK_ID.search(text)
+    tool, status, summary = _TOOL_USE_ID.search(text), _STATUS.search(text), _SUMMARY.search(text)
+    return Notification(
+        head,
+        text,
+        (task[1] or task[2]) if task else None,
+        tool[1] if tool else None,
+        status[1] if status else None,
+        summary[1] if summary else None,
+        summary is not None and _WAITING in summary[1],
+    )

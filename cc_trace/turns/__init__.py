@@ -1,0 +1,32 @@
+"""Entries become turns: what starts and ends one, and which agent's work belongs below which tool call. Pure."""
+
+from __future__ import annotations
+
+from cc_trace.turns.agents import Agent, Agents, Run, Runs, from_progress, sidechains
+from cc_trace.turns.boundaries import assemble
+from cc_trace.turns.builder import Seen, later
+from cc_trace.turns.model import Call, Event, Generation, Message, Turn
+from cc_trace.turns.status import Status, agent_status, clipped, current_activity, tool_status, turn_status
+
+__all__ = [
+    "Agent",
+    "Agents",
+    "Call",
+    "Event",
+    "Generation",
+    "Message",
+    "Run",
+    "Runs",
+    "Seen",
+    "Status",
+    "Turn",
+    "agent_status",
+    "assemble",
+    "clipped",
+    "current_activity",
+    "from_progress",
+    "later",
+    "sidechains",
+    "tool_status",
+    "turn_status",
+]

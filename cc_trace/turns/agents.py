@@ -1,0 +1,427 @@
+"""Which agent's work belongs under which tool call.
+
+Every link is optional, in both directions: an agent is found by its meta file, by the result of its call, by its
+prompt, by its workflow's directory, or by the turn it ran in. What cannot be linked hangs under its turn; nothing
+is left out and nothing hangs in two places.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Literal
+
+from cc_trace.transcript import Prompt, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from cc_trace.transcript import Entry
+    from cc_trace.turns.model import Call, Turn
+
+# Claude Code's own helpers, not work the user asked for.
+_HELPERS: Final = ("acompact-", "aprompt_suggestion-")
+_WARM_UP: Final = "Warmup"
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent and how its work is read. `all` and `turns`, its runs that hang nowhere, are None until then."""
+
+    id: str | None
+    read: Callable[[], list[Turn]]
+    source: Literal["file", "sidechain", "progress"] = "file"
+    kind: str | None = None
+    description: str | None = None
+    name: str | None = None
+    stage: str | None = None
+    tool_use_id: str | None = None
+    parent_id: str | None = None
+    run_id: str | None = None
+    prompt: str | None = None
+    prompt_id: str | None = None
+    start_ns: int | None = None
+    session_id: str | None = None
+    written_ns: int | None = None  # when its file was last written to
+    over: bool = False  # its session is: nothing more will come
+    at_rest: bool = False  # its file has not changed for long
+    delegated: bool = False  # it begins with a text of Claude Code's: it runs a command, and no call launched it
+    file: str | None = None  # the name of its file
+    turns: list[Turn] | None = None
+    all: list[Turn] | None = None
+
+    @property
+    def helper(self) -> bool:
+        """Tell whether this is Claude Code's own business."""
+        own = self.id is not None and self.id.startswith(_HELPERS)
+        return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
+
+    @property
+    def exhausted(self) -> bool:
+        """Tell whether all of its runs hang somewhere."""
+        return self.turns is not None and not self.turns
+
+    @property
+    def runs(self) -> list[Turn]:
+        """Return all its runs, read now if need be."""
+        if self.all is None:
+            self.all = self.read()
+        return self.all
+
+    @property
+    def left(self) -> list[Turn]:
+        """Return its runs that hang nowhere yet."""
+        if self.turns is None:
+            self.turns = [*self.runs]
+        return self.turns
+
+    def take(
+        self,
+        after_ns: int | None = None,
+        before_ns: int | None = None,
+        *,
+        timed: bool = False,
+        sent: bool = False,
+        prompt_id: str | None = None,
+    ) -> Turn | None:
+        """Return its next run that hangs nowhere yet and started between these times, as far as they are known.
+
+        With `timed`, only one whose time is known; with `sent`, only one that a message started. One that was started
+        under this prompt's id may start later than `before_ns`. What a task of its own started is taken by `woken`.
+        """
+        unread = self.turns is None and self.written_ns is not None
+        if unread and after_ns is not None and self.written_ns is not None and self.written_ns < after_ns:
+            return None  # not read at all: a long session has hundreds of agents that ended long ago
+        for index, turn in enumerate(self.left):
+            head = turn.start.head
+            start_ns = head.time_ns
+            if (start_ns is None and timed) or (sent and turn.start.trigger == "notification"):
+                continue
+            if turn.start.launched_by is not None and self._has_made(turn.start.launched_by):
+                continue
+            if start_ns is not None and after_ns is not None and start_ns < after_ns:
+                continue
+            same = prompt_id is not None and head.prompt_id == prompt_id
+            if start_ns is not None and before_ns is not None and start_ns >= before_ns and not same:
+                continue
+            return self.left.pop(index)
+        return None
+
+    def take_asked(self, prompt_id: str) -> Turn | None:
+        """Return the next run that worked for this prompt; the first one's id may stand on another of its lines."""
+        for index, turn in enumerate(self.left):
+            asked = turn.start.head.prompt_id or (self.prompt_id if turn is self.runs[0] else None)
+            by_task = turn.start.launched_by is not None and self._has_made(turn.start.launched_by)
+            if asked == prompt_id and not by_task:
+                return self.left.pop(index)
+        return None
+
+    def _has_made(self, call: str) -> bool:
+        return any(call in run.calls for run in self.runs)
+
+    def woken(self, run: Turn) -> Iterator[tuple[str, Turn]]:
+        """Take the runs that began when a task of this run ended, each with the call in it that they go back to.
+
+        A task of such a run may have woken the agent again: that one stands beside it, or a loop of an agent that
+        waits and looks would be as deep as it is long.
+        """
+        origin = {call: call for call in run.calls}
+        for turn in [*self.left]:
+            call = turn.start.launched_by
+            if turn.start.trigger == "notification" and call is not None and call in origin:
+                self.left.remove(turn)
+                origin.update(dict.fromkeys(turn.calls, origin[call]))
+                yield origin[call], turn
+
+    def is_waiting(self) -> bool:
+        """Tell whether it has launched tasks that have not ended: they will wake it."""
+        running: dict[str, str] = {}
+        for turn in self.runs:
+            woken_by = turn.start.launched_by
+            running = {task: call for task, call in running.items() if task not in turn.ended and call != woken_by}
+            running |= turn.running
+        return bool(running)
+
+
+@dataclass(slots=True)
+class Runs:
+    """Agents' runs below a turn: by the call that started them, and those without a call."""
+
+    by_call: dict[str, list[Run]] = field(default_factory=dict)
+    loose: list[Run] = field(default_factory=list)
+
+    def each(self) -> Iterator[Run]:
+        """Yield all runs, those of agents' agents too."""
+        for run in (*chain.from_iterable(self.by_call.values()), *self.loose):
+            yield run
+            yield from run.below.each()
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of an agent in its place, with the runs that its own calls started."""
+
+    agent: Agent
+    turn: Turn
+    ended: bool  # nothing more will come
+    status: str | None = None  # how it ended, where a notification says so
+    below: Runs = field(default_factory=Runs)
+    parent: Agent | None = None  # the agent whose run it hangs below
+
+
+class _Index:
+    """Agents by all that can name them: a session may have tens of thousands."""
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        self.by_name: dict[str, list[Agent]] = {}
+        self.by_call: dict[str, list[Agent]] = {}
+        self.by_workflow: dict[str, list[Agent]] = {}
+        self.by_parent: dict[str, list[Agent]] = {}
+        self.by_prompt_id: dict[str, list[Agent]] = {}
+        self.by_prompt: dict[str, list[Agent]] = {}  # of sidechains only: elsewhere the same words say nothing
+        for agent in agents:
+            _add(self.by_name, agent.id, agent)
+            if agent.name != agent.id:
+                _add(self.by_name, agent.name, agent)
+            _add(self.by_call, agent.tool_use_id, agent)
+            _add(self.by_workflow, agent.run_id, agent)
+            _add(self.by_parent, agent.parent_id, agent)
+            _add(self.by_prompt_id, agent.prompt_id, agent)
+            if agent.source == "sidechain":
+                _add(self.by_prompt, agent.prompt, agent)
+
+    def named(self, call: Call) -> list[Agent]:
+        """Return the agents that a call started, or told to go on."""
+        use, result = call.use, call.result
+        found = [*self.by_call.get(call.id, ())]
+        if use.agent_id is not None:
+            found += self.by_name.get(use.agent_id, ())
+        if result is not None:
+            if result.agent_id is not None:
+                found += self.by_name.get(result.agent_id, ())
+            if result.run_id is not None:
+                found += self.by_workflow.get(result.run_id, ())
+        if use.prompt is not None and self.by_prompt:
+            found += self.by_prompt.get(use.prompt, ())
+        return found if len(found) < 2 else [*{id(agent): agent for agent in found}.values()]  # noqa: PLR2004
+
+
+def _add(index: dict[str, list[Agent]], key: str | None, agent: Agent) -> None:
+    if key is not None:
+        index.setdefault(key, []).append(agent)
+
+
+class Agents:
+    """The agents of a session; each run is handed out once."""
+
+    def __init__(self, agents: Iterable[Agent], ended: set[str]) -> None:
+        # An agent starts before those that it starts: in this order a parent finds its place first.
+        own = [agent for agent in agents if not agent.helper]
+        own.sort(key=lambda agent: (agent.start_ns is None, agent.start_ns or 0))
+        self._index = _Index(own)
+        self._waiting = deque(own)  # those that have not begun in any turn so far
+        self._begun: list[Agent] = []  # those that have, with runs that hang nowhere yet
+        self._ended = ended  # tasks and calls that are known to have ended in later turns
+
+    def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, followed: bool) -> Runs:
+        """Return the runs that belong under a turn of the main thread.
+
+        `inline` are agents known only from this turn's own lines. `until_ns` is when the next turn started, None
+        for the last one; `followed` says whether there is a next one.
+        """
+        known = self._index.by_name
+        here = [agent for agent in inline if not agent.helper and agent.id not in known]
+        hanging = _Hanging(turn, (self._index, _Index(here)), self._ended, until_ns if followed else None)
+        runs = hanging.linked(turn)
+        if not followed or until_ns is not None:
+            hanging.further(runs)
+        self._loose(hanging, runs, here, until_ns, followed=followed)
+        return runs
+
+    def _loose(
+        self, hanging: _Hanging, runs: Runs, inline: list[Agent], until_ns: int | None, *, followed: bool
+    ) -> None:
+        """Add the runs that no call names: by the prompt they worked for, else by their time."""
+        turn = hanging.turn
+        self._begin(until_ns, followed=followed)
+        # What ran before this turn belongs to an earlier one, which may lie before the place reading began at.
+        after_ns = turn.start.head.time_ns if turn.number > 1 else None
+        prompt_id = turn.start.head.prompt_id
+        prompted = self._index.by_prompt_id.get(prompt_id, ()) if prompt_id is not None else ()
+        begun = [*{id(agent): agent for agent in (*self._begun, *prompted)}.values()]
+        begun.sort(key=lambda agent: (agent.start_ns is None, agent.start_ns or 0))
+        for agent in begun:
+            if agent.parent_id is not None and agent.parent_id in self._index.by_name and followed:
+                continue
+            over = agent.over or bool(turn.delegated and turn.result)
+            asked = prompt_id is not None and agent.prompt_id == prompt_id
+            if asked and (run := agent.take_asked(prompt_id or "")) is not None:
+                runs.loose.append(hanging.run(agent, run, ended=over))
+            # What has no time waits for the last turn: it may still be found to belong to a call.
+            elif followed and not _before(agent.start_ns, until_ns):
+                continue
+            while (run := agent.take(after_ns, until_ns, timed=followed)) is not None:
+                runs.loose.append(hanging.run(agent, run, ended=over))
+        for agent in inline:
+            while (run := agent.take()) is not None:
+                runs.loose.append(hanging.run(agent, run, ended=agent.over or turn.closed))
+
+    def _begin(self, until_ns: int | None, *, followed: bool) -> None:
+        """Take up the agents that began before the next turn did."""
+        waiting = self._waiting
+        while waiting and (not followed or _before(waiting[0].start_ns, until_ns)):
+            self._begun.append(waiting.popleft())
+        self._begun = [agent for agent in self._begun if not agent.exhausted]
+
+    def is_waiting(self, turn: Turn) -> bool:
+        """Tell whether an agent of this turn waits for tasks of its own."""
+        named = chain.from_iterable(map(self._index.named, turn.calls.values()))
+        return any(agent.is_waiting() for agent in named)
+
+
+class _Hanging:
+    """Finds the runs below one turn of the main thread."""
+
+    def __init__(self, turn: Turn, indexes: tuple[_Index, _Index], ended: set[str], until_ns: int | None) -> None:
+        self.turn = turn
+        self._indexes = indexes
+        self._ended = ended
+        self._until_ns = until_ns
+
+    def linked(self, turn: Turn, within: Agent | None = None) -> Runs:
+        """Return the runs of agents that a turn's calls name; `within`: the turn is a run of that agent."""
+        runs = Runs()
+        for call in turn.calls.values():
+            for agent in self._named(call):
+                if agent.source == "sidechain" and call.id in runs.by_call:
+                    continue
+                if (run := self._taken(agent, call, within)) is not None:
+                    self._hang(runs, agent, run, call, within)
+        return runs
+
+    def _taken(self, agent: Agent, call: Call, within: Agent | None) -> Turn | None:
+        """Take the run that a call started: the first one of the call that launched an agent, else the next one."""
+        if agent.tool_use_id == call.id or agent.source != "file":
+            return agent.take()
+        until_ns = self._until_ns if within is None else None
+        sent = call.use.agent_id is not None
+        return agent.take(call.start_ns, until_ns, sent=sent, prompt_id=self.turn.start.head.prompt_id)
+
+    def further(self, runs: Runs) -> None:
+        """Add the runs of agents that went on without a call that names them: they follow the last one that does."""
+        last: dict[int, tuple[Agent, Call]] = {}
+        for call in self.turn.calls.values():
+            last.update({id(agent): (agent, call) for agent in self._named(call)})
+        for agent, call in last.values():
+            while (run := agent.take(call.start_ns, self._until_ns)) is not None:
+                self._hang(runs, agent, run, call, None, further=True)
+
+    def _named(self, call: Call) -> list[Agent]:
+        own, inline = self._indexes
+        return [*own.named(call), *inline.named(call)]
+
+    def _hang(
+        self, runs: Runs, agent: Agent, run: Turn, call: Call, within: Agent | None, *, further: bool = False
+    ) -> None:
+        """Hang a run under its call. The end of an agent's first run says nothing of a later one."""
+        turn = self.turn
+        names = {call.id} if call.use.agent_id is not None else {call.id, agent.id}
+        ended = agent.source != "file" and turn.closed
+        ended = ended or (not further and _is_waited_for(call))
+        ended = ended or not names.isdisjoint(turn.ended) or not names.isdisjoint(self._ended)
+        made = self.run(agent, run, ended=ended)
+        made.status = turn.ended.get(agent.id or "") or turn.ended.get(call.id)
+        made.parent = within
+        runs.by_call.setdefault(call.id, []).append(made)
+
+    def run(self, agent: Agent, run: Turn, *, ended: bool) -> Run:
+        """Return a run with what hangs below it. `ended`: the agent is known to have stopped with its last run.
+
+        An earlier run is over because a later one came. One that is in the middle of its work is not over because its
+        file has been quiet for long: a tool may take its time.
+        """
+        below = self.linked(run, agent)
+        for call, woken in agent.woken(run):
+            made = Run(agent, woken, self._is_over(agent, woken, ended=ended), None, self.linked(woken, agent), agent)
+            below.by_call.setdefault(call, []).append(made)
+        self._lost(agent, below, ended=ended)
+        return Run(agent, run, self._is_over(agent, run, ended=ended), None, below)
+
+    def _lost(self, agent: Agent, below: Runs, *, ended: bool) -> None:
+        """Add the runs of agents of which only the parent is known."""
+        for index in self._indexes:
+            for child in index.by_parent.get(agent.id or "", ()):
+                if any(child.tool_use_id in turn.calls for turn in agent.runs):
+                    continue  # of another run
+                while (lost := child.take()) is not None:
+                    made = self.run(child, lost, ended=ended)
+                    made.parent = agent
+                    below.loose.append(made)
+
+    @staticmethod
+    def _is_over(agent: Agent, run: Turn, *, ended: bool) -> bool:
+        later = agent.runs[-1] is not run
+        return ended or agent.over or later or (agent.at_rest and run.resting)
+
+
+def _is_waited_for(call: Call) -> bool:
+    """Tell whether a call has its result only when the agent has ended."""
+    result, use = call.result, call.use
+    if result is None or result.task_id is not None or result.run_id is not None:
+        return False
+    return use.prompt is not None or use.agent_id is None  # a message is answered at once, whatever becomes of it
+
+
+def _before(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one < other
+
+
+def sidechains(entries: list[Entry], read: Callable[[list[Entry]], list[Turn]]) -> list[Agent]:
+    """Tell apart the agents whose lines stand in the main file (up to 1.0.x), by the chain of their uuids."""
+    chains: list[list[Entry]] = []
+    member: dict[str, list[Entry]] = {}
+    for entry in entries:
+        head = entry.head
+        if head is None:
+            continue
+        chain = member.get(head.parent_uuid or "")
+        if chain is None:
+            chain = [] if isinstance(entry, Prompt) or not chains else chains[-1]
+            if not chain:
+                chains.append(chain)
+        chain.append(entry)
+        if head.uuid is not None:
+            member[head.uuid] = chain
+    return [_inline(chain, None, None, "sidechain", read) for chain in chains if _works(chain)]
+
+
+def from_progress(turn: Turn, read: Callable[[list[Entry]], list[Turn]]) -> list[Agent]:
+    """Return the agents that a turn's progress lines tell of; used only where an agent has no file."""
+    chains: dict[tuple[str | None, str | None], list[Entry]] = {}
+    for entry in turn.progress:
+        chains.setdefault((entry.agent_id, entry.tool_use_id), []).append(entry.entry)
+    return [_inline(chain, *key, "progress", read) for key, chain in chains.items() if _works(chain)]
+
+
+def _works(chain: list[Entry]) -> bool:
+    return any(isinstance(entry, Reply) for entry in chain)
+
+
+def _inline(
+    chain: list[Entry],
+    agent_id: str | None,
+    tool_use_id: str | None,
+    source: Literal["sidechain", "progress"],
+    read: Callable[[list[Entry]], list[Turn]],
+) -> Agent:
+    prompt = next((entry for entry in chain if isinstance(entry, Prompt)), None)
+    head = chain[0].head
+    return Agent(
+        agent_id or (head.agent_id if head is not None else None),
+        lambda: read(chain),
+        source,
+        tool_use_id=tool_use_id,
+        prompt=prompt.text if prompt is not None else None,
+        start_ns=head.time_ns if head is not None else None,
+    )

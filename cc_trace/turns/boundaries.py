@@ -1,0 +1,363 @@
+"""Entries as turns: what starts a turn and what ends it.
+
+Rules:
+- File order and ids decide, never timestamps or neighbourhood.
+- A turn is handed out with what started it and at least one response, or not at all.
+- A turn that is closed will not change, whatever is appended to the file. It closes when another one starts, or with
+  the line that gives its duration if none of its background tasks is running.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cc_trace.transcript import (
+    CommandOutput,
+    Compaction,
+    Goal,
+    Injected,
+    Interrupt,
+    Notification,
+    Position,
+    Progress,
+    Prompt,
+    Queue,
+    QueuedPrompt,
+    Reply,
+    Results,
+    Retry,
+    StructuredOutput,
+    TurnEnd,
+    notification,
+)
+from cc_trace.turns.builder import OpenTurn, compaction
+from cc_trace.turns.model import Event, Message, Start, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from cc_trace.transcript import Entry, Head
+    from cc_trace.turns.builder import Seen
+
+
+class PromptQueue:
+    """The queue as far as the transcript tells it. An image has no content here, only its place."""
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque()
+
+    def operate(self, entry: Queue) -> str | None:
+        """Follow one operation; return the text that it handed over inside the running turn."""
+        match entry.operation:
+            case "enqueue":
+                self._texts.append(entry.content or "")
+            case "dequeue" if self._texts:
+                self._texts.popleft()  # comes as a line of its own
+            case "remove" if self._texts:
+                return self._texts.popleft().strip() or None
+            case "popAll":
+                self._texts.clear()
+        return None
+
+    def forget(self, text: str) -> None:
+        """Take out what has come as a line of its own: not every version writes that it was taken."""
+        if text in self._texts:
+            self._texts.remove(text)
+
+
+def assemble(
+    entries: Iterable[Entry],
+    seen: Seen,
+    *,
+    number: int = 1,
+    main: bool = True,
+    launched: dict[str, str] | None = None,
+    delegated: Collection[str] = (),
+) -> Iterator[Turn]:
+    """Yield the turns of one file; the last one may still be open.
+
+    In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
+    are its own. `launched` knows the background tasks of turns before (id -> call) and learns those of these turns.
+    `delegated` are the prompt ids of commands that an agent ran: no response of the main thread follows them.
+    """
+    assembler = _Assembler(seen, number, {} if launched is None else launched, delegated, main=main)
+    for entry in entries:
+        if (turn := assembler.add(entry)) is not None:
+            yield turn
+    if (turn := assembler.unfinished()) is not None:
+        yield turn
+
+
+class _Assembler:
+    """The open turn, and what is known between turns."""
+
+    def __init__(
+        self, seen: Seen, number: int, launched: dict[str, str], delegated: Collection[str], *, main: bool
+    ) -> None:
+        self._open: OpenTurn | None = None
+        self._begin: Position | None = None  # of what came since the last turn was closed
+        self._seen = seen
+        self._number = number
+        self._main = main
+        self._command: Prompt | None = None  # a command that may turn out to be local, without a turn
+        self._busy = False  # that command came while a call had no result
+        self._injected: Injected | None = None
+        self._between: list[Event] = []  # events after a turn was closed; they go to the next one
+        self._goal = False  # one is set and not met
+        self._queue = PromptQueue()
+        self._launched = launched
+        self._delegated = delegated
+
+    def unfinished(self) -> Turn | None:
+        """Return the turn that is still open at the end of the file, if it has a response."""
+        if self._open is None or not self._open.answered:
+            return None
+        self._seen.unmatched += self._open.unmatched
+        return self._open.turn
+
+    def add(self, entry: Entry) -> Turn | None:
+        """Take one entry; return the turn that it closed."""
+        if (head := entry.head) is not None:
+            if self._open is None and self._begin is None:
+                self._begin = Position(head.offset, head.number)
+            if head.sidechain and self._main:
+                self._aside(entry, head)
+                return None
+        match entry:
+            case Reply():
+                return self._reply(entry)
+            case Results():
+                return self._results(entry)
+            case Prompt():
+                return self._prompt(entry)
+            case TurnEnd():
+                return self._turn_end(entry)
+            case Notification():
+                return self._notification(entry)
+            case Injected():
+                return self._inject(entry)
+        self._other(entry)
+        return None
+
+    def _other(self, entry: Entry) -> None:
+        """Take an entry that never closes a turn."""
+        match entry:
+            case Queue():
+                self._queue_operation(entry)
+            case CommandOutput():
+                self._command_output(entry)
+            case Compaction():
+                self._compaction(entry)
+            case Retry(head=head):
+                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
+            case Interrupt(head=head) if self._open is not None:
+                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
+            case QueuedPrompt() if self._open is not None:
+                self._open.typed(entry.text, entry.head)
+            case QueuedPrompt():
+                self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
+            case StructuredOutput() if self._open is not None:
+                self._open.structured(entry)
+            case Goal():
+                self._set_goal(open_=not entry.met)
+            case Progress() if self._open is not None:
+                self._open.turn.progress.append(entry)
+            case _:
+                pass
+
+    def _set_goal(self, *, open_: bool) -> None:
+        self._goal = open_
+        if self._open is not None:
+            self._open.turn.goal = open_
+
+    def _aside(self, entry: Entry, head: Head) -> None:
+        """Keep a line of an agent inside the main file for that agent."""
+        if self._open is None:
+            self._open = self._new(Start(head, "injected", ""))
+        self._open.turn.sidechain.append(entry)
+
+    def _prompt(self, entry: Prompt) -> Turn | None:
+        if self._seen.again(entry.head, entry.text):
+            return None
+        self._queue.forget(entry.text)
+        if entry.head.prompt_id in self._delegated and entry.text.startswith("/"):
+            return self._delegate(entry)
+        if entry.trigger in ("command", "bash"):
+            # Most commands are local: what follows decides. While Claude seems at work only one that expands counts.
+            self._command = entry
+            self._busy = self._open is not None and self._open.at_work
+            return None
+        self._command = None
+        if entry.trigger == "teammate" and self._open is not None and self._open.at_work:
+            self._open.typed(entry.text, entry.head)
+            return None
+        return self._start(Start.by(entry))
+
+    def _delegate(self, entry: Prompt) -> Turn | None:
+        """Start the turn of a command that an agent runs; with `-p` it stands in the file as it was typed."""
+        self._command = None
+        name = entry.command or entry.text.split()[0].removeprefix("/")
+        closed = self._start(Start(entry.head, "command", entry.text, name, entry.permission_mode))
+        assert self._open is not None  # noqa: S101  (just started)
+        self._open.turn.delegated = True
+        return closed
+
+    def _start(self, start: Start, expansion: str | None = None) -> Turn | None:
+        closed, unanswered = self._close(), self._open
+        self._open = self._new(start)
+        if expansion is not None:
+            self._open.waiting.append(Message(expansion))
+        # A prompt without an answer is not lost: the model sees it along with the next one, and so does the trace.
+        if unanswered is not None and not unanswered.copied:
+            before, turn = unanswered.turn, self._open.turn
+            start.earlier = [*before.start.earlier, *([before.start.text] if before.start.text else [])]
+            turn.begin = before.begin
+            turn.steps = [*before.steps, *turn.steps]
+            turn.sidechain, turn.progress = before.sidechain, before.progress
+            self._open.waiting = [*unanswered.waiting, *self._open.waiting]
+        return closed
+
+    def _new(self, start: Start) -> OpenTurn:
+        head = start.head
+        begin = self._begin or Position(head.offset, head.number)
+        turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
+        self._between, self._injected, self._begin = [], None, None
+        return OpenTurn(turn, self._seen)
+
+    def _close(self) -> Turn | None:
+        """End the open turn, if it is one."""
+        if self._open is None or not self._open.answered:
+            return None
+        self._seen.unmatched += self._open.unmatched
+        turn, self._open = self._open.turn, None
+        turn.closed = True
+        self._number += 1
+        return turn
+
+    def _notification(self, entry: Notification) -> Turn | None:
+        """Let the turn go on that launched the task, or is at work; else the notification starts one."""
+        if self._seen.again(entry.head, entry.text):
+            return None
+        self._queue.forget(entry.text)
+        self._command = None
+        call = self._call_of(entry)
+        if self._open is not None:
+            turn = self._open.turn
+            # An agent that rests has been handed out as it is: what wakes it begins another run.
+            own = self._main and (entry.task_id in turn.running or (call is not None and call in turn.calls))
+            if not self._open.resting or own:
+                self._open.task_ended(entry, call)
+                return None
+        return self._start(Start(entry.head, "notification", entry.text, launched_by=call))
+
+    def _call_of(self, entry: Notification) -> str | None:
+        """Return the call that launched the task that ended; older notifications name only the task."""
+        return entry.tool_use_id or self._launched.get(entry.task_id or "")
+
+    def _inject(self, entry: Injected) -> Turn | None:
+        command, self._command = self._command, None
+        if command is not None and command.trigger == "command":
+            return self._start(Start.by(command), entry.text)
+        if self._open is None:
+            self._injected = entry
+        else:
+            self._open.injected(entry)
+        return None
+
+    def _reply(self, entry: Reply) -> Turn | None:
+        if entry.synthetic and entry.api_error is None:
+            return None  # "No response requested.": nobody was asked
+        if self._taken(entry.message_id):
+            return None
+        closed: Turn | None = None
+        if self._command is not None and not (self._open is not None and self._open.has(entry.message_id or "")):
+            command, self._command = self._command, None
+            closed = None if self._busy else self._start(Start.by(command))
+        if self._open is None:
+            head, text = (self._injected.head, self._injected.text) if self._injected else (entry.head, "")
+            self._open = self._new(Start(head, "injected", text))
+        key = self._open.key_of(entry)
+        if self._taken(key):
+            return closed
+        self._seen.responses.add(key)
+        if entry.api_error is not None:
+            self._open.failed(entry, key)
+        else:
+            self._open.reply(entry, key)
+        return closed
+
+    def _taken(self, message_id: str | None) -> bool:
+        """Tell whether a response was taken before this turn: copies of lines are stepped over."""
+        if message_id is None or message_id not in self._seen.responses:
+            return False
+        if self._open is not None:
+            if self._open.has(message_id):
+                return False
+            self._open.copied = True
+        self._seen.repeated += 1
+        return True
+
+    def _results(self, entry: Results) -> Turn | None:
+        self._command = None if self._busy else self._command
+        if self._open is None or (self._open.copied and not self._open.answered):
+            self._seen.unmatched += len(entry.results)  # their turn is closed
+            if entry.prompt is None or self._seen.again(entry.head, entry.prompt):
+                return None
+            return self._start(Start(entry.head, "prompt", entry.prompt))
+        self._open.results(entry)
+        for result in entry.results:
+            if result.task_id is not None:
+                self._launched[result.task_id] = result.tool_use_id
+        return None
+
+    def _event(self, event: Event) -> None:
+        if self._open is None:
+            self._between.append(event)
+        else:
+            self._open.event(event)
+
+    def _compaction(self, entry: Compaction) -> None:
+        steps = self._between if self._open is None else self._open.turn.steps
+        if (event := compaction(steps, entry)) is not None:
+            self._event(event)
+        if self._open is None and entry.summary is not None:
+            # Work can go on from a summary without a prompt, even at the very beginning of a file.
+            self._injected = Injected(entry.head, entry.summary)
+
+    def _command_output(self, entry: CommandOutput) -> None:
+        command = self._command
+        if command is not None and command.trigger == "bash":
+            self._command = command._replace(text=f"{command.text}\n{entry.text}")
+        elif self._open is not None and self._open.turn.delegated:
+            self._open.printed(entry)
+        elif not (self._goal and command is not None and command.command == "goal"):
+            self._command = None  # but one that sets a goal prints it, and then expands
+
+    def _queue_operation(self, entry: Queue) -> None:
+        text = self._queue.operate(entry)
+        if self._open is None or text is None:
+            return
+        if "-notification>" in text[:40]:
+            ended = notification(text, entry.head)
+            if not self._is_of_an_agent(ended):
+                self._open.task_ended(ended, self._call_of(ended))
+        else:
+            self._open.typed(text, entry.head)
+
+    def _is_of_an_agent(self, entry: Notification) -> bool:
+        """Tell whether a task that ended was launched by an agent: its notification was taken out for that agent."""
+        if entry.tool_use_id is None or entry.task_id in self._launched or self._open is None:
+            return False
+        return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._launched.values()
+
+    def _turn_end(self, entry: TurnEnd) -> Turn | None:
+        if self._open is None or not self._open.answered:
+            return None
+        turn = self._open.turn
+        if turn.last == "reply":
+            turn.last = "stop"
+        if entry.duration_ms is None:
+            return None
+        turn.duration_ms = (turn.duration_ms or 0) + entry.duration_ms
+        return None if turn.running else self._close()

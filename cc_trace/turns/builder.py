@@ -1,0 +1,283 @@
+"""The turn that is being assembled: what belongs to it, line by line.
+
+Rules: lines of one response are joined by message.id over the whole turn, results find their calls by id and may
+stand before them, and no response, call or line is taken twice in a session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from cc_trace.transcript import Text, ToolUse
+from cc_trace.turns.model import Call, Event, Generation, Message, Turn
+
+if TYPE_CHECKING:
+    from cc_trace.transcript import (
+        CommandOutput,
+        Compaction,
+        Head,
+        Injected,
+        JsonValue,
+        Notification,
+        Reply,
+        Results,
+        StructuredOutput,
+        ToolResult,
+    )
+    from cc_trace.turns.model import EventKind
+
+
+_OUTPUT = re.compile(r"</?local-command-std(?:out|err)>")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What of a session has been taken already, over its main file and its agents."""
+
+    responses: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+    lines: set[int] = field(default_factory=set)
+    repeated: int = 0
+    unmatched: int = 0  # results without a call
+
+    def again(self, head: Head, text: str) -> bool:
+        """Tell whether this very line was there before; a uuid alone does not say so."""
+        if head.uuid is None:
+            return False
+        line = hash((head.uuid, text))
+        if line in self.lines:
+            self.repeated += 1
+            return True
+        self.lines.add(line)
+        return False
+
+
+class OpenTurn:
+    """A turn under assembly and what only assembling needs."""
+
+    def __init__(self, turn: Turn, seen: Seen) -> None:
+        self.turn = turn
+        self.copied = False  # its responses were taken before: it is a copy of an earlier turn
+        self.waiting: list[Message] = [Message(turn.start.text)] if turn.start.text else []
+        self.ready_ns = turn.start.head.time_ns
+        self._seen = seen
+        self._generations: dict[str, Generation] = {}
+        self._newest: Generation | None = None
+        self._uuids: set[str] = set()
+        self._early: dict[str, tuple[ToolResult, int | None]] = {}  # results that stand before their calls
+        self._data_call: str | None = None  # whose result ends the turn
+        self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
+
+    @property
+    def answered(self) -> bool:
+        """Tell whether there is a response: only then is the turn handed out."""
+        return self.turn.key is not None
+
+    @property
+    def resting(self) -> bool:
+        """Tell whether Claude had nothing left to do."""
+        return self.turn.resting
+
+    @property
+    def at_work(self) -> bool:
+        """Tell whether Claude has begun to answer and is not done."""
+        return self.answered and not self.resting
+
+    @property
+    def unmatched(self) -> int:
+        """Count the results whose call has not come."""
+        return len(self._early)
+
+    def key_of(self, entry: Reply) -> str:
+        """Name the response that a line belongs to, by what survives copying."""
+        if entry.message_id is not None:
+            return entry.message_id
+        last = self._newest
+        if last is not None:
+            # The simplest formats have no ids: calls are lines of their own, parts of a response follow each other.
+            bare_call = entry.model is None and all(isinstance(block, ToolUse) for block in entry.blocks)
+            if bare_call or (last.message_id is None and self.turn.last == "reply"):
+                return last.key
+        if entry.head.uuid is not None:
+            return f"line:{entry.head.uuid}"
+        text = next((block.text for block in entry.blocks if isinstance(block, Text)), "")
+        return f"text:{self.turn.number}:{self.turn.start.text}:{len(self.turn.steps)}:{entry.head.time_ns}:{text}"
+
+    def has(self, key: str) -> bool:
+        """Tell whether this response has begun in this turn."""
+        return key in self._generations
+
+    def reply(self, entry: Reply, key: str) -> None:
+        """Take a line of a response."""
+        head, turn = entry.head, self.turn
+        uuid, time_ns = head.uuid, head.time_ns
+        generation = self._generations.get(key)
+        if generation is None:
+            generation = self._begin(entry, key, time_ns)
+        elif uuid in self._uuids:
+            self._seen.repeated += 1
+            return
+        else:
+            _join(generation, entry, time_ns)
+        if uuid is not None:
+            self._uuids.add(uuid)
+        turn.last = "reply"
+        turn.context = head.context
+        turn.end_ns = later(turn.end_ns, time_ns)
+        for block in entry.blocks:
+            if not isinstance(block, ToolUse):
+                generation.blocks.append(block)
+            elif block.id not in self._seen.calls:
+                generation.blocks.append(block)
+                self._call(generation, block, time_ns)
+
+    def _begin(self, entry: Reply, key: str, time_ns: int | None) -> Generation:
+        # Taken apart at once: reading its fields one by one takes longer than making the generation.
+        head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier = entry
+        ready_ns = self.ready_ns
+        if self._newest is not None:
+            ready_ns = later(ready_ns, self._newest.last_ns)
+        made = Generation(key, head, id_, ready_ns, self.waiting, request_id, model, time_ns, time_ns)
+        made.usage, made.stop_reason, made.aborted = usage, stop_reason, aborted
+        made.effort, made.speed, made.service_tier = effort, speed, tier
+        self.waiting = []
+        self._generations[key] = self._newest = made
+        self.turn.steps.append(made)
+        return made
+
+    def _call(self, generation: Generation, block: ToolUse, time_ns: int | None) -> None:
+        call = Call(block.id or f"{generation.key}#{len(generation.calls)}", block, time_ns)
+        self._seen.calls.add(call.id)
+        generation.calls.append(call)
+        self.turn.calls[call.id] = call
+        if not block.id:
+            self._unpaired.append(call)
+        elif (early := self._early.pop(call.id, None)) is not None:
+            self._answer(call, *early)
+
+    def results(self, entry: Results) -> None:
+        """Take tool results, and a prompt that was typed beside them."""
+        time_ns = entry.head.time_ns
+        for result in entry.results:
+            call = self.turn.calls.get(result.tool_use_id)
+            if call is None and not result.tool_use_id and self._unpaired:
+                call = self._unpaired.popleft()
+            if call is None:
+                self._early[result.tool_use_id] = (result, time_ns)
+            elif call.result is None:
+                self._answer(call, result, time_ns)
+            else:
+                self._seen.repeated += 1
+        if entry.prompt is not None:
+            self.typed(entry.prompt, entry.head)
+        elif entry.ends_turn:
+            self.turn.last = "stop"
+
+    def structured(self, entry: StructuredOutput) -> None:
+        """Take data that the model gave in the form the user asked for; the result that follows says that it did."""
+        self.turn.data, self._data_call = entry.data, entry.tool_use_id
+
+    def _answer(self, call: Call, result: ToolResult, time_ns: int | None) -> None:
+        call.result, call.end_ns = result, time_ns
+        self.turn.end_ns = later(self.turn.end_ns, time_ns)
+        self._received(Message("", call), time_ns)
+        if call.id == self._data_call and not result.is_error:
+            self.turn.last = "stop"  # before 2.1.3 nothing else says that the model is not asked again
+        if result.task_id is not None:
+            self.turn.running[result.task_id] = call.id
+
+    def typed(self, text: str, head: Head) -> None:
+        """Take a prompt that was handed to the model inside the turn."""
+        if not self._told("prompt", text):
+            self.event(Event("prompt", head.time_ns, head.time_ns, text))
+            self._received(Message(text), head.time_ns)
+
+    def injected(self, entry: Injected) -> None:
+        """Take a line Claude Code added; the feedback of a Stop hook that blocked makes the model go on."""
+        if entry.feedback:
+            self._received(Message(entry.text), entry.head.time_ns)
+        else:
+            self.ready_ns = later(self.ready_ns, entry.head.time_ns)
+
+    def task_ended(self, entry: Notification, call: str | None) -> None:
+        """Take the end of a background task."""
+        if self._told("notification", entry.text):
+            return
+        known = {"task_id": entry.task_id, "status": entry.status, "summary": entry.summary}
+        facts: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
+        time_ns = entry.head.time_ns
+        self.event(Event("notification", time_ns, time_ns, entry.text, facts, call))
+        self._received(Message(entry.text), time_ns)
+        if entry.waiting:
+            return
+        turn = self.turn
+        turn.ended.update({ended: entry.status for ended in (entry.task_id, call) if ended is not None})
+        turn.running = {
+            task: by for task, by in turn.running.items() if task != entry.task_id and (call is None or by != call)
+        }
+
+    def printed(self, entry: CommandOutput) -> None:
+        """Take what a command came to that an agent ran."""
+        self.turn.result = _OUTPUT.sub("", entry.text).strip()
+        self.turn.last = "stop"
+        self.turn.end_ns = later(self.turn.end_ns, entry.head.time_ns)
+
+    def _told(self, kind: EventKind, text: str) -> bool:
+        """Tell whether an event was told already since the last response: the queue and an attachment tell it both."""
+        for step in reversed(self.turn.steps):
+            if isinstance(step, Generation):
+                return False
+            if step.kind == kind and step.text == text:
+                return True
+        return False
+
+    def _received(self, message: Message, time_ns: int | None) -> None:
+        self.waiting.append(message)
+        self.ready_ns = later(self.ready_ns, time_ns)
+        self.turn.last = "input"
+
+    def failed(self, entry: Reply, key: str) -> None:
+        """Take an API error: it ends a turn like a response, but is none."""
+        time_ns, ready_ns = entry.head.time_ns, self.ready_ns
+        start_ns = time_ns if ready_ns is None or time_ns is None else min(ready_ns, time_ns)
+        known = {"message_id": entry.message_id, "request_id": entry.request_id}
+        facts: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
+        self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", facts, None, key), "error")
+
+    def event(self, event: Event, last: Literal["interrupt", "error"] | None = None) -> None:
+        """Take anything else that happened."""
+        self.turn.steps.append(event)
+        self.turn.end_ns = later(self.turn.end_ns, event.end_ns)
+        self.turn.last = last or self.turn.last
+
+
+def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction) -> Event | None:
+    """Return a compaction as an event, once: a summary that follows its boundary goes into the boundary's event."""
+    if entry.summary is not None and steps and isinstance(last := steps[-1], Event) and last.kind == "compaction":
+        last.text = last.text or entry.summary
+        return None
+    return Event("compaction", entry.head.time_ns, entry.head.time_ns, entry.summary or "", entry.facts)
+
+
+def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
+    """Add a further line of a response; only these facts differ between its lines."""
+    _, _, request_id, model, _, usage, stop_reason, aborted, *_ = entry
+    if generation.first_ns is None:
+        generation.first_ns = time_ns
+    generation.last_ns = later(generation.last_ns, time_ns)
+    generation.model = generation.model or model
+    generation.request_id = generation.request_id or request_id
+    generation.stop_reason = stop_reason or generation.stop_reason
+    generation.aborted |= aborted
+    if usage is not None:
+        generation.usage = usage if generation.usage is None else generation.usage.maximum(usage)
+
+
+def later(one: int | None, other: int | None) -> int | None:
+    """Return the later of two times, either of which may be unknown."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one if one > other else other  # noqa: FURB136  (max takes as long as all the rest)

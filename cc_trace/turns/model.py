@@ -1,0 +1,171 @@
+"""Turns: what set Claude going, its responses, their tool calls, and what happened in between. Plain data.
+
+`assembly` makes them from entries; a turn and its parts change only there, while the turn is open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cc_trace.transcript import Reply, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cc_trace.transcript import (
+        Block,
+        Context,
+        Entry,
+        Head,
+        JsonValue,
+        Position,
+        Progress,
+        Prompt,
+        ToolResult,
+        ToolUse,
+        Trigger,
+        Usage,
+    )
+
+EventKind: TypeAlias = Literal["compaction", "api_retry", "api_error", "interruption", "prompt", "notification"]
+
+
+@dataclass(slots=True)
+class Message:
+    """A piece of what a response answers: words, or (with `call`) the result of a tool call."""
+
+    text: str = ""
+    call: Call | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call and, once it is there, its result."""
+
+    id: str  # the block's; where that has none, made from the response's
+    use: ToolUse
+    start_ns: int | None
+    result: ToolResult | None = None
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Generation:
+    """One model response: all lines of one message.id."""
+
+    key: str  # its message.id; where a line has none, what else names it
+    head: Head  # of its first line
+    message_id: str | None
+    ready_ns: int | None  # when its request could start
+    inputs: list[Message]
+    request_id: str | None = None
+    model: str | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+    blocks: list[Block] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    usage: Usage | None = None
+    stop_reason: str | None = None
+    aborted: bool = False
+    effort: str | None = None
+    speed: str | None = None
+    service_tier: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the visible text."""
+        return "\n".join(block.text for block in self.blocks if isinstance(block, Text) and block.text.strip())
+
+
+@dataclass(slots=True)
+class Event:
+    """Something that happened in a turn besides responses and tools."""
+
+    kind: EventKind
+    start_ns: int | None
+    end_ns: int | None
+    text: str = ""
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    tool_use_id: str | None = None
+    key: str | None = None  # of an API error: the id of the line that tells it
+
+
+@dataclass(slots=True)
+class Start:
+    """What set a turn going."""
+
+    head: Head
+    trigger: Trigger
+    text: str
+    command: str | None = None
+    permission_mode: str | None = None
+    launched_by: str | None = None  # the call whose background task ended
+    earlier: list[str] = field(default_factory=list)  # prompts before it that got no answer of their own
+
+    @classmethod
+    def by(cls, entry: Prompt) -> Start:
+        """Start with a line of the transcript."""
+        return cls(entry.head, entry.trigger, entry.text, entry.command, entry.permission_mode)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn. `steps` are its responses and events in the order they happened."""
+
+    number: int
+    start: Start
+    begin: Position  # reading from here on gives this turn again
+    context: Context
+    end_ns: int | None
+    steps: list[Generation | Event] = field(default_factory=list)
+    calls: dict[str, Call] = field(default_factory=dict)
+    running: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
+    ended: dict[str, str | None] = field(default_factory=dict)  # tasks, and calls with tasks, that ended: id -> status
+    last: Literal["input", "reply", "interrupt", "error", "stop"] = "input"
+    duration_ms: int | None = None
+    goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is
+    data: str | None = None  # what it was asked to give in a form of the user's own, as JSON
+    sidechain: list[Entry] = field(default_factory=list)  # lines of agents inside this file
+    progress: list[Progress] = field(default_factory=list)
+    closed: bool = False
+    delegated: bool = False  # a command that an agent ran instead of the main thread
+    result: str = ""  # what such a command came to
+
+    @property
+    def key(self) -> str | None:
+        """Name the turn by its first response, which copying a session keeps; None: there is none yet."""
+        if self.delegated:
+            return f"command:{self.start.head.uuid}"
+        for step in self.steps:
+            if isinstance(step, Generation):
+                return step.key
+            if step.kind == "api_error":
+                return step.key
+        for entry in self.sidechain:
+            if isinstance(entry, Reply) and entry.message_id is not None:
+                return f"agent:{self.number}:{entry.message_id}"  # only an agent's lines are left of it
+        return None
+
+    @property
+    def resting(self) -> bool:
+        """Tell whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
+        if self.last == "interrupt":
+            return True
+        return self.last != "input" and all(call.result is not None for call in self.calls.values())
+
+    @property
+    def generations(self) -> list[Generation]:
+        """Return its responses in order."""
+        return [step for step in self.steps if isinstance(step, Generation)]
+
+    @property
+    def output(self) -> str:
+        """Return what the turn came to: data in the form that was asked for, else its last text."""
+        if self.data is not None:
+            return self.data
+        for step in reversed(self.steps):
+            text = step.text if isinstance(step, Generation) or step.kind == "api_error" else ""
+            if text:
+                return text
+        return self.result
