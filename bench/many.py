@@ -13,7 +13,7 @@ import transcripts
 from table import Row, ratio
 from timing import cost
 
-from cc_trace.delivery.cursor import Progress, SessionState, to_json
+from cc_trace.delivery.cursor import Cursor, SessionState, to_json
 from cc_trace.delivery.state import FINGERPRINT_BYTES, States, fingerprint
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _fill(home: Path, number: int) -> None:
         state = SessionState(path.stem, str(path), status.st_size, status.st_mtime_ns, cwd="/p")
         state.fingerprint_bytes = min(status.st_size, FINGERPRINT_BYTES)
         state.fingerprint = fingerprint(path, state.fingerprint_bytes)
-        state.destinations["local"] = Progress(delivered=2, turns=1, time=status.st_mtime)
+        state.destinations["local"] = Cursor(delivered=2, turns=1, time=status.st_mtime)
         states.path(path.stem).write_bytes(to_json(state))
 
 

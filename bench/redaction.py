@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from cc_trace.transcript.entries import JsonValue
 
-# More would mean that a hint was given whose pairs of letters are common, see `cc_trace.redact`.
+# More would mean that a hint was given whose pairs of letters are common, see `cc_trace.privacy`.
 MAX_RATIO: Final = 15.0
 # Of a text made to be slow; it is parsed so often, because once is too short for the clock.
 _SLOW_CHARS: Final = 200_000

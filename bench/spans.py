@@ -26,7 +26,7 @@ MAX_MEMORY: Final = 150 * MB
 
 _CONSUME: Final = """
 import collections, pathlib, sys
-from cc_trace.sessions import Session
+from cc_trace.spans.session import Session
 collections.deque(Session(pathlib.Path(sys.argv[1])).spans(), maxlen=0)
 """
 

@@ -26,11 +26,11 @@ from transcripts import write
 from cc_trace import __version__
 from cc_trace.export.destination import DestinationSettings
 from cc_trace.export.encoding import Packing
-from cc_trace.export.http import Exchange
+from cc_trace.export.http import HttpClient
 from cc_trace.export.otlp_http import OtlpHttp
 from cc_trace.export.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS
 from cc_trace.export.profiles import PROFILES, Labels, resource
-from cc_trace.export.responses import Answer
+from cc_trace.export.responses import HttpResponse
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _batches(spans: Sequence[Span]) -> Iterator[list[Span]]:
     packing, size = Packing(_SETTINGS), 0
     batch: list[Span] = []
     for span in spans:
-        parcel = packing.pack(span)
+        parcel = packing.encode(span)
         if len(batch) >= MAX_BATCH_SPANS or size + parcel.size > MAX_BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -80,20 +80,20 @@ def _batches(spans: Sequence[Span]) -> Iterator[list[Span]]:
     yield batch
 
 
-class _Accepting(Exchange):
+class _Accepting(HttpClient):
     """Has no connection and says yes: what the network takes is nobody's merit."""
 
     def __init__(self) -> None:
         pass
 
-    def post(self, url: str, headers: object, content: bytes) -> Answer:  # noqa: ARG002
-        return Answer(200, "application/x-protobuf", b"", None, None)
+    def post(self, url: str, headers: object, content: bytes) -> HttpResponse:  # noqa: ARG002
+        return HttpResponse(200, "application/x-protobuf", b"", None, None)
 
 
 def _send(batches: Sequence[Sequence[Span]]) -> None:
     destination = OtlpHttp(_SETTINGS, _Accepting())
     for batch in batches:
-        destination.send([destination.pack(span) for span in batch])
+        destination.send([destination.encode(span) for span in batch])
 
 
 def _export(batches: Sequence[Sequence[ReadableSpan]]) -> None:
@@ -106,7 +106,7 @@ def _export(batches: Sequence[Sequence[ReadableSpan]]) -> None:
 def _pack(batches: Sequence[Sequence[Span]]) -> None:
     packing = Packing(_SETTINGS)
     for batch in batches:
-        packing.body([packing.pack(span) for span in batch])
+        packing.body([packing.encode(span) for span in batch])
 
 
 def _encode(batches: Sequence[Sequence[ReadableSpan]]) -> None:
@@ -143,7 +143,7 @@ def _context(trace_id: str, span_id: str) -> SpanContext:
 def _same(batch: Sequence[Span], theirs: Sequence[ReadableSpan]) -> bool:
     """Tell whether both make the same request, but for what their encoder says of a parent: that it is not remote."""
     packing = Packing(_SETTINGS)
-    ours = ExportTraceServiceRequest.FromString(packing.body([packing.pack(span) for span in batch]))
+    ours = ExportTraceServiceRequest.FromString(packing.body([packing.encode(span) for span in batch]))
     request = encode_spans(theirs)
     for span in request.resource_spans[0].scope_spans[0].spans:
         span.ClearField("flags")

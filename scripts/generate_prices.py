@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from genai_prices.types import ModelInfo
 
-TARGET = Path(__file__).resolve().parent.parent / "cc_trace" / "price_table.py"
+TARGET = Path(__file__).resolve().parent.parent / "cc_trace" / "pricing" / "price_table.py"
 
 # Each column of the table with the price keys that set it, the first one present winning: genai-prices
 # charges tokens of a kind without a price of its own at the price of the wider kind they belong to.

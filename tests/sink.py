@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 
 from cc_trace.cli.rows import span_row
-from cc_trace.export.outcomes import Accepted, Outcome, Parcel, Rejected, Retryable, Unclear
+from cc_trace.export.outcomes import Accepted, EncodedSpan, Outcome, Rejected, Retryable, Unclear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +21,10 @@ Mood = Literal["ok", "down", "unclear stored", "unclear lost"]
 class Sink:
     """Keeps every span it took, as bytes, and how often."""
 
-    def __init__(self, name: str = "sink", *, askable: bool = False) -> None:
+    def __init__(self, name: str = "sink", *, queryable: bool = False) -> None:
         self.name = name
-        self.repeatable = False
-        self.askable = askable
+        self.idempotent = False
+        self.queryable = queryable
         self.mood: Mood = "ok"
         self.poison: set[str] = set()  # span ids it refuses for good
         self.taken: Counter[str] = Counter()
@@ -33,15 +33,15 @@ class Sink:
         self.order: list[str] = []
         self.batches: list[int] = []
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         data = orjson.dumps(span_row(span))
-        return Parcel(span.span_id, span.trace_id, len(data), data)
+        return EncodedSpan(span.span_id, span.trace_id, len(data), data)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         data: bytes = parcel.data
         return data
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         self.batches.append(len(parcels))
         if self.mood == "down":
             return Retryable("connection refused")
@@ -53,15 +53,15 @@ class Sink:
             self._store(parcel)
         return Unclear("no answer") if self.mood == "unclear stored" else Accepted()
 
-    def _store(self, parcel: Parcel) -> None:
+    def _store(self, parcel: EncodedSpan) -> None:
         if parcel.span_id in self.stored and self.stored[parcel.span_id] != parcel.data:
             self.changed.append(parcel.span_id)
         self.taken[parcel.span_id] += 1
         self.order.append(parcel.span_id)
         self.stored[parcel.span_id] = parcel.data
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:
-        if not self.askable or self.mood == "down":
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
+        if not self.queryable or self.mood == "down":
             return None
         return frozenset(parcel.span_id for parcel in parcels) & self.stored.keys()
 

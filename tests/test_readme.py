@@ -50,7 +50,7 @@ def settings_table() -> str:
     rows = ["| name | variable | default | |", "|---|---|---|---|"]
     for setting in SETTINGS:
         variables = ", ".join(f"`{variable}`" for variable in setting.variables[:-1])
-        name = "" if setting.early else f"`{setting.name}`"
+        name = "" if setting.hook_only else f"`{setting.name}`"
         default = f"`{setting.default}`" if setting.default is not None else ""
         rows.append(f"| {name} | {variables} | {default} | {setting.about.replace('|', chr(92) + '|')} |")
     return "\n".join(rows)

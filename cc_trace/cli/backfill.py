@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.cli.backfill_summary import Summary
 from cc_trace.cli.backfill_workers import in_turn, side_by_side
-from cc_trace.cli.interrupts import heard_in
+from cc_trace.cli.interrupts import stop_on_interrupt
 from cc_trace.delivery import (
     WRITTEN_WHILE_OFF,
     AgentDeliveries,
+    App,
     SessionState,
-    Workplace,
-    is_behind,
-    left_out_for,
+    from_files,
+    is_pending,
     main_transcripts,
     oldest_taken,
     open_ledger,
     past_sessions,
-    seen_in,
     since_seconds,
+    suppressed_by,
     waiting,
 )
 from cc_trace.errors import CcTraceError
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cc_trace.cli.backfill_bar import Bar
-    from cc_trace.cli.interrupts import Wish
-    from cc_trace.delivery import Ledger, Past
+    from cc_trace.cli.interrupts import StopFlag
+    from cc_trace.delivery import Ledger, TranscriptFile
 
 _LOCK_SECONDS: Final = 1.0
 _HOUR: Final = 3600
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.again and options.to is None:
         message = "--again needs --to DESTINATION: all that was delivered there is sent once more"
         raise CcTraceError(message)
-    place = Workplace.open(environment, to=options.to)
+    place = App.open(environment, to=options.to)
     now = time.time()
     found = past_sessions(options.paths, place.config_dir, since_seconds(options.since, now))
     _warn(place, found, now)
@@ -59,35 +59,35 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _counted(place, found, summary)
     if options.again:
         found = _forgotten(place, options.to, found, summary)
-    wish: Wish = SimpleNamespace(value=False)
+    stop_flag: StopFlag = SimpleNamespace(value=False)
     with _bar(summary) as bar:
         if options.jobs == 1:
-            reports = in_turn(place, found, bar, wish)
+            reports = in_turn(place, found, bar, stop_flag)
         else:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
             with place.sync():
                 pass  # what is wrong with the state folder is said once, and here
-            wish = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
-            reports = side_by_side(environment, options.to, options.jobs, found, bar, wish)
-        with heard_in(wish):
+            stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
+            reports = side_by_side(environment, options.to, options.jobs, found, bar, stop_flag)
+        with stop_on_interrupt(stop_flag):
             for past, report in reports:
                 summary.add(report)
                 bar.done(past)
     summary.seconds = time.time() - now
     summary.print_delivered()
-    if wish.value:
+    if stop_flag.value:
         return 130
-    return 1 if summary.behind else 0
+    return 1 if summary.pending else 0
 
 
-def _forgotten(place: Workplace, to: str, found: Sequence[Past], summary: Summary) -> list[Past]:
+def _forgotten(place: App, to: str, found: Sequence[TranscriptFile], summary: Summary) -> list[TranscriptFile]:
     """Forget what these sessions have delivered to a destination: there is another backend under its name now.
 
     Return those it was done for: one that a process is at work on would be half forgotten. A fork sends what it copied
     of a session that is gone.
     """
-    forgotten: list[Past] = []
+    forgotten: list[TranscriptFile] = []
     with contextlib.ExitStack() as stack:
         if (ledger := open_ledger(place.states.folder / "ledger.db")) is not None:
             stack.callback(ledger.close)
@@ -110,7 +110,7 @@ def _forgotten(place: Workplace, to: str, found: Sequence[Past], summary: Summar
     return forgotten
 
 
-def _warn(place: Workplace, found: Sequence[Past], now: float) -> None:
+def _warn(place: App, found: Sequence[TranscriptFile], now: float) -> None:
     """Say it before if a backend is known to refuse old spans."""
     old: Counter[tuple[str, int]] = Counter()
     for past in found:
@@ -127,7 +127,7 @@ def _warn(place: Workplace, found: Sequence[Past], now: float) -> None:
         print(f"cc-trace: {said} sessions are", file=sys.stderr)
 
 
-def _counted(place: Workplace, found: Sequence[Past], summary: Summary) -> int:
+def _counted(place: App, found: Sequence[TranscriptFile], summary: Summary) -> int:
     """Count what would be sent, and send nothing."""
     counted: dict[str, set[str]] = {}
     with contextlib.ExitStack() as stack:
@@ -138,31 +138,33 @@ def _counted(place: Workplace, found: Sequence[Past], summary: Summary) -> int:
             try:
                 _count(place, past, summary, ledger, counted)
             except (OSError, CcTraceError) as error:
-                summary.behind[str(error)] += 1
+                summary.pending[str(error)] += 1
     summary.print_counted()
-    return 1 if summary.behind else 0
+    return 1 if summary.pending else 0
 
 
-def _count(place: Workplace, past: Past, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]) -> None:
+def _count(
+    place: App, past: TranscriptFile, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]
+) -> None:
     known = place.states.peek(past.path.stem)
     state = known or SessionState(past.path.stem, str(past.path), cwd=first_cwd(past.path))
     off = place.off(state.cwd, state.environment)
-    if off is None and left_out_for(past.path, place.states, new=known is None) is not None:
+    if off is None and suppressed_by(past.path, place.states, new=known is None) is not None:
         off = WRITTEN_WHILE_OFF
     if off is not None:
         summary.off[off] += 1
         return
     now, config = time.time(), place.config(state.cwd, state.environment)
-    ending = seen_in(past.path, state, now, config.rest_seconds, place.config_dir)
+    ending = from_files(past.path, state, now, config.rest_seconds, place.config_dir)
     rest_ns = int((now - config.rest_seconds) * 1e9)
     agents = AgentDeliveries(place.states, past.path, remember=False)
     for settings in config.destinations:
         name, turns, spans = settings.name, 0, 0
         if summary.again:
             state.destinations.pop(name, None)
-        if is_behind(known, past.size, [name], agents.look):
+        if is_pending(known, past.size, [name], agents.look):
             agents.look()
-            files = agents.to_read(name, state.progress(name))
+            files = agents.to_read(name, state.cursor(name))
             session = state.read_on(past.path, name, ending, rest_ns=rest_ns, agents=files)
             # A repeatable store gets what a fork copied with the fork, too.
             seen = set[str]() if settings.kind == "local" else counted.setdefault(name, set())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cc_trace.cli.backfill_summary import Summary
-    from cc_trace.delivery import Advance, Past
+    from cc_trace.delivery import Advance, TranscriptFile
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ class Bar:
         self._offsets[session_id] = max(self._offsets.get(session_id, 0), advance.offset)
         self._show()
 
-    def done(self, past: Past) -> None:
+    def done(self, past: TranscriptFile) -> None:
         """Take a session that is done with."""
         self._offsets[past.path.stem] = past.size
         self._sessions += 1

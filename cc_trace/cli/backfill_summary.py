@@ -22,7 +22,7 @@ class Summary:
     spans: Counter[str] = field(default_factory=Counter)  # by destination
     turns: Counter[str] = field(default_factory=Counter)
     off: Counter[str] = field(default_factory=Counter)  # why -> sessions
-    behind: Counter[str] = field(default_factory=Counter)
+    pending: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans
 
     def add(self, report: Report) -> None:
@@ -32,16 +32,16 @@ class Summary:
         if report.off is not None:
             self.off[report.off] += 1
         if report.busy:
-            self.behind["another process is delivering it"] += 1
-        for name, why in report.behind.items():
-            self.behind[why if name == "*" else f"{name}: {why}"] += 1
+            self.pending["another process is delivering it"] += 1
+        for name, why in report.pending.items():
+            self.pending[why if name == "*" else f"{name}: {why}"] += 1
         for name, spans in report.sent.items():
             self.count(name, report.turns.get(name, 0), spans)
 
     def stays_behind(self, why: str) -> None:
         """Add a session that cannot be delivered now."""
         self.done += 1
-        self.behind[why] += 1
+        self.pending[why] += 1
 
     def count(self, destination: str, turns: int, spans: int) -> None:
         """Add what was sent, or would be."""
@@ -54,7 +54,7 @@ class Summary:
         for name, spans in self.spans.items():
             print(f"  {_many(self.turns[name], 'turn')}, {_many(spans, 'span')} would go to {name}")
         self._print_off()
-        for why, count in self.behind.most_common():
+        for why, count in self.pending.most_common():
             print(f"  {_many(count, 'session')} cannot be counted: {why}")
 
     def print_delivered(self) -> None:
@@ -67,9 +67,9 @@ class Summary:
         self._print_off()
         for why, count in self.refused.most_common():
             print(f"  {_many(count, 'span')} refused for good: {why}")
-        for why, count in self.behind.most_common():
+        for why, count in self.pending.most_common():
             print(f"  {_many(count, 'session')} pending: {why}")
-        if self.behind or self.done != self.sessions:
+        if self.pending or self.done != self.sessions:
             again = " without --again" if self.again else ""
             print(f"  run it again{again} to continue; nothing is sent twice")
 

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.cli.interrupts import held_back
-from cc_trace.delivery import AgentListing, Report, Workplace, is_behind
+from cc_trace.cli.interrupts import block_interrupts
+from cc_trace.delivery import AgentListing, App, Report, is_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
 
     from cc_trace.cli.backfill_bar import Bar
-    from cc_trace.cli.interrupts import Wish
-    from cc_trace.delivery import Advance, Past
+    from cc_trace.cli.interrupts import StopFlag
+    from cc_trace.delivery import Advance, TranscriptFile
     from cc_trace.export import DestinationSettings
 
 _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: the backend is not there
@@ -41,22 +41,22 @@ class _Failing:
 class _Worker:
     """Delivers one session after the other."""
 
-    def __init__(self, place: Workplace, told: Callable[[str, Advance], None], wish: Wish) -> None:
+    def __init__(self, place: App, told: Callable[[str, Advance], None], stop_flag: StopFlag) -> None:
         self._place = place
         self._session = ""
         self._failing: list[_Failing] = []
         place.world.advanced = lambda advance: told(self._session, advance)
-        place.world.interrupted = lambda: bool(wish.value)
+        place.world.interrupted = lambda: bool(stop_flag.value)
         self._stack = contextlib.ExitStack()
         self._sync = self._stack.enter_context(place.sync())
 
-    def deliver(self, past: Past) -> Report:
+    def deliver(self, past: TranscriptFile) -> Report:
         """Deliver a session; an interrupt leaves the rest of it for the next run."""
         self._session = past.path.stem
         state = self._place.states.peek(self._session)
         names = self._place.destination_names(state.cwd, state.environment) if state is not None else None
         agents = AgentListing(self._place.states)
-        if names and not is_behind(state, past.size, names, partial(agents.total_bytes, past.path)):
+        if names and not is_pending(state, past.size, names, partial(agents.total_bytes, past.path)):
             return Report(self._session, sent=dict.fromkeys(names, 0))
         report = self._sync.session(past.path)
         self._give_up(report)
@@ -68,15 +68,15 @@ class _Worker:
         One that answers and refuses is: it may take the next session.
         """
         state = self._place.states.peek(self._session)
-        if state is None or "*" in report.behind or report.off is not None or report.busy:
+        if state is None or "*" in report.pending or report.off is not None or report.busy:
             return
         for settings in self._place.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)
             if settings in self._place.skipped:
-                report.behind[settings.name] = f"not tried any more: {failing.why}"
+                report.pending[settings.name] = f"not tried any more: {failing.why}"
                 continue
-            why = report.behind.get(settings.name, "")
-            refused = state.progress(settings.name).refusing_since is not None
+            why = report.pending.get(settings.name, "")
+            refused = state.cursor(settings.name).refusing_since is not None
             failed = why and not refused and not report.sent.get(settings.name)
             failing.sessions, failing.why = failing.sessions + 1 if failed else 0, why
             if failing.sessions >= _GIVE_UP_AFTER:
@@ -94,12 +94,14 @@ class _Worker:
         self._stack.close()
 
 
-def in_turn(place: Workplace, found: Sequence[Past], bar: Bar, wish: Wish) -> Iterator[tuple[Past, Report]]:
+def in_turn(
+    place: App, found: Sequence[TranscriptFile], bar: Bar, stop_flag: StopFlag
+) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver one session after the other."""
-    worker = _Worker(place, bar.advanced, wish)
+    worker = _Worker(place, bar.advanced, stop_flag)
     try:
         for past in found:
-            if wish.value:
+            if stop_flag.value:
                 return
             yield past, worker.deliver(past)
     finally:
@@ -107,8 +109,13 @@ def in_turn(place: Workplace, found: Sequence[Past], bar: Bar, wish: Wish) -> It
 
 
 def side_by_side(
-    environment: Mapping[str, str], to: str | None, jobs: int, found: Sequence[Past], bar: Bar, wish: Wish
-) -> Iterator[tuple[Past, Report]]:
+    environment: Mapping[str, str],
+    to: str | None,
+    jobs: int,
+    found: Sequence[TranscriptFile],
+    bar: Bar,
+    stop_flag: StopFlag,
+) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver several sessions at a time, each in a process of its own: reading them takes one core.
 
     A fork waits for the session it was forked from, if both are at work. Interrupts are the parent's to take: in a
@@ -119,18 +126,18 @@ def side_by_side(
 
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
-    given = (dict(environment), to, queue, wish)
+    given = (dict(environment), to, queue, stop_flag)
     listener = threading.Thread(target=_listen, args=(queue, bar), daemon=True)
     listener.start()
-    waiting: dict[Past, Report] = {}
+    waiting: dict[TranscriptFile, Report] = {}
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
         try:
-            for past, report in _spread(pool, jobs, found, wish):
+            for past, report in _spread(pool, jobs, found, stop_flag):
                 if report.waits:
                     waiting[past] = report
                 else:
                     yield past, report
-            for past, report in _spread(pool, 1, [*waiting], wish):
+            for past, report in _spread(pool, 1, [*waiting], stop_flag):
                 yield past, report.after(waiting.pop(past))
             yield from waiting.items()
         except KeyboardInterrupt:  # the second one: what they send just now is unclear, as after any sudden end
@@ -141,19 +148,21 @@ def side_by_side(
     listener.join()
 
 
-def _spread(pool: Executor, jobs: int, found: Sequence[Past], wish: Wish) -> Iterator[tuple[Past, Report]]:
+def _spread(
+    pool: Executor, jobs: int, found: Sequence[TranscriptFile], stop_flag: StopFlag
+) -> Iterator[tuple[TranscriptFile, Report]]:
     """Keep so many processes at work until all is done, or is not wanted any more."""
     from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait  # noqa: PLC0415  (as above)
 
     left = iter(found)
-    at_work: dict[Future[Report], Past] = {}
+    at_work: dict[Future[Report], TranscriptFile] = {}
     while True:
-        for past in islice(left, 0 if wish.value else jobs - len(at_work)):
+        for past in islice(left, 0 if stop_flag.value else jobs - len(at_work)):
             try:
-                with held_back():
+                with block_interrupts():
                     at_work[pool.submit(_deliver, past)] = past
             except BrokenExecutor as error:
-                wish.value = True
+                stop_flag.value = True
                 yield past, _ended(past, error)
         if not at_work:
             return
@@ -162,13 +171,13 @@ def _spread(pool: Executor, jobs: int, found: Sequence[Past], wish: Wish) -> Ite
             try:
                 yield past, future.result()
             except BrokenExecutor as error:
-                wish.value = True
+                stop_flag.value = True
                 yield past, _ended(past, error)
 
 
-def _ended(past: Past, error: BrokenExecutor) -> Report:
+def _ended(past: TranscriptFile, error: BrokenExecutor) -> Report:
     """Return what came of a session whose process was killed, or could not begin."""
-    return Report(past.path.stem, behind={"*": f"the process that delivered it ended: {error}"})
+    return Report(past.path.stem, pending={"*": f"the process that delivered it ended: {error}"})
 
 
 def _listen(queue: SimpleQueue[tuple[str, Advance] | None], bar: Bar) -> None:
@@ -180,14 +189,14 @@ _worker: _Worker
 
 
 def _begin(
-    environment: dict[str, str], to: str | None, queue: SimpleQueue[tuple[str, Advance] | None], wish: Wish
+    environment: dict[str, str], to: str | None, queue: SimpleQueue[tuple[str, Advance] | None], stop_flag: StopFlag
 ) -> None:
     """Be a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
-    place = Workplace.open(environment, to=to)
-    _worker = _Worker(place, lambda session, advance: queue.put((session, advance)), wish)
+    place = App.open(environment, to=to)
+    _worker = _Worker(place, lambda session, advance: queue.put((session, advance)), stop_flag)
 
 
-def _deliver(past: Past) -> Report:
+def _deliver(past: TranscriptFile) -> Report:
     return _worker.deliver(past)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from cc_trace.delivery import Workplace
+from cc_trace.delivery import App
 from cc_trace.errors import ConfigError
 from cc_trace.export import check_name
 from cc_trace.files import read_regular, write_private
@@ -64,7 +64,7 @@ def _folder(project: str | None, sources: Sources) -> str | None:
 
 
 def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool) -> int:
-    place = Workplace.open(environment)
+    place = App.open(environment)
     project = os.path.normpath(here() / Path(project or ".").expanduser())
     settings = place.settings(project)
     rows = [_row(setting, settings, environment) for setting in SETTINGS]
@@ -87,7 +87,7 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
 
 def _row(setting: Setting, settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
     found = settings.found(setting.name)
-    if setting.early:  # read by the hook from its environment alone
+    if setting.hook_only:  # read by the hook from its environment alone
         given = environment.get(setting.variable)
         value, origin = (given, f"environment: {setting.variable}") if given else (setting.default, "default")
     elif found is None:
@@ -144,7 +144,7 @@ def _named(name: str) -> Setting:
     """Return a setting by its name or one of its variables."""
     for setting in SETTINGS:
         if name.lower() == setting.name or name in setting.variables:
-            if setting.early:
+            if setting.hook_only:
                 message = f"{setting.variable} is read from the environment only: set it in your shell"
                 raise ConfigError(message)
             return setting

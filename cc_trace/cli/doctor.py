@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import States
-from cc_trace.doctor import Subject, counted, failed, guarded, unspoken
+from cc_trace.doctor import Subject, counted, failed, guarded, secret_values
 from cc_trace.errors import ConfigError
 from cc_trace.export import redacted
 from cc_trace.paths import claude_folder, home, state_folder
@@ -59,12 +59,12 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
     except ConfigError as error:
         yield failed("home", str(error), "set HOME to the folder of the user that runs Claude Code")
         return
-    secrets = unspoken(subject)
+    secrets = secret_values(subject)
     for group in _GROUPS:
         for check in importlib.import_module(f"cc_trace.doctor.{group}").CHECKS:
             for made in guarded(check, subject):
-                remedy = None if made.remedy is None else _clean(made.remedy, secrets)
-                yield replace(made, found=_clean(made.found, secrets), remedy=remedy)
+                fix = None if made.fix is None else _clean(made.fix, secrets)
+                yield replace(made, found=_clean(made.found, secrets), fix=fix)
 
 
 def _subject(environment: Mapping[str, str]) -> Subject:
@@ -84,5 +84,5 @@ def _clean(text: str, secrets: frozenset[str]) -> str:
 
 def _print(check: Check) -> None:
     print(f"{check.verdict:<8} {check.name:<22} {check.found}", flush=True)
-    if check.remedy is not None:
-        print(f"{'':<8} fix: {check.remedy}", flush=True)
+    if check.fix is not None:
+        print(f"{'':<8} fix: {check.fix}", flush=True)

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from cc_trace.delivery import States
-from cc_trace.install import check_hook, find_places, install, meaning, own_python, plugins
+from cc_trace.install import check_hook, find_install_paths, install, meaning, own_python, plugins
 from cc_trace.paths import here
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cc_trace.install import Installed, Places
+    from cc_trace.install import Installed, InstallPaths
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
-    places = find_places(environment, here() if options.project else None)
+    places = find_install_paths(environment, here() if options.project else None)
     python = own_python()
     states = States(places.state)
 
@@ -39,7 +39,7 @@ def try_out(hook: str, environment: Mapping[str, str]) -> int:
     return _try_out(f"exec {shlex.quote(hook)}", environment, own_python())
 
 
-def _report(places: Places, done: Installed) -> None:
+def _report(places: InstallPaths, done: Installed) -> None:
     change = done.change
     if not done.changed:
         print(f"cc-trace is installed already; nothing was changed in {change.path}")

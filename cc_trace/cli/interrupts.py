@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Wish(Protocol):
+class StopFlag(Protocol):
     """Whether the user wants it to stop."""
 
     value: bool
 
 
 @contextlib.contextmanager
-def heard_in(wish: Wish) -> Iterator[None]:
+def stop_on_interrupt(stop_flag: StopFlag) -> Iterator[None]:
     """Take the first interrupt as a wish to stop after the batch in hand; a second one ends everything."""
 
     def heard(*_: object) -> None:
-        wish.value = True
+        stop_flag.value = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     before = signal.signal(signal.SIGINT, heard)
@@ -33,7 +33,7 @@ def heard_in(wish: Wish) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
+def block_interrupts() -> Iterator[None]:
     """Take no interrupts for a moment: processes started in it never do, and one that comes is taken at the end."""
     if sys.platform == "win32":
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from cc_trace.delivery import WRITTEN_WHILE_OFF, Workplace
+from cc_trace.delivery import WRITTEN_WHILE_OFF, App
 from cc_trace.errors import ConfigError, NotFoundError
 from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
-    place = Workplace.open(environment, to=options.to)
+    place = App.open(environment, to=options.to)
     transcript = find(options.session, place.config_dir, here())
     state = place.states.peek(transcript.stem)
     started = (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
@@ -34,9 +34,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"there are several destinations; say --to with one of {names}"
         raise ConfigError(message)
     privacy = Privacy(config.privacy)
-    if place.states.left_out(transcript.stem):
+    if place.states.is_suppressed(transcript.stem):
         print(f"cc-trace: {WRITTEN_WHILE_OFF}, and is sent only if asked for", file=sys.stderr)
-    session = Session(transcript, ending="over", anchors=state.tied_to if state is not None else None)
+    session = Session(transcript, ending="over", links=state.trace_links if state is not None else None)
     spans = _print(session, plan.destinations[0], privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
     said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"
@@ -50,7 +50,7 @@ def _print(session: Session, destination: Destination, privacy: Privacy, turn: i
         if turn is not None and trace.turn.number != turn:
             continue
         for span in reversed(trace.spans):
-            out.write(destination.readable(destination.pack(privacy(span, trace.spans))) + b"\n")
+            out.write(destination.as_json(destination.encode(privacy(span, trace.spans))) + b"\n")
             count += 1
     out.flush()
     if turn is not None and not count:

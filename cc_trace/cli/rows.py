@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_trace.privacy import QUOTING
 
 if TYPE_CHECKING:
-    from cc_trace.spans import Facts, Span
+    from cc_trace.spans import SessionSummary, Span
     from cc_trace.transcript import Usage
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,7 +53,7 @@ def span_row(span: Span, *, content: bool = True) -> dict[str, Any]:
     }
 
 
-def session_row(facts: Facts, *, content: bool = True) -> dict[str, Any]:
+def session_row(facts: SessionSummary, *, content: bool = True) -> dict[str, Any]:
     """Return the facts of a session as a whole."""
     first, last = facts.first_ns, facts.last_ns
     return {

@@ -11,7 +11,7 @@ import orjson
 from cc_trace.cli.rows import session_row, span_row
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import claude_folder, find, here, home, state_folder
-from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, Facts, Session
+from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, Session, SessionSummary
 
 if TYPE_CHECKING:
     import argparse
@@ -75,7 +75,7 @@ def _source(target: str, claude: Path, state: Path) -> Source:
 class Source(Protocol):
     """Where spans and facts come from."""
 
-    facts: Facts
+    facts: SessionSummary
 
     def spans(self) -> Iterator[Span]:
         """Yield the session's spans; the facts are complete afterwards."""
@@ -85,7 +85,7 @@ class _Stored:
     """A session in the local store: what is left when its transcript is gone."""
 
     def __init__(self, session_id: str, spans: list[Span]) -> None:
-        self.facts = Facts(session_id)
+        self.facts = SessionSummary(session_id)
         self._spans = spans
 
     def spans(self) -> Iterator[Span]:

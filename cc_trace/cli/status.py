@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from cc_trace.cli.rows import rfc3339
-from cc_trace.delivery import SessionState, Workplace, left_behind, newest
+from cc_trace.delivery import App, SessionState, newest, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.spans import Resume, Session
 from cc_trace.transcript import first_cwd
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.delivery import IndexRow, Progress
+    from cc_trace.delivery import Cursor, IndexRow
 
 MAX_SHOWN = 20
 
@@ -33,11 +33,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Without --all that is the last changed and the pending ones, a bounded number: reading 10,000 states takes long.
     """
-    place = Workplace.open(environment)
+    place = App.open(environment)
     known = place.states.index.rows()
     shown = _shown(known, whole=options.all)
     states = [state for id_ in shown if (state := place.states.peek(id_)) is not None]
-    left_out = place.states.all_left_out()
+    left_out = place.states.all_suppressed()
     rows = [
         _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(place, state))
         for state in states
@@ -71,7 +71,7 @@ def _is_pending(row: IndexRow) -> bool:
     return bool(row.pending) or not row.valid
 
 
-def _others(place: Workplace, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
+def _others(place: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
     """Yield the sessions of which nothing was delivered: left out, not yet, or because of a wrong setting."""
     for path in _undelivered(place, known):
         try:
@@ -80,21 +80,23 @@ def _others(place: Workplace, known: Mapping[str, IndexRow]) -> Iterator[dict[st
             why = str(error)
         said = f"nothing delivered: {why}" if why else "nothing delivered yet"
         yield _row(SessionState(path.stem, str(path)), said)
-    for session_id in place.states.all_left_out():
+    for session_id in place.states.all_suppressed():
         if session_id not in known:
             yield _row(SessionState(session_id, ""), LEFT_OUT)
 
 
-def _undelivered(place: Workplace, known: Mapping[str, IndexRow]) -> Iterator[Path]:
+def _undelivered(place: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
     """Yield the transcripts since the installation that there is no state of."""
     since_ns = place.states.installed_ns
     if since_ns is None:
         return iter(())
     found = {id_: each for id_, each in newest(place.config_dir).items() if id_ not in known}
-    return left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True, transcripts=found)
+    return pending_sessions(
+        place.states, place.config_dir, place.destination_names, since_ns, wrong=True, transcripts=found
+    )
 
 
-def _settings_error(place: Workplace, state: SessionState) -> str | None:
+def _settings_error(place: App, state: SessionState) -> str | None:
     """Return what is wrong with a session's settings: nothing of it is delivered until that is fixed."""
     try:
         place.off(state.cwd, state.environment)
@@ -110,21 +112,21 @@ def _row(state: SessionState, said: str, error: str | None = None) -> dict[str, 
         "activity": said,
         "left_out": said == LEFT_OUT,
         "error": error,
-        "destinations": {name: _destination(progress) for name, progress in state.destinations.items()},
+        "destinations": {name: _destination(cursor) for name, cursor in state.destinations.items()},
     }
 
 
-def _destination(progress: Progress) -> dict[str, Any]:
+def _destination(cursor: Cursor) -> dict[str, Any]:
     return {
-        "delivered": progress.delivered,
-        "pending": progress.behind,
-        "unfinished": progress.unfinished,
-        "turns": progress.turns,
-        "error": progress.error,
-        "error_at": _time(progress.error_at),
-        "not_before": _time(progress.not_before),
-        "refused": progress.notes,
-        "time": _time(progress.time),
+        "delivered": cursor.delivered,
+        "pending": cursor.pending_spans,
+        "unfinished": cursor.unfinished,
+        "turns": cursor.turns,
+        "error": cursor.error,
+        "error_at": _time(cursor.error_at),
+        "not_before": _time(cursor.not_before),
+        "refused": cursor.notes,
+        "time": _time(cursor.time),
     }
 
 
@@ -135,7 +137,7 @@ def _time(seconds: float | None) -> str | None:
 def _activity(state: SessionState) -> str:
     """Say what the session does, reading only from its oldest undelivered turn on."""
     path = Path(state.transcript)
-    furthest = max(state.destinations.values(), key=lambda progress: progress.offset, default=None)
+    furthest = max(state.destinations.values(), key=lambda cursor: cursor.offset, default=None)
     resume = Resume() if furthest is None else Resume(furthest.position, furthest.turns)
     try:
         session = Session(path, resume)
@@ -154,17 +156,17 @@ def _print(row: dict[str, Any]) -> None:
     print(f"{row['session_id']}  {row['activity']}")
     if row["error"]:
         print(f"  pending: {row['error']}")
-    for name, progress in row["destinations"].items():
-        parts = [f"{progress['delivered']} delivered"]
-        if progress["pending"]:
-            parts.append(f"{progress['pending']} pending")
-        if progress["unfinished"]:
-            parts.append(f"{progress['unfinished']} unfinished")
-        if progress["time"]:
-            parts.append(f"at {progress['time']}")
+    for name, cursor in row["destinations"].items():
+        parts = [f"{cursor['delivered']} delivered"]
+        if cursor["pending"]:
+            parts.append(f"{cursor['pending']} pending")
+        if cursor["unfinished"]:
+            parts.append(f"{cursor['unfinished']} unfinished")
+        if cursor["time"]:
+            parts.append(f"at {cursor['time']}")
         print(f"  {name}: {', '.join(parts)}")
-        if progress["error"]:
-            print(f"    {progress['error']} ({progress['error_at']})")
-        for note in progress["refused"]:
+        if cursor["error"]:
+            print(f"    {cursor['error']} ({cursor['error_at']})")
+        for note in cursor["refused"]:
             what = note.get("span_id") or f"{note.get('spans')} spans"
             print(f"    refused: {what}: {note.get('status')} {note.get('message')}")

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from cc_trace.cli.interrupts import heard_in
+from cc_trace.cli.interrupts import stop_on_interrupt
 from cc_trace.delivery import (
+    App,
     Caller,
-    Workplace,
     a_session,
-    left_behind,
+    pending_sessions,
     run_worker,
     take_spool,
 )
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.cli.interrupts import Wish
+    from cc_trace.cli.interrupts import StopFlag
     from cc_trace.delivery import Report, Sync
 
 
@@ -31,41 +31,41 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver what the options name; print a line per session. Exit 1 if anything stayed behind."""
     if options.spooled is not None:
         return run_worker(environment, Path(options.spooled), options.deadline)
-    place = Workplace.open(environment)
+    place = App.open(environment)
     named = options.session or options.transcript
-    wish: Wish = SimpleNamespace(value=False)
-    place.world.interrupted = lambda: wish.value
+    stop_flag: StopFlag = SimpleNamespace(value=False)
+    place.world.interrupted = lambda: stop_flag.value
     reports: list[Report] = []
-    with place.sync() as sync, heard_in(wish):
+    with place.sync() as sync, stop_on_interrupt(stop_flag):
         for report in _one(place, sync, named) if named is not None else _left(place, sync):
             _print(report)
             reports.append(report)
-            if wish.value:
+            if stop_flag.value:
                 break
-    if wish.value:
+    if stop_flag.value:
         return 130
     if not reports:
         place.config()  # no session has said what is wrong with the settings
         print("nothing is pending")
-    if any(report.behind for report in reports):
+    if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
     left_out = named is not None and any(report.off for report in reports)
     return 0 if all(report.complete for report in reports) and not left_out else 1
 
 
-def _one(place: Workplace, sync: Sync, named: str) -> Iterator[Report]:
+def _one(place: App, sync: Sync, named: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
     path = a_session(find(named, place.config_dir, here()))
     yield sync.session(path, caller=Caller(named=True))
 
 
-def _left(place: Workplace, sync: Sync) -> Iterator[Report]:
+def _left(place: App, sync: Sync) -> Iterator[Report]:
     """Deliver what was left behind since the installation."""
     for session_id in [*take_spool(place, None), *place.states.pending()]:
         sync.wanted(session_id)  # none, once it is interrupted
     since_ns, found = place.states.installed_ns, False
     place.states.index.rebuild()  # who asks for everything gets what the files say
-    for path in left_behind(place.states, place.config_dir, place.destination_names, since_ns, wrong=True):
+    for path in pending_sessions(place.states, place.config_dir, place.destination_names, since_ns, wrong=True):
         if place.world.interrupted():
             return
         found = True
@@ -81,11 +81,11 @@ def _print(report: Report) -> None:
         return
     if report.off is not None:
         print(f"{report.session_id}: left out: {report.off}")
-    if "*" in report.behind:
-        print(f"{report.session_id}: pending: {report.behind['*']}")
-    for name in dict.fromkeys([*report.sent, *report.behind]):
+    if "*" in report.pending:
+        print(f"{report.session_id}: pending: {report.pending['*']}")
+    for name in dict.fromkeys([*report.sent, *report.pending]):
         if name == "*":
             continue
         sent = report.sent.get(name, 0)
-        why = f"; pending: {report.behind[name]}" if name in report.behind else ""
+        why = f"; pending: {report.pending[name]}" if name in report.pending else ""
         print(f"{report.session_id}: {sent} span{'' if sent == 1 else 's'} to {name}{why}")

@@ -15,7 +15,7 @@ from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
 
 if TYPE_CHECKING:
-    from cc_trace.spans import Facts, Response, Span
+    from cc_trace.spans import Response, SessionSummary, Span
     from cc_trace.transcript import JsonValue
 
 _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incomplete": "yellow"}
@@ -48,7 +48,7 @@ class Printer:
             nodes[span.span_id] = node
         self._console.print(tree)
 
-    def session(self, facts: Facts) -> None:
+    def session(self, facts: SessionSummary) -> None:
         """Print the session's totals."""
         line = Text(f"Session {_printable(facts.session_id)}", style="bold")
         known = (facts.project, facts.git_branch, f"Claude Code {facts.version}" if facts.version else None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.errors import CcTraceError, InstallError
 from cc_trace.install import (
-    find_places,
+    find_install_paths,
     forget_settings,
     noted,
     plugins,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cc_trace.install import Places
+    from cc_trace.install import InstallPaths
 
 _SAID: Final = {
     "taken out": "our hooks are taken out",
@@ -34,7 +34,7 @@ _SAID: Final = {
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Uninstall; each settings file is dealt with whatever becomes of the others. Exit 2 if one could not be."""
-    places = find_places(environment, here() if options.project else None)
+    places = find_install_paths(environment, here() if options.project else None)
     if options.project and options.purge:
         message = "--purge takes away what all projects share; leave out --project"
         raise InstallError(message)
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _unregister(places: Places, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
+def _unregister(places: InstallPaths, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
     done, failed = [], []
     for path in dict.fromkeys([places.settings, *([] if only else noted(places, "settings"))]):
         try:
@@ -76,7 +76,7 @@ def _again(path: Path) -> str:
     return "run `cc-trace uninstall` with CLAUDE_CONFIG_DIR set to where it is now"
 
 
-def _remove(places: Places, *, everything: bool) -> list[str]:
+def _remove(places: InstallPaths, *, everything: bool) -> list[str]:
     done: list[str] = []
     if everything:
         removed, left = purge(places)

@@ -19,7 +19,7 @@ from cc_trace.transcript import BEGINNING, Delivered, Position, agent_id, identi
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from cc_trace.delivery.cursor import Progress
+    from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.state import States
     from cc_trace.spans import Placed, Session
     from cc_trace.transcript import AgentFile, Selection
@@ -92,19 +92,17 @@ class AgentDeliveries:
         self.is_misplaced = False
         return sum(file.size for file in self._files)
 
-    def to_read(self, to: str, progress: Progress) -> Selection:
+    def to_read(self, to: str, cursor: Cursor) -> Selection:
         """Return which files a destination needs read, and take its progress back to where they hang."""
-        if progress.time is None and self._delivered.pop(to, None) is not None:
+        if cursor.time is None and self._delivered.pop(to, None) is not None:
             # It begins anew, whatever was delivered to it once; this attempt may fail, and the next must know that.
             self._save()
         selection = select(self._files, self._delivered.get(to, {}))
         if (place := selection.earliest) is not None:
-            self._go_back(progress, place.turn, Position(place.offset, place.line))
+            self._go_back(cursor, place.turn, Position(place.offset, place.line))
         return selection
 
-    def note(
-        self, to: str, progress: Progress, session: Session, selection: Selection, unsettled: Collection[str]
-    ) -> None:
+    def note(self, to: str, cursor: Cursor, session: Session, selection: Selection, unsettled: Collection[str]) -> None:
         """Note what was delivered of the files that were read; `unsettled` are the agents of which something was not.
 
         Work that has no place in any turn counts as delivered when all turns were read; else that is done next.
@@ -124,13 +122,13 @@ class AgentDeliveries:
         if changed:
             self._save()
         if self.is_misplaced:
-            self._go_back(progress, 1, BEGINNING)
+            self._go_back(cursor, 1, BEGINNING)
 
-    def _go_back(self, progress: Progress, turn: int, position: Position) -> None:
+    def _go_back(self, cursor: Cursor, turn: int, position: Position) -> None:
         """Read again from an earlier turn on. It may not come to a delivery now: the place is remembered as any is."""
-        if position.offset < progress.offset:
-            progress.go_back_to(turn, position)
-            progress.fingerprint = fingerprint_before(self._transcript, position.offset)
+        if position.offset < cursor.offset:
+            cursor.go_back_to(turn, position)
+            cursor.fingerprint = fingerprint_before(self._transcript, position.offset)
 
     def _save(self) -> None:
         if self._remember:

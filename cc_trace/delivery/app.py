@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import orjson
 
 from cc_trace.delivery.state import States
-from cc_trace.delivery.sync import Plan, Sync, World
+from cc_trace.delivery.sync import Plan, Runtime, Sync
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.export import check_name, open_destination
 from cc_trace.log import Log
-from cc_trace.paths import claude_folder, here, home, state_folder
+from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.privacy import Privacy
 from cc_trace.settings import Layer, Sources, read_config, read_scope
 
@@ -27,20 +27,19 @@ if TYPE_CHECKING:
     from cc_trace.export import Destination, DestinationSettings
     from cc_trace.settings import Config, HookEnvironment, Settings
 
-__all__ = ["Workplace", "here", "home"]
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Workplace:
+class App:
     """Opened once per command. Destinations and settings are opened and read when a session needs them."""
 
     sources: Sources
     config_dir: Path  # Claude Code's
     states: States
     log: Log
-    world: World
+    world: Runtime
     to: str | None = None  # only this destination
     skipped: list[DestinationSettings] = field(default_factory=list)
     _debugging: bool | None = None
@@ -51,7 +50,7 @@ class Workplace:
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
 
     @classmethod
-    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> Workplace:
+    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> App:
         """Make the state folder, and find the settings. `hooked`: a hook started us, and nobody looks on."""
         if to is not None:
             check_name(to, "--to")
@@ -63,7 +62,7 @@ class Workplace:
         except OSError as error:
             message = f"cannot use the state folder {states.folder}: {error.strerror}"
             raise StateError(message) from error
-        world = World(time.time, time.sleep, patient=hooked)
+        world = Runtime(time.time, time.sleep, patient=hooked)
         place = cls(sources, config_dir, states, Log(states.folder), world, to)
         world.may_be_blocked = place.may_be_blocked
         world.reached = place.steps(environment.get("CC_TRACE_DIE_AT"))

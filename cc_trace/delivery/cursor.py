@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import orjson
 
-from cc_trace.spans import Anchor, Resume, Session
+from cc_trace.spans import Resume, Session, TraceLink
 from cc_trace.transcript import Delivered, Position, new
 
 if TYPE_CHECKING:
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from cc_trace.spans import Ending
     from cc_trace.transcript import Selection
 
-VERSION: Final = 1
+VERSION: Final = 2
+_AGENTS_VERSION: Final = 1  # of the file that tells what was delivered of the agents' files
+# What version 1 called the same things.
+_SESSION_NAMES_1: Final = {"anchors": "links"}
+_CURSOR_NAMES_1: Final = {
+    "behind": "pending_spans",
+    "launched": "call_by_task",
+    "launches": "trace_by_call",
+    "ended": "finished_tasks",
+}
 # An answer is recorded by writing the one over the other in the file, in place: that needs no room on the disk, and the
 # file is whole before and after.
 NOT_ANSWERED: Final = b'"answered": false'
@@ -31,7 +40,7 @@ _LATEST: Final = 1e11  # unix seconds; beyond that no date can be shown
 
 
 @dataclass(slots=True)
-class Progress:
+class Cursor:
     """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins."""
 
     offset: int = 0
@@ -46,7 +55,7 @@ class Progress:
     not_in_ledger: list[str] = field(default_factory=list)  # spans accepted that could not be written there yet
     fingerprint: str = ""  # of what stands before `offset`
     delivered: int = 0  # spans in all
-    behind: int = 0  # spans that were final and not taken at the last sync
+    pending_spans: int = 0  # spans that were final and not taken at the last sync
     unfinished: int = 0  # spans that were not final yet
     notes: list[dict[str, Any]] = field(default_factory=list)  # what was refused for good, and why
     error: str | None = None
@@ -54,9 +63,9 @@ class Progress:
     not_before: float | None = None  # the backend asked to be left alone until then
     refusing_since: float | None = None  # it has refused everything since then
     time: float | None = None
-    launched: dict[str, str] = field(default_factory=dict)
-    launches: dict[str, str] = field(default_factory=dict)
-    ended: list[str] = field(default_factory=list)
+    call_by_task: dict[str, str] = field(default_factory=dict)
+    trace_by_call: dict[str, str] = field(default_factory=dict)
+    finished_tasks: list[str] = field(default_factory=list)
     reached: int = 0  # the last turn something was sent of; the position may go back behind it
 
     @property
@@ -73,7 +82,7 @@ class Progress:
     @property
     def pending(self) -> bool:
         """Tell whether something is known to be left for this destination."""
-        left = self.behind or self.unfinished or self.intent or self.unclear or self.error is not None
+        left = self.pending_spans or self.unfinished or self.intent or self.unclear or self.error is not None
         return bool(left) or self.time is None  # none of its deliveries came to an end
 
     def go_back_to(self, turn: int, position: Position) -> None:
@@ -95,8 +104,8 @@ class SessionState:
     fingerprint_bytes: int = 0
     claude_pid: int | None = None
     cwd: str | None = None  # where it was started: its project
-    anchors: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
-    destinations: dict[str, Progress] = field(default_factory=dict)
+    links: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
+    destinations: dict[str, Cursor] = field(default_factory=dict)
     # The variables of its own hook, by who set them; None in place of a secret. None: no hook of its own has run yet.
     environment: dict[str, dict[str, str | None]] | None = None
     sending: str | None = None  # the destination whose intent is being sent
@@ -104,9 +113,9 @@ class SessionState:
     agent_bytes: int = 0  # of its agents' files, all together, when they were last looked at
     claude_start: str | None = None  # when the process of `claude_pid` began: its id alone is used again
 
-    def progress(self, destination: str) -> Progress:
+    def cursor(self, destination: str) -> Cursor:
         """Return the progress of one destination, from the beginning if it is new."""
-        return self.destinations.setdefault(destination, Progress())
+        return self.destinations.setdefault(destination, Cursor())
 
     def read_on(
         self,
@@ -115,22 +124,26 @@ class SessionState:
         ending: Ending,
         *,
         rest_ns: int,
-        told_ns: int | None = None,
+        hook_ns: int | None = None,
         agents: Selection | None = None,
     ) -> Session:
         """Return the session from where a destination has got to."""
-        progress = self.destinations.get(to, Progress())
+        cursor = self.destinations.get(to, Cursor())
         resume = Resume(
-            progress.position, progress.turns, dict(progress.launched), dict(progress.launches), set(progress.ended)
+            cursor.position,
+            cursor.turns,
+            dict(cursor.call_by_task),
+            dict(cursor.trace_by_call),
+            set(cursor.finished_tasks),
         )
         files, delivered = (agents.files, agents.known) if agents is not None else (None, {})
         return Session(
             transcript,
             resume,
             ending=ending,
-            told_ns=told_ns,
+            hook_ns=hook_ns,
             rest_ns=rest_ns,
-            anchors=self.tied_to,
+            links=self.trace_links,
             files=files,
             delivered=delivered,
         )
@@ -138,16 +151,16 @@ class SessionState:
     @property
     def furthest(self) -> int:
         """Return how far the transcript has been read."""
-        return max((progress.offset for progress in self.destinations.values()), default=0)
+        return max((cursor.offset for cursor in self.destinations.values()), default=0)
 
     @property
-    def tied_to(self) -> dict[int, Anchor]:
+    def trace_links(self) -> dict[int, TraceLink]:
         """Return what traces are tied to, by the number of the turn from which on it holds."""
-        return {int(first): Anchor(*anchor) for first, anchor in self.anchors.items()}
+        return {int(first): TraceLink(*link) for first, link in self.links.items()}
 
     def untouched(self) -> int:
         """Return the number of the first turn of which nothing has been sent anywhere."""
-        return 1 + max((progress.begun for progress in self.destinations.values()), default=0)
+        return 1 + max((cursor.begun for cursor in self.destinations.values()), default=0)
 
 
 def to_json(state: SessionState) -> bytes:
@@ -162,10 +175,15 @@ def to_json(state: SessionState) -> bytes:
 def from_json(data: bytes, session_id: str) -> SessionState:
     """Return the state that was written for a session; raises one of DAMAGE for anything else."""
     raw = orjson.loads(data)
-    if raw.pop("version") != VERSION:
+    version = raw.pop("version")
+    if version not in (1, VERSION):
         message = "another version's"
         raise ValueError(message)
-    destinations = {name: Progress(**progress) for name, progress in raw.pop("destinations").items()}
+    cursors = raw.pop("destinations")
+    if version == 1:
+        raw = _renamed(raw, _SESSION_NAMES_1)
+        cursors = {name: _renamed(cursor, _CURSOR_NAMES_1) for name, cursor in cursors.items()}
+    destinations = {name: Cursor(**cursor) for name, cursor in cursors.items()}
     state = SessionState(**raw, destinations=destinations)
     if state.session_id != session_id:
         message = "another session's"
@@ -179,26 +197,30 @@ def from_json(data: bytes, session_id: str) -> SessionState:
     return state
 
 
+def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in raw.items()}
+
+
 def _take_answer(state: SessionState) -> None:
     """Count an intent as accepted whose answer was recorded, though nothing else could be after it."""
-    progress = state.destinations.get(state.sending or "")
-    if state.answered and progress is not None:
-        progress.accepted += progress.intent
-        progress.delivered += len(progress.intent)
-        progress.not_in_ledger += progress.intent
-        progress.intent = []
+    cursor = state.destinations.get(state.sending or "")
+    if state.answered and cursor is not None:
+        cursor.accepted += cursor.intent
+        cursor.delivered += len(cursor.intent)
+        cursor.not_in_ledger += cursor.intent
+        cursor.intent = []
     state.answered, state.sending = False, None
 
 
 def agents_to_json(agents: Mapping[str, Mapping[str, Delivered]]) -> bytes:
     """Return the form of the file that tells what of the agents' files each destination has."""
-    return orjson.dumps({"version": VERSION, "destinations": agents}, default=tuple)
+    return orjson.dumps({"version": _AGENTS_VERSION, "destinations": agents}, default=tuple)
 
 
 def agents_from_json(data: bytes) -> dict[str, dict[str, Delivered]]:
     """Return what was written so; raises one of DAMAGE for anything else."""
     raw = orjson.loads(data)
-    if raw.pop("version") != VERSION:
+    if raw.pop("version") != _AGENTS_VERSION:
         message = "another version's"
         raise ValueError(message)
     return {to: _rows(files) for to, files in raw["destinations"].items()}
@@ -244,15 +266,15 @@ def _is_flat(note: dict[str, object]) -> bool:
     return all(value is None or isinstance(value, str | int | float) for value in note.values())
 
 
-def _are_anchors(value: object) -> bool:
+def _are_links(value: object) -> bool:
     return isinstance(value, dict) and all(
-        first.isascii() and first.isdecimal() and len(first) < len(str(1 << 62)) and _is_anchor(anchor)
-        for first, anchor in value.items()
+        first.isascii() and first.isdecimal() and len(first) < len(str(1 << 62)) and _is_link(link)
+        for first, link in value.items()
     )
 
 
-def _is_anchor(value: object) -> bool:
-    return isinstance(value, list) and len(value) == len(Anchor._fields) and all(map(_is_text, value))
+def _is_link(value: object) -> bool:
+    return isinstance(value, list) and len(value) == len(TraceLink._fields) and all(map(_is_text, value))
 
 
 def is_environment(value: object) -> TypeGuard[dict[str, dict[str, str | None]] | None]:
@@ -267,10 +289,10 @@ def _are_variables(value: object) -> bool:
 _FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(("size", "mtime_ns", "fingerprint_bytes", "offset", "line", "turns"), _is_count),
     **dict.fromkeys(("agent_bytes", "reached"), _is_count),
-    **dict.fromkeys(("delivered", "behind", "unfinished"), _is_count),
+    **dict.fromkeys(("delivered", "pending_spans", "unfinished"), _is_count),
     **dict.fromkeys(("intent_at", "unclear_at", "error_at", "not_before", "refusing_since", "time"), _is_time),
-    **dict.fromkeys(("accepted", "rejected", "intent", "unclear", "not_in_ledger", "ended"), _are_texts),
-    **dict.fromkeys(("launched", "launches"), _is_map),
+    **dict.fromkeys(("accepted", "rejected", "intent", "unclear", "not_in_ledger", "finished_tasks"), _are_texts),
+    **dict.fromkeys(("call_by_task", "trace_by_call"), _is_map),
     **dict.fromkeys(("cwd", "error", "sending", "claude_start"), _is_text),
     **dict.fromkeys(
         ("session_id", "transcript", "fingerprint"), lambda value: isinstance(value, str) and "\0" not in value
@@ -279,5 +301,5 @@ _FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
     "answered": lambda value: isinstance(value, bool),
     "notes": _are_notes,
     "environment": is_environment,
-    "anchors": _are_anchors,
+    "links": _are_links,
 }

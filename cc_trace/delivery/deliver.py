@@ -24,9 +24,9 @@ from cc_trace.export import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, Rejected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cc_trace.delivery.cursor import Progress
+    from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.ledger import Ledger
-    from cc_trace.export import Destination, Parcel
+    from cc_trace.export import Destination, EncodedSpan
     from cc_trace.spans import Session, Span, Trace
     from cc_trace.transcript import Position
 
@@ -73,7 +73,7 @@ class Surroundings:
 class _Suspect(NamedTuple):
     """A span that was refused alone, and how many had been accepted by then."""
 
-    parcel: Parcel
+    parcel: EncodedSpan
     outcome: Rejected
     sent: int
 
@@ -91,22 +91,22 @@ class Delivery:
     """Sends what a session's transcript holds and a destination does not."""
 
     def __init__(
-        self, session: Session, destination: Destination, progress: Progress, ledger: Ledger, around: Surroundings
+        self, session: Session, destination: Destination, cursor: Cursor, ledger: Ledger, around: Surroundings
     ) -> None:
         self.sent = 0
         self.turns = 0  # whose root was sent
         self.refused: Counter[str] = Counter()  # why -> spans
         self._session = session
         self._destination = destination
-        self._progress = progress
-        self._ledger = None if destination.repeatable else ledger
+        self._progress = cursor
+        self._ledger = None if destination.idempotent else ledger
         self._around = around
         self._turns: deque[_Open] = deque()
         self._roots: set[str] = set()
         self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
-        self._batch: list[Parcel] = []
+        self._batch: list[EncodedSpan] = []
         self._batch_bytes = 0
-        self._flushing: list[Parcel] = []  # the batch being sent
+        self._flushing: list[EncodedSpan] = []  # the batch being sent
         self._unfinished: set[str] = set()  # spans that are not final
         self.failure: Retryable | Unclear | None = None  # what ended the delivery
         self.answered = False  # the destination accepted or refused something: it is there
@@ -115,8 +115,8 @@ class Delivery:
 
     def run(self) -> bool:
         """Deliver; return whether all that was final is there now."""
-        progress = self._progress
-        settled, stopped = {*progress.accepted, *progress.rejected}, False
+        cursor = self._progress
+        settled, stopped = {*cursor.accepted, *cursor.rejected}, False
         self._take_over()
         try:
             for trace in self._session.traces():
@@ -124,30 +124,30 @@ class Delivery:
             self._around.reached("spans built")
             self._flush()
             self._end_trials()
-            progress.error = progress.error_at = progress.not_before = None
+            cursor.error = cursor.error_at = cursor.not_before = None
             # What is not in the transcript any more cannot be sent, nor asked about.
-            progress.unclear = [id_ for id_ in progress.unclear if id_ in self._unfinished]
+            cursor.unclear = [id_ for id_ in cursor.unclear if id_ in self._unfinished]
         except _Stop:
             stopped = True
             self._release([*self._suspects])
         self._advance()
-        progress.behind = sum(len(turn.waiting) for turn in self._turns)
-        progress.unfinished = sum(turn.unfinished for turn in self._turns)
-        progress.time = self._around.clock()
+        cursor.pending_spans = sum(len(turn.waiting) for turn in self._turns)
+        cursor.unfinished = sum(turn.unfinished for turn in self._turns)
+        cursor.time = self._around.clock()
         self._around.save()
-        return not stopped and not progress.behind
+        return not stopped and not cursor.pending_spans
 
     def _take_over(self) -> None:
         """Take up what an earlier attempt left: spans nobody saw the answer for, and those the ledger must hear of."""
-        progress, now = self._progress, self._around.clock()
-        if progress.intent:
-            sent_at = now if progress.intent_at is None else progress.intent_at
-            ended = min(now, sent_at + self._around.request_seconds)
-            progress.unclear = [*dict.fromkeys([*progress.unclear, *progress.intent])]
-            progress.unclear_at = max(ended, progress.unclear_at or 0.0)
-            progress.intent = []
-        if progress.not_in_ledger:
-            ids, progress.not_in_ledger = progress.not_in_ledger, []
+        cursor, now = self._progress, self._around.clock()
+        if cursor.intent:
+            sent_at = now if cursor.intent_at is None else cursor.intent_at
+            finished_tasks = min(now, sent_at + self._around.request_seconds)
+            cursor.unclear = [*dict.fromkeys([*cursor.unclear, *cursor.intent])]
+            cursor.unclear_at = max(finished_tasks, cursor.unclear_at or 0.0)
+            cursor.intent = []
+        if cursor.not_in_ledger:
+            ids, cursor.not_in_ledger = cursor.not_in_ledger, []
             self._record(ids)
 
     @property
@@ -171,9 +171,9 @@ class Delivery:
                 continue
             turn.waiting.add(span.span_id)
             self._owner[span.span_id] = turn
-            self._add(self._destination.pack(self._around.outgoing(span, trace.spans)))
+            self._add(self._destination.encode(self._around.outgoing(span, trace.spans)))
 
-    def _add(self, parcel: Parcel) -> None:
+    def _add(self, parcel: EncodedSpan) -> None:
         if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + parcel.size > MAX_BATCH_BYTES:
             self._flush()
         self._batch.append(parcel)
@@ -198,7 +198,7 @@ class Delivery:
         to, offset = self._destination.name, self._progress.offset
         self._around.advanced(Advance(to, self.sent - sent, self.turns - turns, offset))
 
-    def _claimed(self, batch: list[Parcel]) -> list[Parcel]:
+    def _claimed(self, batch: list[EncodedSpan]) -> list[EncodedSpan]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
         assert self._ledger is not None  # noqa: S101
         around, ids, to = self._around, [parcel.span_id for parcel in batch], self._destination.name
@@ -208,7 +208,7 @@ class Delivery:
         self._settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
         ready = [parcel for parcel in batch if claims[parcel.span_id] in ("mine", "unclear")]
         unclear = [p for p in ready if claims[p.span_id] == "unclear" or p.span_id in self._progress.unclear]
-        if not unclear or not self._destination.askable:
+        if not unclear or not self._destination.queryable:
             return ready
         try:
             held = self._asked(unclear, max(since or 0.0, self._progress.unclear_at or 0.0))
@@ -221,11 +221,11 @@ class Delivery:
             self._fail(f"ledger: {why}")
         return [parcel for parcel in ready if parcel.span_id not in held]
 
-    def _asked(self, unclear: list[Parcel], since: float) -> frozenset[str]:
+    def _asked(self, unclear: list[EncodedSpan], since: float) -> frozenset[str]:
         """Return what the destination has of what was sent until then; end the delivery where it is too early."""
-        held = self._destination.holds(unclear)
+        held = self._destination.stored_ids(unclear)
         if held is None:
-            if not self._destination.askable:
+            if not self._destination.queryable:
                 return frozenset()
             self._fail("cannot ask what was stored of an earlier attempt")
         if held:
@@ -238,7 +238,7 @@ class Delivery:
             self._fail("an earlier attempt may still be stored; asking again later")
         return held
 
-    def _send(self, parcels: Sequence[Parcel]) -> None:
+    def _send(self, parcels: Sequence[EncodedSpan]) -> None:
         """Send a batch; one that is refused in halves, so that only those are left over that are refused alone."""
         parcels = [p for p in parcels if p.span_id in self._owner and p.span_id not in self._suspects]
         if not parcels:
@@ -254,11 +254,11 @@ class Delivery:
         self._suspects[parcels[0].span_id] = _Suspect(parcels[0], refused, self.sent)
         self._probe()
 
-    def _attempt(self, parcels: Sequence[Parcel]) -> Rejected | None:
+    def _attempt(self, parcels: Sequence[EncodedSpan]) -> Rejected | None:
         """Send one request and record its outcome; return a refusal, of which the caller decides what it means."""
-        progress, around, ids = self._progress, self._around, [parcel.span_id for parcel in parcels]
-        progress.unclear = [id_ for id_ in progress.unclear if id_ not in set(ids)]
-        progress.intent, progress.intent_at = ids, around.clock()
+        cursor, around, ids = self._progress, self._around, [parcel.span_id for parcel in parcels]
+        cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in set(ids)]
+        cursor.intent, cursor.intent_at = ids, around.clock()
         around.save()
         around.reached("intent saved")
         outcome = self._destination.send(parcels)
@@ -271,23 +271,23 @@ class Delivery:
                     self._note(spans=refused, status="partial success", message=message or "")
                 self._done(ids)
                 self.sent += len(ids)
-                progress.refusing_since = None
+                cursor.refusing_since = None
             case Rejected():
                 self.answered = True
-                progress.intent = []
+                cursor.intent = []
                 return outcome
             case Retryable(message, after):
                 self.failure = outcome
-                progress.intent = []
+                cursor.intent = []
                 self._release(ids)
-                progress.not_before = around.clock() + after if after else None
+                cursor.not_before = around.clock() + after if after else None
                 self._fail(message)
             case Unclear(message):
                 self.failure = outcome
-                progress.unclear += ids
-                progress.intent, progress.unclear_at = [], around.clock()
+                cursor.unclear += ids
+                cursor.intent, cursor.unclear_at = [], around.clock()
                 if self._ledger is not None:
-                    self._ledger.date(self._destination.name, ids, progress.unclear_at)
+                    self._ledger.date(self._destination.name, ids, cursor.unclear_at)
                 self._fail(f"{message}; it is not known what was stored")
         return None
 
@@ -355,19 +355,19 @@ class Delivery:
             self._progress.not_in_ledger += ids
 
     def _settle(self, ids: Iterable[str], *, sent: bool) -> None:
-        progress, rejected, ids = self._progress, set(self._progress.rejected), dict.fromkeys(ids)
-        progress.unclear = [id_ for id_ in progress.unclear if id_ not in ids]
+        cursor, rejected, ids = self._progress, set(self._progress.rejected), dict.fromkeys(ids)
+        cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in ids]
         for id_ in ids:
             turn = self._owner.pop(id_)
             turn.waiting.discard(id_)
             turn.settled.add(id_)
             self._agent_of.pop(id_, None)
-            progress.reached = max(progress.reached, turn.number)
+            cursor.reached = max(cursor.reached, turn.number)
             self.turns += sent and id_ in self._roots
             self._roots.discard(id_)
             if id_ not in rejected:
-                progress.accepted.append(id_)
-                progress.delivered += sent
+                cursor.accepted.append(id_)
+                cursor.delivered += sent
 
     def _note(self, **note: Any) -> None:  # noqa: ANN401
         self.refused[f"{note['status']} {note['message']}".strip()] += note.get("spans", 1)
@@ -379,19 +379,19 @@ class Delivery:
 
     def _advance(self) -> None:
         """Move to the oldest turn that is not completely delivered; the last one stays, for it may grow."""
-        progress, turns = self._progress, self._turns
+        cursor, turns = self._progress, self._turns
         while len(turns) > 1 and not turns[0].waiting and not turns[0].unfinished:
             turns.popleft()
-        if turns and (not progress.fingerprint or turns[0].begin.offset != progress.offset):
-            progress.fingerprint = self._around.fingerprint(turns[0].begin.offset)
+        if turns and (not cursor.fingerprint or turns[0].begin.offset != cursor.offset):
+            cursor.fingerprint = self._around.fingerprint(turns[0].begin.offset)
         if turns:
-            progress.offset, progress.line = turns[0].begin.offset, turns[0].begin.number
-            progress.turns = turns[0].number - 1
+            cursor.offset, cursor.line = turns[0].begin.offset, turns[0].begin.number
+            cursor.turns = turns[0].number - 1
         kept: set[str] = set().union(*(turn.settled for turn in turns))
-        progress.accepted = [id_ for id_ in progress.accepted if id_ in kept]
-        progress.rejected = [id_ for id_ in progress.rejected if id_ in kept]
+        cursor.accepted = [id_ for id_ in cursor.accepted if id_ in kept]
+        cursor.rejected = [id_ for id_ in cursor.rejected if id_ in kept]
         resume = self._session.resume
-        progress.launched = dict(list(resume.launched.items())[-_MAX_TASKS:])
-        progress.launches = dict(list(resume.launches.items())[-_MAX_TASKS:])
-        known = {*progress.launched, *progress.launched.values(), *progress.launches}
-        progress.ended = sorted(resume.ended & known)
+        cursor.call_by_task = dict(list(resume.call_by_task.items())[-_MAX_TASKS:])
+        cursor.trace_by_call = dict(list(resume.trace_by_call.items())[-_MAX_TASKS:])
+        known = {*cursor.call_by_task, *cursor.call_by_task.values(), *cursor.trace_by_call}
+        cursor.finished_tasks = sorted(resume.finished_tasks & known)

@@ -10,7 +10,7 @@ import contextlib
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from cc_trace.transcript import Reply, parse, peek, read_lines
+from cc_trace.transcript import Reply, parse, read_head, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from cc_trace.transcript import Entry
 
 
-def left_out_for(transcript: Path, states: States, *, new: bool) -> str | None:
+def suppressed_by(transcript: Path, states: States, *, new: bool) -> str | None:
     """Return the session for which this one is left out: itself, or one it copied, which is looked for while it is new.
 
     None where it is not left out.
     """
-    if states.left_out(transcript.stem):
+    if states.is_suppressed(transcript.stem):
         return transcript.stem
-    return copied_from(transcript, states.all_left_out()) if new else None
+    return copied_from(transcript, states.all_suppressed()) if new else None
 
 
 def copied_from(transcript: Path, left_out: Mapping[str, int]) -> str | None:
     """Return which of the sessions that are left out, each with the time when that was noted, this one has turns of."""
     with contextlib.suppress(OSError):
-        beginning = list(peek(transcript))
+        beginning = list(read_head(transcript))
         times = [entry.head.time_ns for entry in beginning if entry.head is not None and entry.head.time_ns is not None]
         named = {entry.head.context.forked_from for entry in beginning if entry.head is not None}
         ids = _ids(beginning)
@@ -49,7 +49,7 @@ def copied_from(transcript: Path, left_out: Mapping[str, int]) -> str | None:
 def _holds(transcript: Path, ids: set[str], other: Path) -> bool:
     """Tell whether a session that begins with these ids has any line that the other one wrote itself."""
     try:
-        if ids.isdisjoint(_ids(peek(other))):
+        if ids.isdisjoint(_ids(read_head(other))):
             return False
         return not _ids(_all(transcript)).isdisjoint(_ids(_written(other)))
     except OSError:  # it is gone

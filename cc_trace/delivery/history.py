@@ -15,7 +15,7 @@ from cc_trace.paths import is_there
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cc_trace.delivery.cursor import Progress
+    from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.ledger import Ledger
     from cc_trace.export import DestinationSettings
     from cc_trace.spans import Session
@@ -25,7 +25,7 @@ _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _OLDEST_SECONDS: Final = {"dynatrace.com": 3600, "sumologic.com": 86_400}
 
 
-class Past(NamedTuple):
+class TranscriptFile(NamedTuple):
     """One session as it lies on disk."""
 
     path: Path
@@ -33,12 +33,12 @@ class Past(NamedTuple):
     changed: float  # unix seconds
 
 
-def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[Past]:
+def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[TranscriptFile]:
     """Return the sessions at these paths, or all there are, that were written to since then; the oldest first.
 
     The oldest first, because the turns that a fork copied belong to the session that had them first.
     """
-    found: dict[str, Past] = {}
+    found: dict[str, TranscriptFile] = {}
     for path in _named(paths) if paths else main_transcripts(config_dir):
         try:
             status = path.stat()
@@ -46,7 +46,7 @@ def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[
             continue
         known = found.get(path.stem)
         if status.st_mtime >= since and (known is None or status.st_mtime > known.changed):
-            found[path.stem] = Past(path, status.st_size, status.st_mtime)
+            found[path.stem] = TranscriptFile(path, status.st_size, status.st_mtime)
     return sorted(found.values(), key=lambda past: past.changed)
 
 
@@ -87,10 +87,10 @@ def since_seconds(text: str | None, now: float) -> float:
 
 
 def waiting(
-    session: Session, progress: Progress | None, ledger: Ledger | None, destination: str, counted: set[str]
+    session: Session, cursor: Cursor | None, ledger: Ledger | None, destination: str, counted: set[str]
 ) -> tuple[int, int]:
     """Count the turns and spans of a session that would be sent to a destination now, but for those counted already."""
-    settled = set() if progress is None else {*progress.accepted, *progress.rejected}
+    settled = set() if cursor is None else {*cursor.accepted, *cursor.rejected}
     turns = spans = 0
     for trace in session.traces():
         left = {span.span_id for span in trace.spans if span.final} - settled

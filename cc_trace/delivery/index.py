@@ -61,8 +61,8 @@ def row_of(state: SessionState) -> IndexRow:
         state.cwd,
         _json(state.environment),
         state.agent_bytes,
-        frozenset(name for name, progress in all_.items() if progress.pending),
-        frozenset(name for name, progress in all_.items() if not progress.pending),
+        frozenset(name for name, cursor in all_.items() if cursor.pending),
+        frozenset(name for name, cursor in all_.items() if not cursor.pending),
         max((max(each.time or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
     )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _QUIET_SECONDS: Final = 2.0
 
 
-def told_by(payload: Payload, alive: Liveness) -> Ending:
+def from_hook(payload: Payload, alive: Liveness) -> Ending:
     """Tell what a hook says of a session whose file is at rest, and whose process is `alive` in that way.
 
     A Stop alone does not end a turn: another Stop hook may make the model go on, and Claude Code is at work until the
@@ -46,7 +46,7 @@ def told_by(payload: Payload, alive: Liveness) -> Ending:
     return "over" if alive in ("idle", "gone") else "settled"
 
 
-def seen_in(transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path) -> Ending:
+def from_files(transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path) -> Ending:
     """Tell how a session stands that nobody told us about: by its process, and where nothing is known of that by rest.
 
     A process that lives is never taken to be done because it is quiet: it may wait for the user, or for a tool. While

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from cc_trace.delivery.cursor import is_environment
-from cc_trace.spans import Anchor
+from cc_trace.spans import TraceLink
 
 if TYPE_CHECKING:
     from cc_trace.settings import HookEnvironment
@@ -24,9 +24,9 @@ class SyncRequest:
     """A request to sync one session. None: whoever left it did not know."""
 
     payload: bytes
-    told_ns: int  # when the hook ran
+    hook_ns: int  # when the hook ran
     claude_pid: int | None = None
-    anchor: Anchor | None = None
+    link: TraceLink | None = None
     project: str | None = None
     environment: HookEnvironment | None = None  # of the hook, without secrets
 
@@ -35,38 +35,38 @@ def request_to_json(request: SyncRequest) -> bytes:
     """Return the form of the file."""
     raw = {
         "payload": request.payload.decode("utf-8", "backslashreplace"),
-        "told_ns": request.told_ns,
+        "told_ns": request.hook_ns,
         "claude_pid": request.claude_pid,
-        "anchor": None if request.anchor is None else [*request.anchor],
+        "anchor": None if request.link is None else [*request.link],
         "project": None if request.project is None else request.project.encode("utf-8", "backslashreplace").decode(),
         "environment": request.environment,
     }
     return orjson.dumps({_KEY: raw})
 
 
-def request_from_json(data: bytes, told_ns: int) -> SyncRequest:
-    """Return a request; `told_ns` is that of a file that is a bare payload."""
+def request_from_json(data: bytes, hook_ns: int) -> SyncRequest:
+    """Return a request; `hook_ns` is that of a file that is a bare payload."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return SyncRequest(data, told_ns)
+        return SyncRequest(data, hook_ns)
     match raw:
         case {"cc_trace_request": {"payload": str(payload), "told_ns": int(told), **more}}:
-            pid, anchor, project = more.get("claude_pid"), more.get("anchor"), more.get("project")
+            pid, link, project = more.get("claude_pid"), more.get("anchor"), more.get("project")
             environment = more.get("environment")
             return SyncRequest(
                 payload.encode(),
                 told,
                 pid if isinstance(pid, int) else None,
-                _anchor(anchor),
+                _link(link),
                 project if isinstance(project, str) else None,
                 environment if is_environment(environment) else None,
             )
         case _:
-            return SyncRequest(data, told_ns)
+            return SyncRequest(data, hook_ns)
 
 
-def _anchor(raw: object) -> Anchor | None:
-    if not isinstance(raw, list) or len(raw) != len(Anchor._fields):
+def _link(raw: object) -> TraceLink | None:
+    if not isinstance(raw, list) or len(raw) != len(TraceLink._fields):
         return None
-    return Anchor(*(each if isinstance(each, str) else None for each in raw))
+    return TraceLink(*(each if isinstance(each, str) else None for each in raw))

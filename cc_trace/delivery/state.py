@@ -81,33 +81,33 @@ class States:
         except FileNotFoundError:
             return None
 
-    def leave_out(self, session_id: str) -> None:
+    def suppress(self, session_id: str) -> None:
         """Note that a session was written to while tracing was off: it stays out when tracing is on again."""
         self.path(session_id)
         _note(self._off / session_id)
 
-    def take_in(self, session_id: str) -> None:
+    def unsuppress(self, session_id: str) -> None:
         """Forget that a session was written to while tracing was off: its user asks for it."""
         (self._off / session_id).unlink(missing_ok=True)
 
-    def all_left_out(self) -> dict[str, int]:
+    def all_suppressed(self) -> dict[str, int]:
         """Return the sessions that were written to while tracing was off, and when that was noted first."""
         notes = sorted(path for path in self._off.glob("*") if is_session_id(path.name))
         return {path.name: path.stat().st_mtime_ns for path in notes}
 
-    def left_out(self, session_id: str) -> bool:
+    def is_suppressed(self, session_id: str) -> bool:
         """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
         return (self._off / session_id).exists()
 
-    def off_since_ns(self, project: str | None) -> int:
+    def disabled_since_ns(self, project: str | None) -> int:
         """Return when a project was first seen to be off, which is now if it never was."""
         return _note(self._off_since / _digest(project))
 
-    def seen_on(self, project: str | None) -> None:
+    def mark_enabled(self, project: str | None) -> None:
         """Note that a project is not off."""
         (self._off_since / _digest(project)).unlink(missing_ok=True)
 
-    def want(self, session_id: str, request: SyncRequest) -> None:
+    def post_request(self, session_id: str, request: SyncRequest) -> None:
         """Leave a request to sync a session; a later one replaces an earlier one."""
         self.path(session_id)
         write_private(self._pending / f"{session_id}.json", request_to_json(request))
@@ -126,7 +126,7 @@ class States:
         """Tell whether word was left since it was last taken."""
         return (self._pending / f"{session_id}.json").exists()
 
-    def take_word(self, session_id: str) -> SyncRequest | None:
+    def take_request(self, session_id: str) -> SyncRequest | None:
         """Return and remove the request that was left, before the work it asks for begins."""
         path = self._pending / f"{session_id}.json"
         own = self._pending / f".{session_id}.{os.getpid()}"
@@ -135,12 +135,12 @@ class States:
         except FileNotFoundError:
             return None
         try:
-            data, told_ns = read_regular(own, MAX_BYTES, follow=False), own.stat().st_mtime_ns
+            data, hook_ns = read_regular(own, MAX_BYTES, follow=False), own.stat().st_mtime_ns
         except OSError:
-            data, told_ns = b"", 0  # whatever it is, a hook of ours has not left it
+            data, hook_ns = b"", 0  # whatever it is, a hook of ours has not left it
         with contextlib.suppress(OSError):
             own.unlink()
-        return request_from_json(data, told_ns)
+        return request_from_json(data, hook_ns)
 
     def pending(self) -> list[str]:
         """Return the sessions that word was left for."""
@@ -215,8 +215,8 @@ class States:
     def not_in_ledger(self, session_id: str, destination: str) -> frozenset[str]:
         """Return what a session has delivered and the ledger was not told of."""
         state = self.peek(session_id)
-        progress = state.destinations.get(destination) if state is not None else None
-        return frozenset(progress.not_in_ledger if progress is not None else ())
+        cursor = state.destinations.get(destination) if state is not None else None
+        return frozenset(cursor.not_in_ledger if cursor is not None else ())
 
     def agents(self, session_id: str) -> dict[str, dict[str, Delivered]]:
         """Return what each destination has of a session's agents' files. None is known: they are all read again."""

@@ -39,7 +39,7 @@ DestinationsOf: TypeAlias = "Callable[[str | None, HookEnvironment | None], Sequ
 Transcript: TypeAlias = tuple[str, int, int, bool]
 
 
-def left_behind(  # noqa: PLR0912  (one pass over thousands of files; a call for each would take as long again)
+def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a call for each would take as long again)
     states: States,
     config_dir: Path,
     destinations_of: DestinationsOf,
@@ -86,7 +86,7 @@ def left_behind(  # noqa: PLR0912  (one pass over thousands of files; a call for
             known.append((row.tried, -mtime_ns, Path(name)))
     last: list[Path] = []
     for path in map(Path, _bounded(unknown, max_unknown)):
-        if not is_main(path) or states.left_out(path.stem):
+        if not is_main(path) or states.is_suppressed(path.stem):
             continue
         names = names_of(first_cwd(path), None)
         if names:
@@ -94,7 +94,7 @@ def left_behind(  # noqa: PLR0912  (one pass over thousands of files; a call for
         elif names is not None or wrong:
             last.append(path)
     for _, _, path in sorted(known):
-        if is_main(path) and not states.left_out(path.stem):
+        if is_main(path) and not states.is_suppressed(path.stem):
             yield path
     yield from last
 
@@ -176,7 +176,7 @@ def _folders(config_dir: Path) -> Iterator[str]:
     yield os.path.join(config_dir, "sessions")  # noqa: PTH118
 
 
-def is_behind(
+def is_pending(
     state: SessionState | None,
     size: int,
     destinations: Sequence[str],
@@ -189,8 +189,8 @@ def is_behind(
     if state is None or size != state.size:
         return True
     for name in destinations:
-        progress = state.destinations.get(name)
-        if progress is None or progress.pending:
+        cursor = state.destinations.get(name)
+        if cursor is None or cursor.pending:
             return True
     return bool(destinations) and agent_bytes is not None and agent_bytes() != state.agent_bytes
 

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.delivery.agent_deliveries import AgentDeliveries
 from cc_trace.delivery.cursor import SessionState
 from cc_trace.delivery.deliver import REQUEST_SECONDS, UNCLEAR_SECONDS, Delivery, Surroundings
-from cc_trace.delivery.forks import left_out_for
+from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
-from cc_trace.delivery.liveness import Process, changed_since, liveness, seen_in, told_by
+from cc_trace.delivery.liveness import Process, changed_since, from_files, from_hook, liveness
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.settling import wait_until_settled
 from cc_trace.delivery.state import FINGERPRINT_BYTES, fingerprint, fingerprint_before, is_line_start
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.export import Retryable
 from cc_trace.paths import is_session_id
-from cc_trace.spans import Anchor
+from cc_trace.spans import TraceLink
 from cc_trace.transcript import BEGINNING, first_cwd, first_session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cc_trace.delivery.cursor import Progress
+    from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.deliver import Advance
     from cc_trace.delivery.liveness import Liveness
     from cc_trace.delivery.requests import SyncRequest
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class World:
+class Runtime:
     """Clock, sleep and what else a test replaces."""
 
     clock: Callable[[], float]
@@ -79,14 +79,14 @@ class Caller:
     """Who asks for one certain session, and what is known from that."""
 
     claude_pid: int | None = None
-    anchor: Anchor | None = None  # what the turns since the last sync are tied to; None: this caller does not know
+    link: TraceLink | None = None  # what the turns since the last sync are tied to; None: this caller does not know
     named: bool = False  # a user asks for just this session
     project: str | None = None  # whose hook it is, which knows better than the transcript
     environment: HookEnvironment | None = None  # of the hook, to be remembered with its session
-    told_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
+    hook_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
 
 
-NOBODY: Final = Caller()
+NO_CALLER: Final = Caller()
 WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # and so the session stays out
 SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork, or what it was forked from
 
@@ -97,7 +97,7 @@ class Report:
 
     session_id: str
     sent: dict[str, int] = field(default_factory=dict)
-    behind: dict[str, str] = field(default_factory=dict)  # destination -> why
+    pending: dict[str, str] = field(default_factory=dict)  # destination -> why
     busy: bool = False
     off: str | None = None  # why it is left out
     turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
@@ -113,12 +113,12 @@ class Report:
     @property
     def waits(self) -> bool:
         """Tell whether all that stayed behind is what another session is sending just now."""
-        return bool(self.behind) and set(self.behind.values()) == {SENT_BY_ANOTHER}
+        return bool(self.pending) and set(self.pending.values()) == {SENT_BY_ANOTHER}
 
     @property
     def complete(self) -> bool:
         """Tell whether nothing stayed behind."""
-        return not self.behind and not self.busy
+        return not self.pending and not self.busy
 
 
 _PASSES: Final = 3
@@ -137,7 +137,7 @@ class Sync:
         states: States,
         plan_of: Callable[[SessionState], Plan],
         log: Log,
-        world: World,
+        world: Runtime,
         config_dir: Path,
     ) -> None:
         self._states = states
@@ -175,7 +175,7 @@ class Sync:
                 if not held:
                     return
                 self._world.reached("locked")
-                while not self._world.interrupted() and (word := self._states.take_word(session_id)) is not None:
+                while not self._world.interrupted() and (word := self._states.take_request(session_id)) is not None:
                     payload = parse_payload(word.payload, self._config_dir)
                     if isinstance(payload, Payload):
                         self._serve(payload, deadline, _caller(word))
@@ -188,17 +188,17 @@ class Sync:
     def _serve(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
         """Do what a hook asks for; what goes wrong with it must not keep others from being served."""
         try:
-            self._served(payload, deadline, caller)
+            self._handle_request(payload, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript was removed while we waited
             self._log.write(f"{payload.session_id}: {error}")
 
-    def _served(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
+    def _handle_request(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
         settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
         self._world.reached("settled")
         self._predecessor(payload.transcript, deadline, caller.claude_pid)
         if payload.transcript.is_file():
             ending = self._told(payload, deadline, caller) if settled else "growing"
-            self._guarded(payload.transcript, ending, deadline, caller)
+            self._sync_safely(payload.transcript, ending, deadline, caller)
         else:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
 
@@ -210,30 +210,30 @@ class Sync:
         """
         if deadline is not None:
             blocked = payload.event == "Stop" and self._world.may_be_blocked(caller.project)
-            return "growing" if blocked else told_by(payload, "unknown")
+            return "growing" if blocked else from_hook(payload, "unknown")
         known = None if caller.claude_pid is None else Process.running(caller.claude_pid)
         alive = liveness(self._config_dir, payload.session_id, known)
         if payload.event == "Stop" and not payload.busy and alive == "working":
-            self._guarded(payload.transcript, "growing", deadline, caller)  # all but the root can go now
-            alive = self._after_other_hooks(payload, known, caller.told_ns)
-        return told_by(payload, alive)
+            self._sync_safely(payload.transcript, "growing", deadline, caller)  # all but the root can go now
+            alive = self._after_other_hooks(payload, known, caller.hook_ns)
+        return from_hook(payload, alive)
 
-    def _after_other_hooks(self, payload: Payload, known: Process | None, told_ns: int | None) -> Liveness:
+    def _after_other_hooks(self, payload: Payload, known: Process | None, hook_ns: int | None) -> Liveness:
         """Wait, within bounds, until Claude Code is no longer at work; return how it is then.
 
         A turn that goes on stops again, and that Stop's worker looks after it; so does the worker of a later word. The
-        bound counts from the hook, at `told_ns`: sessions that make way for each other are served many times.
+        bound counts from the hook, at `hook_ns`: sessions that make way for each other are served many times.
         """
         world, transcript = self._world, payload.transcript
         begin = grown_at = world.clock()
-        begin = begin if told_ns is None else min(begin, told_ns / 1e9)
+        begin = begin if hook_ns is None else min(begin, hook_ns / 1e9)
         size = transcript.stat().st_size
         while (alive := liveness(self._config_dir, payload.session_id, known)) == "working":
             now = world.clock()
             if transcript.stat().st_size == size:
                 grown_at = now
             late = now - begin >= _HOOKS_SECONDS or now - grown_at >= _GOES_ON_SECONDS
-            next_turn = told_ns is not None and changed_since(self._config_dir, payload.session_id, told_ns)
+            next_turn = hook_ns is not None and changed_since(self._config_dir, payload.session_id, hook_ns)
             waiting = self._states.pending()
             if late or next_turn or world.interrupted() or payload.session_id in waiting:
                 return "working"
@@ -264,26 +264,26 @@ class Sync:
         ending: Ending | None = None,
         *,
         deadline: float | None = None,
-        caller: Caller = NOBODY,
+        caller: Caller = NO_CALLER,
     ) -> Report:
         """Sync one session, unless another process is at it. Without an `ending`, its time at rest tells."""
         session_id = transcript.stem
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
                 return Report(session_id, busy=True)
-            report = self._guarded(transcript, ending, deadline, caller)
+            report = self._sync_safely(transcript, ending, deadline, caller)
         self.wanted(session_id, deadline)  # a hook that found us at work has left word
         return report
 
-    def _guarded(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
+    def _sync_safely(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         """Sync a session whose lock we hold; what goes wrong with it must not keep others from being served."""
         try:
-            return self._locked(transcript, ending, deadline, caller)
+            return self._sync_session(transcript, ending, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript is gone, the disk is full, a setting is wrong
             self._log.write(f"{transcript.stem}: {error}")
-            return Report(transcript.stem, behind={"*": getattr(error, "strerror", None) or str(error)})
+            return Report(transcript.stem, pending={"*": getattr(error, "strerror", None) or str(error)})
 
-    def _locked(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
+    def _sync_session(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
         state, report = self._state(transcript), Report(transcript.stem)
         state.cwd = caller.project or state.cwd or first_cwd(transcript)
         if caller.environment is not None:
@@ -294,23 +294,23 @@ class Sync:
         if caller.claude_pid is not None:
             process = Process.running(caller.claude_pid)
             state.claude_pid, state.claude_start = process.pid, process.start
-        _tie(state, caller.anchor)
+        _remember_link(state, caller.link)
         agents = AgentDeliveries(self._states, transcript)
         for _ in range(_PASSES):
             before, agent_bytes = transcript.stat(), agents.look()
-            known = {each.name: len(state.progress(each.name).ended) for each in plan.destinations}
-            now = ending or seen_in(transcript, state, self._world.clock(), plan.rest_seconds, self._config_dir)
+            known = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
+            now = ending or from_files(transcript, state, self._world.clock(), plan.rest_seconds, self._config_dir)
             for destination in plan.destinations:
-                if destination.name in report.behind:
+                if destination.name in report.pending:
                     continue  # it failed just now; asking again at once is no use
-                told_ns = caller.told_ns if ending else None
+                hook_ns = caller.hook_ns if ending else None
                 rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
-                name, progress = destination.name, state.progress(destination.name)
-                files = agents.to_read(name, progress)
-                session = state.read_on(transcript, name, now, rest_ns=rest_ns, told_ns=told_ns, agents=files)
+                name, cursor = destination.name, state.cursor(destination.name)
+                files = agents.to_read(name, cursor)
+                session = state.read_on(transcript, name, now, rest_ns=rest_ns, hook_ns=hook_ns, agents=files)
                 unsettled = self._deliver(session, state, destination, plan, report, deadline)
                 if unsettled is not None and session.finished:
-                    agents.note(name, progress, session, files, unsettled)
+                    agents.note(name, cursor, session, files, unsettled)
                 if session.went_on and state.claude_pid is not None:
                     process = Process(state.claude_pid, state.claude_start)
                     if not process.is_alive:
@@ -318,7 +318,7 @@ class Sync:
             state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
-            learned = any(len(state.progress(name).ended) > count for name, count in known.items())
+            learned = any(len(state.cursor(name).finished_tasks) > count for name, count in known.items())
             if not grown and not learned and not agents.is_misplaced:
                 break
             ending = None if grown else ending
@@ -332,18 +332,18 @@ class Sync:
         """
         session_id, states = transcript.stem, self._states
         if plan.off is not None:
-            grown = self._world.patient and self._grown_since(states.off_since_ns(state.cwd), transcript, state)
-            if caller.told_ns is not None or grown:
-                states.leave_out(session_id)
+            grown = self._world.patient and self._grown_since(states.disabled_since_ns(state.cwd), transcript, state)
+            if caller.hook_ns is not None or grown:
+                states.suppress(session_id)
             return plan.off
         if self._world.patient:
-            states.seen_on(state.cwd)
+            states.mark_enabled(state.cwd)
         if caller.named:
-            states.take_in(session_id)
-        elif (origin := left_out_for(transcript, states, new=not state.size)) is not None:
+            states.unsuppress(session_id)
+        elif (origin := suppressed_by(transcript, states, new=not state.size)) is not None:
             how = "," if origin == session_id else f" as {origin}, whose turns it has:"
             self._log.write(f"{session_id}: left out{how} {WRITTEN_WHILE_OFF}")
-            states.leave_out(session_id)
+            states.suppress(session_id)
             return WRITTEN_WHILE_OFF
         return None
 
@@ -362,9 +362,9 @@ class Sync:
             state = SessionState(transcript.stem, str(transcript))
         elif self._rewritten(transcript, size, state):
             self._log.write(f"{transcript.stem}: the transcript was rewritten; reading it again")
-            for progress in state.destinations.values():
-                progress.offset, progress.line, progress.turns = BEGINNING.offset, BEGINNING.number, 0
-                progress.fingerprint = ""
+            for cursor in state.destinations.values():
+                cursor.offset, cursor.line, cursor.turns = BEGINNING.offset, BEGINNING.number, 0
+                cursor.fingerprint = ""
             self._states.save_agents(transcript.stem, {})  # their places have moved
         state.transcript = str(transcript)
         state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
@@ -382,7 +382,7 @@ class Sync:
             return True
         if fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint:
             return True
-        marks = {(progress.offset, progress.fingerprint) for progress in state.destinations.values()}
+        marks = {(cursor.offset, cursor.fingerprint) for cursor in state.destinations.values()}
         return not all(
             fingerprint_before(transcript, offset) == known if known else is_line_start(transcript, offset)
             for offset, known in marks
@@ -403,13 +403,13 @@ class Sync:
         deadline: float | None,
     ) -> set[str] | None:
         """Deliver to one destination; return the agents with work that is not there, None if that is not known."""
-        name, progress = destination.name, state.progress(destination.name)
+        name, cursor = destination.name, state.cursor(destination.name)
         world = self._world
         address = plan.addresses.get(name, name)
-        if world.patient and (why := self._left_alone(address, progress)) is not None:
+        if world.patient and (why := self._left_alone(address, cursor)) is not None:
             # Noted, for what was written meanwhile is not looked at, though the state has its size.
-            progress.error, progress.error_at = progress.error or why, progress.error_at or world.clock()
-            report.behind[name] = why
+            cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or world.clock()
+            report.pending[name] = why
             return None
         save = partial(self._states.save, state)
         around = Surroundings(
@@ -425,19 +425,19 @@ class Sync:
             advanced=world.advanced,
         )
         state.sending = name
-        delivery = Delivery(session, destination, progress, self._ledger, around)
+        delivery = Delivery(session, destination, cursor, self._ledger, around)
         unsettled: set[str] | None = None
         try:
             complete = delivery.run()
             unsettled = delivery.unsettled_agents
         except sqlite3.DatabaseError as error:
-            complete, progress.error, progress.error_at = False, f"ledger: {error}", world.clock()
+            complete, cursor.error, cursor.error_at = False, f"ledger: {error}", world.clock()
             if is_damaged(error):
                 self._ledger.close()
                 self._ledger = self._new_ledger(self._states.folder / "ledger.db", error)
         except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
-            complete, progress.error = False, f"{type(error).__name__}: {error}"
-            progress.error_at = world.clock()
+            complete, cursor.error = False, f"{type(error).__name__}: {error}"
+            cursor.error_at = world.clock()
         finally:
             state.sending = None
         self._note_health(address, delivery)
@@ -445,17 +445,17 @@ class Sync:
         report.turns[name] = report.turns.get(name, 0) + delivery.turns
         report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
         if not complete:
-            report.behind[name] = progress.error or SENT_BY_ANOTHER
+            report.pending[name] = cursor.error or SENT_BY_ANOTHER
         if delivery.sent or not complete:
-            why = f", {progress.behind} pending: {progress.error}" if not complete else ""
+            why = f", {cursor.pending_spans} pending: {cursor.error}" if not complete else ""
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
         return unsettled
 
-    def _left_alone(self, address: str, progress: Progress) -> str | None:
+    def _left_alone(self, address: str, cursor: Cursor) -> str | None:
         """Return why a destination is not to be tried now by who is patient."""
         now = self._world.clock()
-        if 0 < (progress.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
-            return progress.error or "the backend asked to wait"
+        if 0 < (cursor.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
+            return cursor.error or "the backend asked to wait"
         if (known := self._states.backoff.waiting(address, now)) is not None:
             return f"not retried yet, after {known.failures} failures: {known.error}"
         return self._failed.get(address)
@@ -482,15 +482,15 @@ def _caller(request: SyncRequest) -> Caller:
     """Return who left a request."""
     return Caller(
         request.claude_pid,
-        request.anchor,
+        request.link,
         project=request.project,
         environment=request.environment,
-        told_ns=request.told_ns,
+        hook_ns=request.hook_ns,
     )
 
 
-def _tie(state: SessionState, anchor: Anchor | None) -> None:
+def _remember_link(state: SessionState, link: TraceLink | None) -> None:
     """Note what the turns are tied to of which nothing has been sent yet: a later sync may not know it any more."""
-    last = state.anchors[max(state.anchors, key=int)] if state.anchors else [*Anchor()]
-    if anchor is not None and last != [*anchor]:
-        state.anchors[str(state.untouched())] = [*anchor]
+    last = state.links[max(state.links, key=int)] if state.links else [*TraceLink()]
+    if link is not None and last != [*link]:
+        state.links[str(state.untouched())] = [*link]

@@ -9,10 +9,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cc_trace.delivery.app import Workplace
+from cc_trace.delivery.app import App
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.requests import SyncRequest
-from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, left_behind
+from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.files import read_regular
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery.sync import Sync
 
-NOBODYS = SyncRequest(b"", 0)  # a request of which only the payload is known
+NO_CONTEXT = SyncRequest(b"", 0)  # a request of which only the payload is known
 
 
 _SWEEP_EVERY_SECONDS = 60.0
@@ -42,17 +42,17 @@ _WORKER_SECONDS = 5.0  # a worker takes what its hook spooled within a tenth of 
 
 def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: float | None) -> int:
     """Work for a hook. Nobody reads what is printed: a wrong setting stands in the log, its word in the spool."""
-    place = Workplace.open(environment, hooked=True)
+    place = App.open(environment, hooked=True)
     place.states.stamp_installed()
     (place.states.folder / "hooked").touch(mode=0o600)
     pid = environment.get("CLAUDE_PID", "")
     try:
         project = environment.get("CLAUDE_PROJECT_DIR")
         kept = place.sources.remember()
-        anchor = place.config(project, kept).anchor if place.off(project, kept) is None else None
+        link = place.config(project, kept).link if place.off(project, kept) is None else None
         claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
         workers = place.config(project, kept).workers if place.off(project, kept) is None else 1
-        context = SyncRequest(b"", 0, claude_pid, anchor, project, kept)
+        context = SyncRequest(b"", 0, claude_pid, link, project, kept)
         return _work(place, spooled, deadline_seconds, context, workers)
     except CcTraceError as error:
         place.log.write(f"nothing is delivered: {error}")
@@ -61,7 +61,7 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
     return 2
 
 
-def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, context: SyncRequest, workers: int) -> int:
+def _work(place: App, spooled: Path, deadline_seconds: float | None, context: SyncRequest, workers: int) -> int:
     """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
     with contextlib.suppress(OSError, AttributeError):
         os.setsid()  # so that what is done to Claude Code's process group is not done to us
@@ -80,7 +80,7 @@ def _work(place: Workplace, spooled: Path, deadline_seconds: float | None, conte
     return 0
 
 
-def _take_turns(place: Workplace, workers: int) -> None:
+def _take_turns(place: App, workers: int) -> None:
     """Serve all requests, as one of a few workers; where there are enough, they serve ours.
 
     No request is missed: it was left before a place was looked for, and whoever has one looks for requests again after
@@ -104,7 +104,7 @@ def _take_turns(place: Workplace, workers: int) -> None:
             return
 
 
-def take_spool(place: Workplace, spooled: Path | None, context: SyncRequest = NOBODYS) -> list[str]:
+def take_spool(place: App, spooled: Path | None, context: SyncRequest = NO_CONTEXT) -> list[str]:
     """Turn what hooks left in the spool into requests; also what earlier workers never took. Return the sessions.
 
     `context` is what our own hook's process knows. It goes with the request, for another worker may serve it.
@@ -114,7 +114,7 @@ def take_spool(place: Workplace, spooled: Path | None, context: SyncRequest = NO
         own = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
         try:
             path.rename(own)  # whoever renames it has it; a hook may use its name again at once
-            told_ns = own.stat().st_mtime_ns  # when the hook ran; renaming keeps it
+            hook_ns = own.stat().st_mtime_ns  # when the hook ran; renaming keeps it
         except OSError:
             continue  # another worker took it
         try:
@@ -124,8 +124,8 @@ def take_spool(place: Workplace, spooled: Path | None, context: SyncRequest = NO
             place.log.write(f"{path.name}: {error.strerror}")
         payload = parse_payload(data, place.config_dir)
         if isinstance(payload, Payload):
-            known = context if path == spooled else NOBODYS
-            place.states.want(payload.session_id, replace(known, payload=data, told_ns=told_ns))
+            known = context if path == spooled else NO_CONTEXT
+            place.states.post_request(payload.session_id, replace(known, payload=data, hook_ns=hook_ns))
             sessions.append(payload.session_id)
         else:
             place.log.write(f"{path.name}: {payload}")
@@ -160,12 +160,12 @@ def _sweep_is_due(stamp: Path) -> bool:
     return True
 
 
-def _sweep(place: Workplace, sync: Sync) -> None:
+def _sweep(place: App, sync: Sync) -> None:
     """Deliver what was left behind, of a bounded number of sessions. One that cannot even be read does not count."""
     left, since_ns = MAX_SESSIONS, place.states.installed_ns or 0
-    found = left_behind(place.states, place.config_dir, place.reachable, since_ns, max_unknown=MAX_UNKNOWN)
+    found = pending_sessions(place.states, place.config_dir, place.reachable, since_ns, max_unknown=MAX_UNKNOWN)
     for path in found:
-        left -= "*" not in sync.session(path).behind
+        left -= "*" not in sync.session(path).pending
         for session_id in place.states.pending():  # who stops just now does not wait for what is old
             sync.wanted(session_id)
         if not left:

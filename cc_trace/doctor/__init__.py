@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cc_trace.doctor.check import Check, Subject, counted, failed, guarded
-from cc_trace.doctor.configuration import unspoken
+from cc_trace.doctor.configuration import secret_values
 
 __all__ = [
     "Check",
@@ -11,5 +11,5 @@ __all__ = [
     "counted",
     "failed",
     "guarded",
-    "unspoken",
+    "secret_values",
 ]

@@ -30,7 +30,7 @@ class Check:
     name: str
     verdict: Verdict
     found: str
-    remedy: str | None = None
+    fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ def ok(name: str, found: str) -> Check:
     return Check(name, "ok", found)
 
 
-def warning(name: str, found: str, remedy: str) -> Check:
+def warning(name: str, found: str, fix: str) -> Check:
     """Return that something is odd, and traces arrive all the same."""
-    return Check(name, "warning", found, remedy)
+    return Check(name, "warning", found, fix)
 
 
-def failed(name: str, found: str, remedy: str) -> Check:
+def failed(name: str, found: str, fix: str) -> Check:
     """Return that something keeps traces from arriving, or opens them to others."""
-    return Check(name, "failed", found, remedy)
+    return Check(name, "failed", found, fix)
 
 
 def guarded(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> Iterator[Check]:

@@ -31,15 +31,15 @@ def configuration(subject: Subject) -> Iterator[Check]:
         config = subject.config()
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
-        remedy = "fix that; `cc-trace config` shows every setting and where it is set"
+        fix = "fix that; `cc-trace config` shows every setting and where it is set"
         if enabled_plugins(settings_files(subject)):
             # Claude Code keeps those where it keeps its own, and we do not look.
-            remedy += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
-        yield failed("configuration", str(error), remedy)
+            fix += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
+        yield failed("configuration", str(error), fix)
         return
     if (off := config.off(str(subject.project))) is not None:
-        remedy = "nothing, if that is what you want; else `cc-trace config` shows where it is set"
-        yield warning("configuration", f"sessions of {subject.project} are left out: {off}", remedy)
+        fix = "nothing, if that is what you want; else `cc-trace config` shows where it is set"
+        yield warning("configuration", f"sessions of {subject.project} are left out: {off}", fix)
         return
     names = ", ".join(destination.name for destination in config.destinations)
     yield ok("configuration", f"traces of {subject.project} go to {names}")
@@ -53,8 +53,8 @@ def config_file(subject: Subject) -> Iterator[Check]:
     except ConfigError:
         unknown = []  # `configuration` has said what is wrong with it
     if unknown:
-        remedy = f"fix them in {path}; `cc-trace config` lists all settings"
-        yield failed("config.toml", f"{path} has {listed(map(repr, unknown))}, which are not settings", remedy)
+        fix = f"fix them in {path}; `cc-trace config` lists all settings"
+        yield failed("config.toml", f"{path} has {listed(map(repr, unknown))}, which are not settings", fix)
     else:
         yield ok("config.toml", str(path) if path.exists() else "there is none")
 
@@ -68,10 +68,10 @@ def keys(subject: Subject) -> Iterator[Check]:
     opened = [path for path in holding if _others_can_read(path)]
     for path in opened:
         mode = f"{stat.S_IMODE(path.stat().st_mode):04o}"
-        remedy = f"chmod 600 {shlex.quote(str(path))}"
+        fix = f"chmod 600 {shlex.quote(str(path))}"
         if path != toml:
-            remedy += ", or keep the keys with `cc-trace config set`"
-        yield warning("keys", f"{path} holds a key, and others can read it (mode {mode})", remedy)
+            fix += ", or keep the keys with `cc-trace config set`"
+        yield warning("keys", f"{path} holds a key, and others can read it (mode {mode})", fix)
     if not opened:
         yield ok("keys", f"kept in {listed(holding)}, which others cannot read" if holding else "none in any file")
 
@@ -101,7 +101,7 @@ def _toml_tables(path: Path) -> list[dict[str, Any]]:
     return [toml, *(table for _, table in project_tables(toml))]
 
 
-def unspoken(subject: Subject) -> frozenset[str]:
+def secret_values(subject: Subject) -> frozenset[str]:
     """Return every value of a secret setting, wherever it stands: none of them may be printed."""
     tables = _toml_tables(subject.sources.config_file)
     given = [(setting, table.get(setting.name)) for table in tables for setting in _SECRETS]

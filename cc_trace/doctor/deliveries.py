@@ -14,7 +14,7 @@ from cc_trace.settings import read_config
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cc_trace.delivery import Progress, SessionState
+    from cc_trace.delivery import Cursor, SessionState
     from cc_trace.doctor.check import Check, Subject
 
 _RECENT_SECONDS: Final = 7 * 86_400.0  # older refusals are mentioned, and no reason to worry
@@ -59,18 +59,18 @@ def _unread_since(state: SessionState, listing: AgentListing) -> float | None:
 
 
 def _delivery(
-    name: str, sessions: Sequence[tuple[SessionState, Progress]], unread: Mapping[str, float], subject: Subject
+    name: str, sessions: Sequence[tuple[SessionState, Cursor]], unread: Mapping[str, float], subject: Subject
 ) -> Check:
     title = f"delivery {name}"
-    late = [(state, progress) for state, progress in sessions if _is_late(progress)]
-    behind = [(state, progress) for state, progress in late if Path(state.transcript).is_file()]
-    notes = [note for _, progress in sessions for note in progress.notes]
+    late = [(state, cursor) for state, cursor in sessions if _is_late(cursor)]
+    pending_spans = [(state, cursor) for state, cursor in late if Path(state.transcript).is_file()]
+    notes = [note for _, cursor in sessions for note in cursor.notes]
     recent = [note for note in notes if _time(note) > subject.now - _RECENT_SECONDS]
-    unfinished = [state for state, progress in sessions if _left_unfinished(state, progress, subject.now)]
+    unfinished = [state for state, cursor in sessions if _left_unfinished(state, cursor, subject.now)]
     said = f"{counted(len(sessions), 'session')}, {counted(sum(each.delivered for _, each in sessions), 'span')}"
-    if behind:
-        found = f"{counted(len(behind), 'session')} pending: {_reasons([progress for _, progress in behind])}"
-        return _behind(name, found, [state for state, _ in behind], subject)
+    if pending_spans:
+        found = f"{counted(len(pending_spans), 'session')} pending: {_reasons([cursor for _, cursor in pending_spans])}"
+        return _behind(name, found, [state for state, _ in pending_spans], subject)
     if recent:
         found = f"{counted(_spans(recent), 'span')} refused for good: {_refusals(recent)}"
         return warning(title, found, f"nothing, if you can do without them; {_STATUS}")
@@ -81,8 +81,8 @@ def _delivery(
     if old := [since for since in new if since < subject.now - _LONG_SECONDS]:
         found = f"{counted(len(old), 'session')} with lines, written more than a day ago, that no sync has read"
         return warning(title, found, "cc-trace sync")
-    if len(late) > len(behind):
-        said += f"; {counted(len(late) - len(behind), 'session')} cannot be completed: the transcript is gone"
+    if len(late) > len(pending_spans):
+        said += f"; {counted(len(late) - len(pending_spans), 'session')} cannot be completed: the transcript is gone"
     if notes:
         said += f"; {counted(_spans(notes), 'span')} refused more than a week ago"
     if new:
@@ -98,24 +98,24 @@ def _behind(name: str, found: str, states: Sequence[SessionState], subject: Subj
             look = f"see `destination {name}`" if here else f"run `cc-trace doctor` in {state.cwd}"
             return failed(title, found, f"run `cc-trace sync`; if that does not help, {look}")
     where = listed(dict.fromkeys(state.cwd for state in states if state.cwd is not None)) or "their projects"
-    remedy = f"nothing, if you no longer use {name}; otherwise run `cc-trace sync` where it is configured"
-    return warning(title, f"{found}. As configured here, {name} is not a destination of {where}", remedy)
+    fix = f"nothing, if you no longer use {name}; otherwise run `cc-trace sync` where it is configured"
+    return warning(title, f"{found}. As configured here, {name} is not a destination of {where}", fix)
 
 
-def _is_late(progress: Progress) -> bool:
-    return bool(progress.behind or progress.error or progress.intent or progress.unclear)
+def _is_late(cursor: Cursor) -> bool:
+    return bool(cursor.pending_spans or cursor.error or cursor.intent or cursor.unclear)
 
 
-def _left_unfinished(state: SessionState, progress: Progress, now: float) -> bool:
-    return bool(progress.unfinished) and 0 < mtime(Path(state.transcript)) < now - _LONG_SECONDS
+def _left_unfinished(state: SessionState, cursor: Cursor, now: float) -> bool:
+    return bool(cursor.unfinished) and 0 < mtime(Path(state.transcript)) < now - _LONG_SECONDS
 
 
-def _reasons(behind: Sequence[Progress]) -> str:
+def _reasons(pending_spans: Sequence[Cursor]) -> str:
     """Return the most common errors, each with when it was last seen."""
     seen: dict[str, list[float]] = {}
-    for progress in behind:
-        error = progress.error or "the last attempt got no response"
-        seen.setdefault(error, []).append(progress.error_at or progress.time or 0.0)
+    for cursor in pending_spans:
+        error = cursor.error or "the last attempt got no response"
+        seen.setdefault(error, []).append(cursor.error_at or cursor.time or 0.0)
     common = sorted(seen.items(), key=lambda item: -len(item[1]))
     return listed(
         f"{error} ({counted(len(times), 'session')}, last at {moment(max(times))})" for error, times in common
@@ -139,7 +139,7 @@ def _time(note: dict[str, Any]) -> float:
     return float(time) if isinstance(time, int | float) else 0.0
 
 
-def left_out(subject: Subject) -> Iterator[Check]:
+def suppressed(subject: Subject) -> Iterator[Check]:
     """Tell how many sessions were written to while tracing was off."""
     folder = subject.states.folder / "off"
     if folder.is_dir():
@@ -147,4 +147,4 @@ def left_out(subject: Subject) -> Iterator[Check]:
         yield ok("sessions left out", f"{count}, written to while tracing was off" if count else "none")
 
 
-CHECKS: Final = (deliveries, left_out)
+CHECKS: Final = (deliveries, suppressed)

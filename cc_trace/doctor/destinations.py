@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.doctor.check import Check, Subject
-    from cc_trace.export import Destination, DestinationSettings, Parcel
+    from cc_trace.export import Destination, DestinationSettings, EncodedSpan
 
 # Langfuse takes spans into a queue and shows them after some seconds.
 _PAUSES: Final = (0.3, 0.7, 1.0, 2.0, 3.0, 4.0, 4.0)
@@ -117,7 +117,7 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
     except CcTraceError as error:
         return failed(_name(settings), str(error), "correct that; `cc-trace config` shows all settings")
     try:
-        parcel = destination.pack(trial_span(now))
+        parcel = destination.encode(trial_span(now))
         outcome = destination.send([parcel])
         match outcome:
             case Accepted(refused=0):
@@ -131,13 +131,13 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
             case _:
                 place, message = _place(settings), outcome.message
                 found = message if place in message else f"{place}: {message}"
-                return failed(_name(settings), found, remedy(settings, message))
+                return failed(_name(settings), found, fix(settings, message))
     finally:
         destination.close()
 
 
 def _read_back(
-    settings: DestinationSettings, destination: Destination, parcel: Parcel, pauses: Sequence[float]
+    settings: DestinationSettings, destination: Destination, parcel: EncodedSpan, pauses: Sequence[float]
 ) -> Check:
     name, place = _name(settings), _place(settings)
     if settings.kind == "file" and settings.path is not None:
@@ -160,11 +160,11 @@ def _read_back(
     )
 
 
-def _held(destination: Destination, parcel: Parcel, pauses: Sequence[float]) -> bool:
+def _held(destination: Destination, parcel: EncodedSpan, pauses: Sequence[float]) -> bool:
     """Ask until the backend has the span, says that it never tells, or has been asked often enough."""
     for pause in (0.0, *pauses):
         time.sleep(pause)
-        if destination.holds([parcel]):
+        if destination.stored_ids([parcel]):
             return True
         if not _tells(destination):
             break
@@ -173,7 +173,7 @@ def _held(destination: Destination, parcel: Parcel, pauses: Sequence[float]) -> 
 
 def _tells(destination: Destination) -> bool:
     """Tell whether a backend says what it has, which it may show only when it is asked."""
-    return destination.askable
+    return destination.queryable
 
 
 def _in_tail(path: Path, span_id: str) -> bool:
@@ -182,7 +182,7 @@ def _in_tail(path: Path, span_id: str) -> bool:
         return span_id.encode() in file.read()
 
 
-def remedy(settings: DestinationSettings, message: str) -> str:
+def fix(settings: DestinationSettings, message: str) -> str:
     """Return what to do about a refusal."""
     url = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
     kind = next((kind for kind, words in _KINDS if words.search(message)), None)

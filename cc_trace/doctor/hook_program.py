@@ -20,7 +20,7 @@ from cc_trace.doctor.check import failed, listed, ok, warning
 from cc_trace.doctor.registration import enabled_plugins, settings_files
 from cc_trace.errors import CcTraceError
 from cc_trace.files import open_regular, read_regular
-from cc_trace.install import HOOK, find_places, own_python, registered_command
+from cc_trace.install import HOOK, find_install_paths, own_python, registered_command
 from cc_trace.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _expanded(word: str, variables: dict[str, str]) -> str:
 
 def _installed_hook(subject: Subject) -> Path | None:
     try:
-        return find_places(subject.environment, None).hook
+        return find_install_paths(subject.environment, None).hook
     except CcTraceError:
         return None
 
@@ -179,8 +179,8 @@ def hook_python(subject: Subject) -> Iterator[Check]:
     """Tell whether the Python that the hook starts is there and has this version of cc-trace."""
     wanted = hook_environment(subject).get("CC_TRACE_PYTHON")
     if wanted and not _executable(Path(wanted)):
-        remedy = "correct or unset CC_TRACE_PYTHON"
-        yield warning("hook python", f"CC_TRACE_PYTHON is {wanted}, which is not a program; it is ignored", remedy)
+        fix = "correct or unset CC_TRACE_PYTHON"
+        yield warning("hook python", f"CC_TRACE_PYTHON is {wanted}, which is not a program; it is ignored", fix)
     environment, tried = hook_environment(subject, trusted=True), set[Path]()
     for program in programs(subject):
         if program.path is None or not program.path.is_file():
@@ -217,7 +217,7 @@ def _executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def _probed(python: Path, environment: dict[str, str], remedy: str) -> Check:
+def _probed(python: Path, environment: dict[str, str], fix: str) -> Check:
     """Start a Python as the hook does."""
     command = [str(python), "-E", "-P", "-c", _PROBE]
     try:
@@ -231,14 +231,14 @@ def _probed(python: Path, environment: dict[str, str], remedy: str) -> Check:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return failed("hook python", f"{python} cannot be started: {error}", remedy)
+        return failed("hook python", f"{python} cannot be started: {error}", fix)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
-        return failed("hook python", f"{python} cannot run cc-trace: {said[0]}", remedy)
+        return failed("hook python", f"{python} cannot run cc-trace: {said[0]}", fix)
     version = done.stdout.decode(errors="replace").strip()
     if version != __version__:
         found = f"{python} has cc-trace {version}, and this is {__version__}"
-        return warning("hook python", found, f"{remedy}, with the version that you want to use")
+        return warning("hook python", found, f"{fix}, with the version that you want to use")
     return ok("hook python", f"{python} has cc-trace {version}")
 
 

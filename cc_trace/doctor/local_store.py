@@ -80,8 +80,8 @@ def ledger_looked_through(path: Path) -> Check:
         if whole:
             return ok("ledger", f"{path}, {said}")
         trouble = f"is damaged: {said}"
-    remedy = f"{_moved(path)}; the next delivery makes a new one, and the states of sessions know what was sent"
-    return failed("ledger", f"{path} {trouble}", remedy)
+    fix = f"{_moved(path)}; the next delivery makes a new one, and the states of sessions know what was sent"
+    return failed("ledger", f"{path} {trouble}", fix)
 
 
 def _no_file(path: Path) -> str | None:

@@ -52,8 +52,8 @@ def packages(subject: Subject) -> Iterator[Check]:
             missing.append(name)
     if missing:
         extra = "[grpc]" if "grpcio" in missing else ""
-        remedy = f"{sys.executable} -m pip install 'cc-trace{extra}', or install cc-trace anew"
-        yield failed("packages", f"missing: {', '.join(missing)}", remedy)
+        fix = f"{sys.executable} -m pip install 'cc-trace{extra}', or install cc-trace anew"
+        yield failed("packages", f"missing: {', '.join(missing)}", fix)
     else:
         yield ok("packages", ", ".join(found))
 

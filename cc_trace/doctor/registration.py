@@ -10,7 +10,7 @@ from cc_trace.delivery import main_transcripts
 from cc_trace.doctor.check import failed, listed, mtime, ok, warning
 from cc_trace.errors import CcTraceError, JsonTextError
 from cc_trace.install import EVENTS, Registration, meaning, read_settings, registered
-from cc_trace.transcript import peek
+from cc_trace.transcript import read_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -206,7 +206,7 @@ def hook_events(subject: Subject) -> Iterator[Check]:
 def _version(subject: Subject) -> str | None:
     """Return the version of Claude Code that wrote the newest transcript."""
     newest = max(main_transcripts(subject.config_dir), key=mtime, default=None)
-    heads = (entry.head for entry in peek(newest) if entry.head is not None) if newest is not None else ()
+    heads = (entry.head for entry in read_head(newest) if entry.head is not None) if newest is not None else ()
     return next((head.context.version for head in heads if head.context.version is not None), None)
 
 

@@ -116,8 +116,8 @@ def log(subject: Subject) -> Iterator[Check]:
     size = path.stat().st_size
     ended = _ended(path) or _ended(path.with_name(f"{path.name}.1"))
     if ended is not None and ended[0] > _delivered(subject):
-        remedy = f"`cc-trace sync` delivers now; if it ends so, too, report it with the lines around it in {path}"
-        yield warning("log", f"{_ENDED}{ended[1]} (at {moment(ended[0])})", remedy)
+        fix = f"`cc-trace sync` delivers now; if it ends so, too, report it with the lines around it in {path}"
+        yield warning("log", f"{_ENDED}{ended[1]} (at {moment(ended[0])})", fix)
     elif size > 2 * MAX_BYTES:
         yield warning("log", f"{path} has {size // 1_000_000} MB", f"rm {shlex.quote(str(path))}")
     else:
@@ -153,8 +153,8 @@ def put_aside(subject: Subject) -> Iterator[Check]:
     aside = sorted([*folder.glob("*.aside-*"), *folder.glob("sessions/*.aside-*")])
     if aside:
         found = f"{counted(len(aside), 'damaged file')} put aside: {listed(path.name for path in aside)}"
-        remedy = f"look at them if you like, then: rm {folder}/*.aside-* {folder}/sessions/*.aside-*"
-        yield warning("files put aside", f"{found}. Nothing is sent twice for it", remedy)
+        fix = f"look at them if you like, then: rm {folder}/*.aside-* {folder}/sessions/*.aside-*"
+        yield warning("files put aside", f"{found}. Nothing is sent twice for it", fix)
     elif folder.is_dir():
         yield ok("files put aside", "none")
 

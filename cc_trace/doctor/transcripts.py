@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.doctor.check import Check, Subject
-    from cc_trace.spans import Facts
+    from cc_trace.spans import SessionSummary
 
 _MAX_READ: Final = 20
 _MAX_READ_BYTES: Final = 50_000_000
@@ -31,11 +31,11 @@ def transcripts(subject: Subject) -> Iterator[Check]:
     if found:
         yield ok("transcripts", f"{counted(len(found), 'session')} below {subject.config_dir}")
         return
-    remedy = (
+    fix = (
         "start claude and say something; if there are none then, CLAUDE_CONFIG_DIR differs here from where claude runs,"
         " or it runs with --no-session-persistence, which leaves nothing to trace"
     )
-    yield warning("transcripts", f"there are none below {subject.config_dir}", remedy)
+    yield warning("transcripts", f"there are none below {subject.config_dir}", fix)
 
 
 def last_run(subject: Subject) -> Iterator[Check]:
@@ -45,8 +45,8 @@ def last_run(subject: Subject) -> Iterator[Check]:
     if missed:
         found = f"{counted(len(missed), 'session')} written since the hook last ran"
         when = f" at {moment(ran)}" if ran else ", which it never did"
-        remedy = "see the checks of the hook; start claude anew, for it reads its settings at its start; cc-trace sync"
-        yield failed("last run", f"{found}{when}: {listed(path.stem for path in missed)}", remedy)
+        fix = "see the checks of the hook; start claude anew, for it reads its settings at its start; cc-trace sync"
+        yield failed("last run", f"{found}{when}: {listed(path.stem for path in missed)}", fix)
     elif not ran:
         yield warning("last run", "the hook has never run", "start claude, say something, run `cc-trace doctor` again")
     else:
@@ -83,7 +83,7 @@ def _missed(subject: Subject, ran: float) -> list[Path]:
 
 
 def _known(path: Path, subject: Subject) -> bool:
-    if subject.states.left_out(path.stem):
+    if subject.states.is_suppressed(path.stem):
         return True
     state = subject.states.peek(path.stem)
     return state is not None and state.size == path.stat().st_size
@@ -108,8 +108,8 @@ def line_types(subject: Subject) -> Iterator[Check]:
     unknown = {kind: count for kind, count in skipped.most_common() if kind.startswith("unknown type ")}
     if unknown:
         types = listed((f"{kind.removeprefix('unknown type ')} ({count})" for kind, count in unknown.items()), most=8)
-        remedy = "look for a newer cc-trace; what these lines say is missing from the traces, the rest is not"
-        yield warning("line types", f"unknown in {shown}: {types}", remedy)
+        fix = "look for a newer cc-trace; what these lines say is missing from the traces, the rest is not"
+        yield warning("line types", f"unknown in {shown}: {types}", fix)
     else:
         passed = [
             f"{kind} ({count})" for kind, count in skipped.most_common() if kind.startswith(("system/", "damaged"))
@@ -118,7 +118,7 @@ def line_types(subject: Subject) -> Iterator[Check]:
     yield _clock(subject, read)
 
 
-def _newest(subject: Subject) -> Iterator[Facts]:
+def _newest(subject: Subject) -> Iterator[SessionSummary]:
     """Yield what is in the newest transcripts, as many as can be read quickly."""
     left = _MAX_READ_BYTES
     for path in sorted(main_transcripts(subject.config_dir), key=mtime, reverse=True)[:_MAX_READ]:
@@ -135,7 +135,7 @@ def _newest(subject: Subject) -> Iterator[Facts]:
         yield session.facts
 
 
-def _clock(subject: Subject, read: list[Facts]) -> Check:
+def _clock(subject: Subject, read: list[SessionSummary]) -> Check:
     """Tell whether this machine's clock is behind what was written: then turns seem to lie in the future."""
     times = {
         "the newest line of a transcript": max((facts.last_ns or 0 for facts in read), default=0) / 1e9,

@@ -9,7 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cc_trace.export.destination import LANGFUSE_CLOUD, DestinationSettings, Protocol, check_name, open_destination
+    from cc_trace.export.destination import (
+        LANGFUSE_CLOUD,
+        DestinationSettings,
+        OtlpProtocol,
+        check_name,
+        open_destination,
+    )
     from cc_trace.export.endpoint import redacted
     from cc_trace.export.local import VERSION, read_session
     from cc_trace.export.outcomes import (
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
         MAX_BATCH_SPANS,
         Accepted,
         Destination,
-        Parcel,
+        EncodedSpan,
         Rejected,
         Retryable,
         Unclear,
@@ -32,9 +38,9 @@ __all__ = [
     "Accepted",
     "Destination",
     "DestinationSettings",
+    "EncodedSpan",
     "Labels",
-    "Parcel",
-    "Protocol",
+    "OtlpProtocol",
     "Rejected",
     "Retryable",
     "Unclear",
@@ -53,8 +59,8 @@ _MODULES: Final = {
     "Labels": "profiles.labels",
     "MAX_BATCH_BYTES": "outcomes",
     "MAX_BATCH_SPANS": "outcomes",
-    "Parcel": "outcomes",
-    "Protocol": "destination",
+    "EncodedSpan": "outcomes",
+    "OtlpProtocol": "destination",
     "Rejected": "outcomes",
     "Retryable": "outcomes",
     "Unclear": "outcomes",

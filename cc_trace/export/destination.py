@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
 LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
-Protocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
+OtlpProtocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class DestinationSettings:
     profile: str = "otel"  # for otlp and file; the others have their own
     endpoint: str | None = field(default=None, repr=False)  # a base URL, or one that ends with /v1/traces
     traces_endpoint: str | None = field(default=None, repr=False)  # a URL that is used as it stands
-    protocol: Protocol = "http/protobuf"
+    protocol: OtlpProtocol = "http/protobuf"
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     timeout_seconds: float = 10.0  # of one request in all
     ca_file: Path | None = None

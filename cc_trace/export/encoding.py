@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cc_trace.errors import ConfigError
 from cc_trace.export.otlp import encode_span, fitted, request, request_json
-from cc_trace.export.outcomes import FIT_BYTES, Parcel
+from cc_trace.export.outcomes import FIT_BYTES, EncodedSpan
 from cc_trace.export.profiles import PROFILES, resource
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ class Packing:
         self._labels = settings.labels
         self._form = form
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent, cut where it is larger than a batch may be."""
         limit = FIT_BYTES
         data, size = self._fitted(span, limit)
         while size > FIT_BYTES and limit > 1:  # as JSON it is larger: cut it by as much, and a tenth
             limit = limit * FIT_BYTES // size * 9 // 10
             data, size = self._fitted(span, limit)
-        return Parcel(span.span_id, span.trace_id, size, data)
+        return EncodedSpan(span.span_id, span.trace_id, size, data)
 
-    def body(self, parcels: Sequence[Parcel]) -> bytes:
+    def body(self, parcels: Sequence[EncodedSpan]) -> bytes:
         """Return an ExportTraceServiceRequest."""
         spans = [parcel.data for parcel in parcels]
         return request(spans, self.resource) if self._form == "protobuf" else request_json(spans, self.resource)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
         return request_json([parcel.data], self.resource)
 

@@ -79,8 +79,8 @@ def secrets(settings: DestinationSettings, *more: str) -> frozenset[str]:
     return frozenset(word for word in words if len(word) >= _SHORTEST_SECRET)
 
 
-def redacted(text: str, unspoken: Iterable[str]) -> str:
+def redacted(text: str, secret_values: Iterable[str]) -> str:
     """Replace secrets, the longer ones first: one may be a part of another."""
-    for secret in sorted(unspoken, key=len, reverse=True):
+    for secret in sorted(secret_values, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

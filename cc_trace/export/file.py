@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.spans import Span
 
 _POLL_SECONDS: Final = 0.05
@@ -43,8 +43,8 @@ _SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | g
 class JsonLines:
     """Appends batches of spans. A span that comes twice stands there twice."""
 
-    repeatable = False
-    askable = False
+    idempotent = False
+    queryable = False
 
     def __init__(self, settings: DestinationSettings, path: Path) -> None:
         self.name = settings.name
@@ -52,15 +52,15 @@ class JsonLines:
         self._seconds = settings.timeout_seconds
         self._packing = Packing(settings, "json")
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be written."""
-        return self._packing.pack(span)
+        return self._packing.encode(span)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be written, as OTLP/JSON."""
-        return self._packing.readable(parcel)
+        return self._packing.as_json(parcel)
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Append one line."""
         line = self._packing.body(parcels) + b"\n"
         try:
@@ -76,7 +76,7 @@ class JsonLines:
         finally:
             os.close(descriptor)  # and with it the lock goes
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: the file may be large, or moved away by who collects it."""
         return None
 

@@ -22,7 +22,7 @@ from cc_trace import __version__
 from cc_trace.errors import ConfigError
 from cc_trace.export.endpoint import is_loopback
 from cc_trace.export.outcomes import Retryable, Unclear
-from cc_trace.export.responses import Answer, cleaned
+from cc_trace.export.responses import HttpResponse, cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,10 +44,10 @@ _UNSENT: Final = (
 _PROXIES: Final = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or NO_PROXY"
 
 
-class Exchange:
+class HttpClient:
     """Keeps one connection to one host."""
 
-    def __init__(self, settings: DestinationSettings, url: str, unspoken: frozenset[str]) -> None:
+    def __init__(self, settings: DestinationSettings, url: str, secret_values: frozenset[str]) -> None:
         try:
             parts = httpx.URL(url)
         except httpx.InvalidURL as error:
@@ -56,17 +56,17 @@ class Exchange:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes down URLs, which may carry keys
         self._place = parts.netloc.decode("ascii").rpartition("@")[2]
         self._seconds = settings.timeout_seconds
-        self._unspoken = unspoken
+        self._unspoken = secret_values
         self._watch = _Watch()
         self._context = _context(settings, secure=parts.scheme == "https")
         self._proxied = not is_loopback(parts.host)
         self._client: httpx.Client | None = None
 
-    def post(self, url: str, headers: Headers, content: bytes) -> Answer | Retryable | Unclear:
+    def post(self, url: str, headers: Headers, content: bytes) -> HttpResponse | Retryable | Unclear:
         """Send a body. Never raises for anything the network or the server does."""
         return self._request("POST", url, headers, content, max_body_bytes=64_000)
 
-    def get(self, url: str, headers: Headers) -> Answer | Retryable | Unclear:
+    def get(self, url: str, headers: Headers) -> HttpResponse | Retryable | Unclear:
         """Ask. Never raises for anything the network or the server does."""
         return self._request("GET", url, headers, None, max_body_bytes=16_000_000)
 
@@ -90,7 +90,7 @@ class Exchange:
 
     def _request(
         self, method: str, url: str, headers: Headers, content: bytes | None, max_body_bytes: int
-    ) -> Answer | Retryable | Unclear:
+    ) -> HttpResponse | Retryable | Unclear:
         try:
             client = self._opened()
         except (httpx.InvalidURL, ValueError):  # whose text quotes the URL, a password with it
@@ -115,7 +115,7 @@ class Exchange:
         return f"{what} {self._place}: {cleaned(str(error), self._unspoken) or type(error).__name__}"
 
 
-def _answer(response: httpx.Response, max_body_bytes: int) -> Answer:
+def _answer(response: httpx.Response, max_body_bytes: int) -> HttpResponse:
     """Read an answer. Its status is known; if its body breaks off, what has come of it must do."""
     body, complete = bytearray(), False
     with contextlib.suppress(httpx.TransportError):
@@ -126,7 +126,7 @@ def _answer(response: httpx.Response, max_body_bytes: int) -> Answer:
         else:
             complete = True
     headers = response.headers
-    return Answer(
+    return HttpResponse(
         response.status_code,
         headers.get("content-type", "").lower(),
         bytes(body[:max_body_bytes]),

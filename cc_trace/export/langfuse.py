@@ -18,15 +18,15 @@ from urllib.parse import urlencode, urlunsplit
 from cc_trace.errors import ConfigError
 from cc_trace.export.destination import LANGFUSE_CLOUD
 from cc_trace.export.endpoint import headers, secrets, url
-from cc_trace.export.http import Exchange
+from cc_trace.export.http import HttpClient
 from cc_trace.export.otlp_http import OtlpHttp
-from cc_trace.export.responses import Answer, langfuse_success
+from cc_trace.export.responses import HttpResponse, langfuse_success
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.spans import Span
 
 _PAGE: Final = 1000  # the most it gives at once
@@ -42,8 +42,8 @@ _NOT_OFFERED: Final = (
 class Langfuse:
     """Sends with the langfuse profile, and can be asked what it has."""
 
-    repeatable = False
-    askable = True
+    idempotent = False
+    queryable = True
 
     def __init__(self, settings: DestinationSettings) -> None:
         self.name = settings.name
@@ -59,24 +59,26 @@ class Langfuse:
                 ("x-langfuse-ingestion-version", "4"),  # without it what was sent shows after minutes
             ),
         )
-        self._exchange = Exchange(settings, base, secrets(settings))
+        self._exchange = HttpClient(settings, base, secrets(settings))
         self._otlp = OtlpHttp(settings, self._exchange, langfuse_success)
         self._observations = f"{base}/api/public/v2/observations"
         self._headers = list(headers(settings))
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent."""
-        return self._otlp.pack(span)
+        return self._otlp.encode(span)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be sent, as OTLP/JSON."""
-        return self._otlp.readable(parcel)
+        return self._otlp.as_json(parcel)
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Post one batch."""
         return self._otlp.send(parcels)
 
-    def holds(self, parcels: Sequence[Parcel], attempts: int = 1, pause_seconds: float = 2.0) -> frozenset[str] | None:
+    def stored_ids(
+        self, parcels: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
+    ) -> frozenset[str] | None:
         """Return which of these Langfuse has, asked until it has all or as often as allowed."""
         wanted = {parcel.span_id for parcel in parcels}
         found: set[str] = set()
@@ -101,9 +103,9 @@ class Langfuse:
         query = {"traceId": trace_id, "fields": "core", "limit": str(_PAGE)}
         for _ in range(_MAX_PAGES):
             answer = self._exchange.get(f"{self._observations}?{urlencode(query)}", self._headers)
-            if isinstance(answer, Answer) and answer.status in _NOT_OFFERED:
-                self.askable = False  # this server never tells, so waiting for it would hold up everything
-            if not isinstance(answer, Answer) or answer.status != HTTPStatus.OK:
+            if isinstance(answer, HttpResponse) and answer.status in _NOT_OFFERED:
+                self.queryable = False  # this server never tells, so waiting for it would hold up everything
+            if not isinstance(answer, HttpResponse) or answer.status != HTTPStatus.OK:
                 return None
             try:
                 page: Any = json.loads(answer.body)

@@ -16,7 +16,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import NotFoundError, StateError
-from cc_trace.export.outcomes import FIT_BYTES, Accepted, Parcel, Retryable
+from cc_trace.export.outcomes import FIT_BYTES, Accepted, EncodedSpan, Retryable
 from cc_trace.export.profiles.text import json_text, readable
 from cc_trace.files import check_beside_database, prepare_database
 from cc_trace.spans import Response, Span, Tool
@@ -70,29 +70,29 @@ _OTHER_VERSION: Final = "it was written by another version of cc-trace"
 class LocalStore:
     """Writes spans to a file; opened when first used."""
 
-    repeatable = True
-    askable = True
+    idempotent = True
+    queryable = True
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self._path = path
         self._database: sqlite3.Connection | None = None
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span's row."""
         data = to_json(span)
         if len(data) > FIT_BYTES:
             from cc_trace.export.otlp import fitted  # noqa: PLC0415  (60 ms, for the few spans larger than a batch)
 
             data = fitted(span, to_json, FIT_BYTES)
-        return Parcel(span.span_id, span.trace_id, len(data), (*_facts(span), data.decode()))
+        return EncodedSpan(span.span_id, span.trace_id, len(data), (*_facts(span), data.decode()))
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be written."""
         data: str = parcel.data[-1]
         return data.encode()
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Write one batch, all or nothing."""
         try:
             database = self._opened()
@@ -109,7 +109,7 @@ class LocalStore:
             return Retryable(f"{self._path}: {error}")
         return Accepted()
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
         """Return which of these the store has, None where it cannot be read."""
         try:
             database = self._opened()

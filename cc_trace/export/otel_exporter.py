@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.spans import Span
 
 GROUP: Final = "opentelemetry_traces_exporter"
@@ -42,8 +42,8 @@ _SCOPE: Final = InstrumentationScope("cc-trace", __version__)
 class OtelExporter:
     """Hands spans to an exporter."""
 
-    repeatable = False
-    askable = False
+    idempotent = False
+    queryable = False
 
     def __init__(self, settings: DestinationSettings) -> None:
         self.name = settings.name
@@ -53,15 +53,15 @@ class OtelExporter:
         self._milliseconds = int(settings.timeout_seconds * 1000)
         self._exporter = _exporter(settings)
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent."""
-        return self._packing.pack(span)
+        return self._packing.encode(span)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be sent, as OTLP/JSON."""
-        return self._packing.readable(parcel)
+        return self._packing.as_json(parcel)
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Export one batch."""
         spans = [readable_span(Message.FromString(parcel.data), self._resource) for parcel in parcels]
         try:
@@ -72,7 +72,7 @@ class OtelExporter:
             return Unclear(f"the exporter raised {type(error).__name__}: {cleaned(str(error), self._unspoken)}")
         return Unclear("the exporter failed without a reason")
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: an exporter has no question."""
         return None
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.spans import Span
 
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -64,8 +64,8 @@ _BROKEN: Final = re.compile(
 class OtlpGrpc:
     """Sends batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
 
-    repeatable = False
-    askable = False
+    idempotent = False
+    queryable = False
 
     def __init__(self, settings: DestinationSettings) -> None:
         self.name = settings.name
@@ -76,15 +76,15 @@ class OtlpGrpc:
         self._place, self._channel = _channel(settings)
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent."""
-        return self._packing.pack(span)
+        return self._packing.encode(span)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be sent, as OTLP/JSON."""
-        return self._packing.readable(parcel)
+        return self._packing.as_json(parcel)
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Call Export with one batch."""
         body = self._packing.body(parcels)
         try:
@@ -95,7 +95,7 @@ class OtlpGrpc:
             return self._failed(error)
         return accepted(answer, self._unspoken)
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: OTLP has no question."""
         return None
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.encoding import Packing
 from cc_trace.export.endpoint import headers, secrets, traces_url
-from cc_trace.export.http import Exchange
-from cc_trace.export.responses import Answer, otlp_success, outcome
+from cc_trace.export.http import HttpClient
+from cc_trace.export.responses import HttpResponse, otlp_success, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.export.responses import Success
     from cc_trace.spans import Span
 
@@ -26,11 +26,11 @@ _LEVEL: Final = 4  # a sixth of the time of gzip's own default, 9, for a tenth m
 class OtlpHttp:
     """Posts batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
 
-    repeatable = False
-    askable = False
+    idempotent = False
+    queryable = False
 
     def __init__(
-        self, settings: DestinationSettings, exchange: Exchange | None = None, success: Success = otlp_success
+        self, settings: DestinationSettings, exchange: HttpClient | None = None, success: Success = otlp_success
     ) -> None:
         self.name = settings.name
         self._success = success
@@ -43,25 +43,25 @@ class OtlpHttp:
             ("content-encoding", "gzip"),
         ]
         self._unspoken = secrets(settings)
-        self._exchange = exchange or Exchange(settings, self._url, self._unspoken)
+        self._exchange = exchange or HttpClient(settings, self._url, self._unspoken)
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent."""
-        return self._packing.pack(span)
+        return self._packing.encode(span)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be sent, as OTLP/JSON."""
-        return self._packing.readable(parcel)
+        return self._packing.as_json(parcel)
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Post one batch."""
         body = gzip.compress(self._packing.body(parcels), _LEVEL, mtime=0)  # the same spans are the same bytes
         answer = self._exchange.post(self._url, self._headers, body)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpResponse):
             return answer
         return outcome(answer, self._unspoken, time.time(), self._success)
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: OTLP has no question."""
         return None
 

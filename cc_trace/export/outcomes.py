@@ -20,7 +20,7 @@ FIT_BYTES: Final = MAX_BATCH_BYTES - 16_000  # what one span may have: the rest 
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class EncodedSpan:
     """One span in the form its destination takes: `data` is the destination's own, `size` in bytes."""
 
     span_id: str
@@ -67,19 +67,19 @@ class Destination(Protocol):
     """Where spans go."""
 
     name: str
-    repeatable: bool  # taking a span twice is the same as once
-    askable: bool  # `holds` can tell what the backend has; may turn out to be false when it is asked
+    idempotent: bool  # taking a span twice is the same as once
+    queryable: bool  # `holds` can tell what the backend has; may turn out to be false when it is asked
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent. Pure; a span larger than a batch is cut, with a marker."""
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what a parcel holds as JSON, for people."""
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Send one batch and say how it ended. Never raises for anything the network or the backend does."""
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
         """Return which of these span ids the backend has, None where it cannot be asked, or does not answer now."""
 
     def close(self) -> None:

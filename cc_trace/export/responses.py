@@ -39,7 +39,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """An HTTP response, its body perhaps cut off."""
 
     status: int
@@ -50,15 +50,15 @@ class Answer:
     complete: bool = True  # all of the body came
 
 
-Success: TypeAlias = "Callable[[Answer, Iterable[str]], Accepted | Unclear | None]"
+Success: TypeAlias = "Callable[[HttpResponse, Iterable[str]], Accepted | Unclear | None]"
 
 
-def outcome(answer: Answer, unspoken: Iterable[str], now: float, success: Success | None = None) -> Outcome:
+def outcome(answer: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None) -> Outcome:
     """Return what an answer says about the batch that was sent.
 
     `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
     """
-    status, text = answer.status, _text(answer, unspoken)
+    status, text = answer.status, _text(answer, secret_values)
     said = f"{status} {_phrase(status)}" + (f": {text}" if text else "")
     match status:
         case 400 | 413 | 422:
@@ -66,16 +66,16 @@ def outcome(answer: Answer, unspoken: Iterable[str], now: float, success: Succes
         case 502 | 504:  # a gateway that saw no answer does not know what became of the request behind it
             return Unclear(said)
         case _ if status in _SUCCESS:
-            read = (success or otlp_success)(answer, unspoken)
+            read = (success or otlp_success)(answer, secret_values)
             return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
         case _ if status in _REDIRECT:
-            place = _place(answer.location, unspoken)
+            place = _place(answer.location, secret_values)
             return Retryable(f"{status} {_phrase(status)}{place}: redirects are not followed")
         case _:
             return Retryable(said, after_seconds(answer.retry_after, now))
 
 
-def otlp_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | None:
+def otlp_success(answer: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
     """Return the acceptance that a body says in OTLP's way, None where it says something else."""
     if not answer.body and answer.complete:
         return Accepted()
@@ -88,15 +88,15 @@ def otlp_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | None:
     if partial is None:
         return None if answer.complete else Accepted()
     count, message = partial
-    return Accepted(max(0, count), cleaned(message, unspoken) or None)
+    return Accepted(max(0, count), cleaned(message, secret_values) or None)
 
 
-def langfuse_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | Unclear | None:
+def langfuse_success(answer: HttpResponse, secret_values: Iterable[str]) -> Accepted | Unclear | None:
     """Return what Langfuse says of a batch: it answers with the job that will store it, older servers with a list.
 
     A JSON object that is neither and names no error may be a newer server's: Langfuse can be asked, so that is unclear.
     """
-    if (said := otlp_success(answer, unspoken)) is not None:
+    if (said := otlp_success(answer, secret_values)) is not None:
         return said
     if "json" not in answer.content_type:
         return None
@@ -111,16 +111,16 @@ def langfuse_success(answer: Answer, unspoken: Iterable[str]) -> Accepted | Uncl
             return None
 
 
-def accepted(body: bytes, unspoken: Iterable[str]) -> Outcome:
+def accepted(body: bytes, secret_values: Iterable[str]) -> Outcome:
     """Return what the body of a successful gRPC call says."""
     if (partial := _partial_protobuf(body)) is None:
         return Retryable(f"not an OTLP response: {_PORTAL}")
-    return Accepted(max(0, partial[0]), cleaned(partial[1], unspoken) or None)
+    return Accepted(max(0, partial[0]), cleaned(partial[1], secret_values) or None)
 
 
-def cleaned(text: str, unspoken: Iterable[str]) -> str:
+def cleaned(text: str, secret_values: Iterable[str]) -> str:
     """Return a foreign text fit for a log: one line, short, without secrets."""
-    text = _CONTROL.sub(" ", redacted(text, unspoken)).strip()
+    text = _CONTROL.sub(" ", redacted(text, secret_values)).strip()
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
@@ -144,24 +144,24 @@ def _phrase(status: int) -> str:
         return "unknown status"
 
 
-def _text(answer: Answer, unspoken: Iterable[str]) -> str:
+def _text(answer: HttpResponse, secret_values: Iterable[str]) -> str:
     if "protobuf" in answer.content_type:
-        return cleaned(_status_message(answer.body), unspoken)
-    return cleaned(answer.body.decode("utf-8", "replace"), unspoken)
+        return cleaned(_status_message(answer.body), secret_values)
+    return cleaned(answer.body.decode("utf-8", "replace"), secret_values)
 
 
-def _place(location: str | None, unspoken: Iterable[str]) -> str:
+def _place(location: str | None, secret_values: Iterable[str]) -> str:
     """Return a redirect's target without what could carry a key."""
     try:
         parts = urlsplit(location or "")
         host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
     except ValueError:
         return ""
-    target = cleaned(urlunsplit((parts.scheme, host, parts.path, "", "")), unspoken)
+    target = cleaned(urlunsplit((parts.scheme, host, parts.path, "", "")), secret_values)
     return f" to {target}" if target else ""
 
 
-def _kind(answer: Answer) -> str:
+def _kind(answer: HttpResponse) -> str:
     """Say what a body is, without quoting it: it may be a whole page."""
     start, type_ = answer.body[:200].lstrip().lower(), cleaned(answer.content_type.partition(";")[0], ())
     named = f" ({type_})" if type_ else ""

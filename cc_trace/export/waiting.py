@@ -14,34 +14,34 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import Outcome, Parcel
+    from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.spans import Span
 
 
 class Waiting:
     """Encodes spans as its profile does, and sends nothing."""
 
-    repeatable = False
-    askable = False
+    idempotent = False
+    queryable = False
 
     def __init__(self, settings: DestinationSettings, why: str) -> None:
         self.name = settings.name
         self._why = why
         self._packing = Packing(settings)
 
-    def pack(self, span: Span) -> Parcel:
+    def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent."""
-        return self._packing.pack(span)
+        return self._packing.encode(span)
 
-    def readable(self, parcel: Parcel) -> bytes:
+    def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return what would be sent, as OTLP/JSON."""
-        return self._packing.readable(parcel)
+        return self._packing.as_json(parcel)
 
-    def send(self, parcels: Sequence[Parcel]) -> Outcome:  # noqa: ARG002
+    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:  # noqa: ARG002
         """Say what it waits for."""
         return Retryable(self._why)
 
-    def holds(self, parcels: Sequence[Parcel]) -> frozenset[str] | None:  # noqa: ARG002
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: it cannot be asked without the key."""
         return None
 

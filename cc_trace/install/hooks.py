@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_trace.install.json_parts import Part, cut, inserted, member, parts, read_object, refuse
+from cc_trace.install.json_parts import Member, cut, inserted, member, members, read_object, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,9 +42,9 @@ class _Hook:
     """One of our hooks. `levels`: what it stands in, from its list outwards, each with the part that leads to it."""
 
     event: str
-    command: Part
-    timeout: Part | None
-    levels: tuple[tuple[int, Part], ...]
+    command: Member
+    timeout: Member | None
+    levels: tuple[tuple[int, Member], ...]
 
 
 def registered(text: str) -> list[Registration]:
@@ -127,7 +127,7 @@ def _with_mark(original: str, body: str) -> str:
     return _BOM + body if original.startswith(_BOM) else body
 
 
-def _string(text: str, part: Part) -> str:
+def _string(text: str, part: Member) -> str:
     value = json.loads(text[part.value : part.end])
     return value if isinstance(value, str) else ""
 
@@ -138,9 +138,9 @@ def _hooks(text: str) -> list[_Hook]:
     return [] if hooks is None or text[hooks.value] != "{" else list(_hooks_below(text, root, hooks))
 
 
-def _hooks_below(text: str, root: int, hooks: Part) -> Iterator[_Hook]:
+def _hooks_below(text: str, root: int, hooks: Member) -> Iterator[_Hook]:
     """Yield our hooks in the order of the text."""
-    for event in parts(text, hooks.value)[0]:
+    for event in members(text, hooks.value)[0]:
         for group in _items(text, event):
             listed = _member_of(text, group, "hooks")
             if listed is None:
@@ -152,23 +152,23 @@ def _hooks_below(text: str, root: int, hooks: Part) -> Iterator[_Hook]:
                     yield _Hook(event.key or "", command, _member_of(text, hook, "timeout"), levels)
 
 
-def _items(text: str, part: Part) -> list[Part]:
-    return parts(text, part.value)[0] if text[part.value] == "[" else []
+def _items(text: str, part: Member) -> list[Member]:
+    return members(text, part.value)[0] if text[part.value] == "[" else []
 
 
-def _member_of(text: str, part: Part, key: str) -> Part | None:
+def _member_of(text: str, part: Member, key: str) -> Member | None:
     return member(text, part.value, key) if text[part.value] == "{" else None
 
 
 def _without(text: str, hook: _Hook) -> str:
     """Cut a hook out, with all that holds nothing else."""
     for opening, part in hook.levels:
-        if len(parts(text, opening)[0]) > 1:
+        if len(members(text, opening)[0]) > 1:
             return cut(text, opening, part)
     return cut(text, *hook.levels[-1])
 
 
-def _with_command(text: str, part: Part, command: str) -> str:
+def _with_command(text: str, part: Member, command: str) -> str:
     if _string(text, part) == command:
         return text
     return text[: part.value] + json.dumps(command, ensure_ascii=False) + text[part.end :]

@@ -34,7 +34,7 @@ _INSTALLED: Final = b"\ninstalled=\n"  # the line of the script that a copy has 
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class InstallPaths:
     """Where the parts of an installation are."""
 
     settings: Path  # Claude Code's, of the user or of a project
@@ -73,7 +73,7 @@ class Installed:
         return self.hook_is_new or self.change.needed
 
 
-def find_places(environment: Mapping[str, str], project: Path | None) -> Places:
+def find_install_paths(environment: Mapping[str, str], project: Path | None) -> InstallPaths:
     """Return where things are for this user, with the settings of a project if one is given. Raises InstallError."""
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
     if not home:
@@ -83,7 +83,7 @@ def find_places(environment: Mapping[str, str], project: Path | None) -> Places:
     claude = claude_folder(environment, user).absolute()
     data = Path(environment.get("XDG_DATA_HOME") or user / ".local" / "share").absolute()
     config = Path(environment.get("XDG_CONFIG_HOME") or user / ".config").absolute()
-    return Places(
+    return InstallPaths(
         settings=claude / "settings.json" if project is None else _project_settings(project.absolute()),
         data=data / "cc-trace",
         command=user / ".local" / "bin" / "cc-trace",
@@ -143,7 +143,7 @@ def hook_copy(script: bytes, python: Path) -> bytes:
     return script.replace(_INSTALLED, b"\ninstalled=%b\n" % os.fsencode(shlex.quote(str(python))))
 
 
-def install(places: Places, python: Path, prepare: Callable[[], None]) -> Installed:
+def install(places: InstallPaths, python: Path, prepare: Callable[[], None]) -> Installed:
     """Put the hook in its place, call `prepare` for the state folder, then register the hook. Raises InstallError.
 
     All of it is done or nothing: what `prepare` made goes again, too.
@@ -167,7 +167,7 @@ def install(places: Places, python: Path, prepare: Callable[[], None]) -> Instal
     return Installed(command, change, is_new)
 
 
-def noted(places: Places, kind: Noted) -> list[Path]:
+def noted(places: InstallPaths, kind: Noted) -> list[Path]:
     """Return the paths of a kind that were noted, in that order."""
     try:
         lines = read_regular(places.record).split(b"\n")
@@ -177,7 +177,7 @@ def noted(places: Places, kind: Noted) -> list[Path]:
     return [path for word, _, text in fields if word == kind and (path := Path(text)).is_absolute()]
 
 
-def _put_hook(places: Places, wanted: bytes, undo: contextlib.ExitStack) -> bool:
+def _put_hook(places: InstallPaths, wanted: bytes, undo: contextlib.ExitStack) -> bool:
     hook = places.hook
     with attempt("write", hook):
         _make_folder(places, hook.parent, 0o755, undo)
@@ -190,7 +190,7 @@ def _put_hook(places: Places, wanted: bytes, undo: contextlib.ExitStack) -> bool
     return True
 
 
-def _make_folder(places: Places, folder: Path, mode: int, undo: contextlib.ExitStack) -> None:
+def _make_folder(places: InstallPaths, folder: Path, mode: int, undo: contextlib.ExitStack) -> None:
     """Make a folder and those above it, and note which were made. A umask only takes from the mode."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
@@ -200,7 +200,7 @@ def _make_folder(places: Places, folder: Path, mode: int, undo: contextlib.ExitS
         _note(places, "folder", path, undo)
 
 
-def _note(places: Places, kind: Noted, path: Path, undo: contextlib.ExitStack) -> None:
+def _note(places: InstallPaths, kind: Noted, path: Path, undo: contextlib.ExitStack) -> None:
     """Add a line to the record. A path with a newline is not noted: it is only left behind if it is a folder."""
     if "\n" in str(path) or path in noted(places, kind):
         return
@@ -210,7 +210,7 @@ def _note(places: Places, kind: Noted, path: Path, undo: contextlib.ExitStack) -
     undo.callback(_quietly, partial(replace_file, record, before) if before else record.unlink)
 
 
-def forget_settings(places: Places) -> None:
+def forget_settings(places: InstallPaths) -> None:
     """Take a settings file out of the record: our hooks are. Raises InstallError."""
     with attempt("write", places.record):
         if places.settings in noted(places, "settings"):

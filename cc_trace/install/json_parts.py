@@ -16,7 +16,7 @@ _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]|[^\s\[\]{},:"]+
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Member:
     """A member of an object or an item of a list: where it starts, where its value starts, where it ends."""
 
     key: str | None
@@ -59,9 +59,9 @@ def _what_is_wrong(text: str, error: json.JSONDecodeError) -> str:
     return error.msg[:1].lower() + error.msg[1:]
 
 
-def parts(text: str, opening: int) -> tuple[list[Part], int]:
+def members(text: str, opening: int) -> tuple[list[Member], int]:
     """Return what the object or list that opens here is made of, and where it closes. The text is valid."""
-    found: list[Part] = []
+    found: list[Member] = []
     in_object = text[opening] == "{"
     depth, end = 0, opening
     key: str | None = None
@@ -70,7 +70,7 @@ def parts(text: str, opening: int) -> tuple[list[Part], int]:
         mark = token[0][0]
         if depth == 1 and mark in ",]}":
             if start >= 0:
-                found.append(Part(key, start, value, end))
+                found.append(Member(key, start, value, end))
             if mark != ",":
                 return found, token.start()
             start = -1
@@ -88,17 +88,17 @@ def parts(text: str, opening: int) -> tuple[list[Part], int]:
     refuse(text, opening, "it does not end")
 
 
-def member(text: str, opening: int, key: str) -> Part | None:
+def member(text: str, opening: int, key: str) -> Member | None:
     """Return a member of the object that opens here; one that is there twice is refused."""
-    found = [part for part in parts(text, opening)[0] if part.key == key]
+    found = [part for part in members(text, opening)[0] if part.key == key]
     if len(found) > 1:
         refuse(text, found[1].start, f'"{key}" is there twice')
     return found[0] if found else None
 
 
-def cut(text: str, opening: int, part: Part) -> str:
+def cut(text: str, opening: int, part: Member) -> str:
     """Return the text without a part of what opens here."""
-    siblings, closing = parts(text, opening)
+    siblings, closing = members(text, opening)
     index = siblings.index(part)
     if index:
         return text[: siblings[index - 1].end] + text[part.end :]
@@ -109,7 +109,7 @@ def cut(text: str, opening: int, part: Part) -> str:
 
 def inserted(text: str, opening: int, key: str | None, value: object) -> str:
     """Return the text with something new at the end of what opens here, laid out as its neighbours are."""
-    siblings, closing = parts(text, opening)
+    siblings, closing = members(text, opening)
     first = text[opening + 1 : siblings[0].start if siblings else closing]
     outer, unit = _indent(text, opening), _unit(text)
     if siblings:
@@ -141,7 +141,7 @@ def _indent(text: str, offset: int) -> str:
 def _unit(text: str) -> str | None:
     """Return what one level is indented by; None where all is in one line. An empty text gets two spaces."""
     root = text.index("{")
-    top, _ = parts(text, root)
+    top, _ = members(text, root)
     if not top:
         return "  "
     lead = text[root + 1 : top[0].start]
@@ -149,5 +149,5 @@ def _unit(text: str) -> str | None:
 
 
 def _spaced(text: str) -> bool:
-    top, _ = parts(text, text.index("{"))
+    top, _ = members(text, text.index("{"))
     return not top or text[top[0].value - 1].isspace()

@@ -17,7 +17,7 @@ from cc_trace.install.settings_file import attempt
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cc_trace.install.installation import Places
+    from cc_trace.install.installation import InstallPaths
 
 _STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since", "agents", "workers", "backoff")
 _STAMPS: Final = ("installed", "hooked", "swept")
@@ -28,7 +28,7 @@ _STATE_FILES: Final = re.compile(
 )
 
 
-def remove_files(places: Places) -> list[str]:
+def remove_files(places: InstallPaths) -> list[str]:
     """Remove the hook, the link, the environment and the folders made for them; return what went. Raises InstallError.
 
     The environment may be the one this runs in: nothing may be imported afterwards.
@@ -49,7 +49,7 @@ def remove_files(places: Places) -> list[str]:
     return removed
 
 
-def purge(places: Places) -> tuple[list[str], list[str]]:
+def purge(places: InstallPaths) -> tuple[list[str], list[str]]:
     """Remove the state and the configuration; return what went and what was left because it is not known as ours."""
     removed, left = [], []
     state = places.state
@@ -83,7 +83,7 @@ def _forget(state: Path) -> None:
     _remove_if_empty(state)
 
 
-def _is_ours(command: Path, places: Places) -> bool:
+def _is_ours(command: Path, places: InstallPaths) -> bool:
     """Tell whether the command on the PATH is the link to our environment, whose file may be gone already."""
     return command.is_symlink() and command.readlink() == places.environment / "bin" / "cc-trace"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ahocorasick_rs import BytesAhoCorasick
 
-    from cc_trace.privacy.scan import Span
+    from cc_trace.privacy.scan import Match
 
 # With letters and digits, and either long or with a digit before a letter, as names have none.
 _DISTINCTIVE: Final = r"(?=[!-~]*[0-9])(?=[!-~]*[A-Za-z])(?:[!-~]{12,512}|(?=[!-~]*[0-9][A-Za-z])[!-~]{8,11})\Z"
@@ -65,7 +65,7 @@ class Copies:
                 self._learn(part, rank)
         return len(self._ranks) > known
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[Match]:
         """Give where copies stand; of those that overlap the first one, of those that begin together the longest."""
         from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 -- not to slow a start down
 

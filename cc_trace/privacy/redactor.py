@@ -10,7 +10,7 @@ from cc_trace.errors import ConfigError
 from cc_trace.privacy.assignments import HEADERS, compiled, kind_of, may_be_secret, says_password
 from cc_trace.privacy.copies import Copies
 from cc_trace.privacy.patterns import PATTERNS, Pattern
-from cc_trace.privacy.scan import Budget, Span, secrets
+from cc_trace.privacy.scan import Budget, Match, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,7 +103,7 @@ class Redactor:
                 changes[parent][key] = made
         return changes[0].get(0, value)
 
-    def _spans(self, text: str, budget: Budget | None = None) -> list[Span]:
+    def _spans(self, text: str, budget: Budget | None = None) -> list[Match]:
         short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
         found = [] if short else secrets(text, budget)
         if self.known:
@@ -183,10 +183,10 @@ def _marker(name: str) -> str:
     return f"[masked: {name}]"
 
 
-def _united(found: Iterable[Span], text: str) -> list[Span]:
+def _united(found: Iterable[Match], text: str) -> list[Match]:
     """Unite what overlaps, under the name that comes first; what is masked already stays."""
     markers = ((*marker.span(), len(_NAMES)) for marker in compiled(_MARKER).finditer(text))
-    united: list[Span] = []
+    united: list[Match] = []
     for start, end, rank in sorted([*found, *markers]):
         if united and start < united[-1][1]:
             before = united[-1]

@@ -36,7 +36,7 @@ _LONGER: Final = 1000
 _STARTS: Final = tuple(pattern.at_start for pattern in PATTERNS if pattern.at_start)
 
 # Start, end, and the place of its pattern in `PATTERNS`.
-Span: TypeAlias = tuple[int, int, int]
+Match: TypeAlias = tuple[int, int, int]
 
 
 class Budget:
@@ -48,13 +48,13 @@ class Budget:
         self.left = _MOST_WORK * (len(text) + _LONGER)
 
 
-def secrets(text: str, budget: Budget | None = None) -> list[Span]:
+def secrets(text: str, budget: Budget | None = None) -> list[Match]:
     """Give where secrets stand, in no order; they may overlap.
 
     A text that is all hints, so that its budget is spent before its end, is one secret as a whole.
     """
     hints, ranks_of = _scan()
-    found: list[Span] = []
+    found: list[Match] = []
     done: dict[int, int] = {}
     budget = budget or Budget(text)
     # A byte for each character, so that places in the bytes are places in the text; hints are ASCII.

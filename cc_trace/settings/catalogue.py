@@ -25,12 +25,14 @@ class Setting:
     kind: Kind = "text"
     default: str | None = None
     allowed: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # variables of other tools that mean the same; after our own
-    before: tuple[str, ...] = ()  # such variables that are taken before the others
-    own: str | None = None  # our variable, where it is not CC_TRACE_NAME
+    aliases: tuple[str, ...] = ()  # variables of other tools that mean the same; after our own
+    priority_aliases: tuple[str, ...] = ()  # such variables that are taken before the others
+    variable_name: str | None = None  # our variable, where it is not CC_TRACE_NAME
     secret: bool = False
-    weak: bool = False  # our variable and others' may be meant for another program: all other places go before them
-    early: bool = False  # the hook itself reads it, before anything is configured: only a variable can set it
+    low_priority: bool = (
+        False  # our variable and others' may be meant for another program: all other places go before them
+    )
+    hook_only: bool = False  # the hook itself reads it, before anything is configured: only a variable can set it
     # What a project may do with it. `value`: set it, through the environment that Claude Code gives to its own hook;
     # `restriction`: only let less leave than the user does, in its files too; `ignored`: nothing.
     in_project: ProjectUse = "ignored"
@@ -38,12 +40,12 @@ class Setting:
     @property
     def variable(self) -> str:
         """Return the variable that is named in messages."""
-        return self.own or f"CC_TRACE_{self.name.upper()}"
+        return self.variable_name or f"CC_TRACE_{self.name.upper()}"
 
     @property
     def variables(self) -> tuple[str, ...]:
         """Return all variables that set it, the strongest first."""
-        return (*self.before, self.variable, *self.others, f"{OPTION}{self.name.upper()}")
+        return (*self.priority_aliases, self.variable, *self.aliases, f"{OPTION}{self.name.upper()}")
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (
@@ -94,19 +96,19 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "langfuse_public_key",
         "Langfuse's public key",
-        before=("CC_LANGFUSE_PUBLIC_KEY",),
-        own="LANGFUSE_PUBLIC_KEY",
+        priority_aliases=("CC_LANGFUSE_PUBLIC_KEY",),
+        variable_name="LANGFUSE_PUBLIC_KEY",
         secret=True,
-        weak=True,
+        low_priority=True,
         in_project="value",
     ),
     Setting(
         "langfuse_secret_key",
         "Langfuse's secret key",
-        before=("CC_LANGFUSE_SECRET_KEY",),
-        own="LANGFUSE_SECRET_KEY",
+        priority_aliases=("CC_LANGFUSE_SECRET_KEY",),
+        variable_name="LANGFUSE_SECRET_KEY",
         secret=True,
-        weak=True,
+        low_priority=True,
         in_project="value",
     ),
     Setting(
@@ -114,17 +116,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "the address of Langfuse",
         "url",
         default=LANGFUSE_CLOUD,
-        before=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
-        own="LANGFUSE_BASE_URL",
-        others=("LANGFUSE_HOST",),
-        weak=True,
+        priority_aliases=("CC_LANGFUSE_BASE_URL", "CC_LANGFUSE_HOST"),
+        variable_name="LANGFUSE_BASE_URL",
+        aliases=("LANGFUSE_HOST",),
+        low_priority=True,
         in_project="value",
     ),
     Setting(
         "trace_to_langfuse",
         "true: Langfuse is a destination; false: it is not. LANGFUSE_* alone do not: they may be another program's",
         "flag",
-        own="TRACE_TO_LANGFUSE",
+        variable_name="TRACE_TO_LANGFUSE",
         in_project="value",
     ),
     Setting("file", "a file of OTLP JSON Lines, one request per line"),
@@ -147,24 +149,24 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "longer texts are cut, with a marker; 0: never",
         "number",
         "100000",
-        others=("CC_LANGFUSE_MAX_CHARS",),
+        aliases=("CC_LANGFUSE_MAX_CHARS",),
         in_project="value",
     ),
-    Setting("user_id", "the user, on every span", others=("LANGFUSE_USER_ID",), in_project="value"),
+    Setting("user_id", "the user, on every span", aliases=("LANGFUSE_USER_ID",), in_project="value"),
     Setting("tags", "tags of every trace", "names", in_project="value"),
-    Setting("environment", "deployment environment", others=("LANGFUSE_TRACING_ENVIRONMENT",), in_project="value"),
-    Setting("release", "release", others=("LANGFUSE_RELEASE",), in_project="value"),
+    Setting("environment", "deployment environment", aliases=("LANGFUSE_TRACING_ENVIRONMENT",), in_project="value"),
+    Setting("release", "release", aliases=("LANGFUSE_RELEASE",), in_project="value"),
     Setting("resource_attributes", "more resource attributes, such as team=blue", "pairs", in_project="value"),
     Setting(
         "seed",
         "the trace id of turn N is the beginning of SHA-256 of `SEED:N`; use one seed per session",
-        others=("CC_LANGFUSE_TRACE_SEED",),
+        aliases=("CC_LANGFUSE_TRACE_SEED",),
         in_project="value",
     ),
     Setting(
         "traceparent",
         "an existing span that becomes the parent of the turns",
-        others=("CC_LANGFUSE_TRACEPARENT",),
+        aliases=("CC_LANGFUSE_TRACEPARENT",),
         in_project="value",
     ),
     Setting(
@@ -186,11 +188,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "number",
         "3",
     ),
-    Setting("debug", "log every step", "flag", "false", others=("CC_LANGFUSE_DEBUG",), in_project="value"),
-    Setting("home", "the state folder", default="state/cc-trace below Claude Code's folder", early=True),
-    Setting("wait", "1: the hook waits for the worker; 0: never, also in CI", "flag", early=True),
-    Setting("wait_seconds", "how long the hook waits", "number", "10", early=True),
-    Setting("python", "the Python that the hook starts", early=True),
+    Setting("debug", "log every step", "flag", "false", aliases=("CC_LANGFUSE_DEBUG",), in_project="value"),
+    Setting("home", "the state folder", default="state/cc-trace below Claude Code's folder", hook_only=True),
+    Setting("wait", "1: the hook waits for the worker; 0: never, also in CI", "flag", hook_only=True),
+    Setting("wait_seconds", "how long the hook waits", "number", "10", hook_only=True),
+    Setting("python", "the Python that the hook starts", hook_only=True),
 )
 
 

@@ -14,12 +14,12 @@ from cc_trace.export import LANGFUSE_CLOUD, DestinationSettings, Labels, check_n
 from cc_trace.privacy import PrivacySettings, Redactor, check_masks, quoted
 from cc_trace.settings.catalogue import BY_NAME
 from cc_trace.settings.lookup import Settings, waits_for
-from cc_trace.spans import Anchor
+from cc_trace.spans import TraceLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cc_trace.export import Protocol
+    from cc_trace.export import OtlpProtocol
     from cc_trace.privacy import Content
     from cc_trace.settings.lookup import Found
 
@@ -56,7 +56,7 @@ class Config(Scope):
 
     destinations: tuple[DestinationSettings, ...]
     privacy: PrivacySettings
-    anchor: Anchor
+    link: TraceLink
     rest_seconds: float
     unclear_seconds: float
     workers: int
@@ -94,7 +94,7 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
             tuple(mask),
             tuple(project_mask),
         ),
-        anchor=_anchor(settings),
+        link=_anchor(settings),
         rest_seconds=settings.number("rest_seconds"),
         unclear_seconds=settings.number("unclear_seconds"),
         workers=_workers(settings),
@@ -142,16 +142,16 @@ def _is_bare(found: Found) -> bool:
     return found.key.startswith("LANGFUSE_")
 
 
-def _anchor(settings: Settings) -> Anchor:
+def _anchor(settings: Settings) -> TraceLink:
     """Return what traces are tied to. A TRACEPARENT that merely happens to be in the environment is not asked."""
     given = settings.found("traceparent")
     if given is None:
-        return Anchor(settings.text("seed"))
+        return TraceLink(settings.text("seed"))
     match = _TRACEPARENT.fullmatch(given.text.strip().lower())
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
         message = f"{given.place} is {quoted(given.text)}; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal"
         raise ConfigError(message)
-    return Anchor(settings.text("seed"), match[1], match[2])
+    return TraceLink(settings.text("seed"), match[1], match[2])
 
 
 def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
@@ -194,7 +194,7 @@ def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: P
         "otlp",
         profile=settings.text("otlp_profile") or "otel",
         endpoint=endpoint,
-        protocol=cast("Protocol", settings.text("otlp_protocol")),
+        protocol=cast("OtlpProtocol", settings.text("otlp_protocol")),
         headers=() if _waits_for(headers) else tuple(Settings([found.layer]).pairs("otlp_headers").items()),
         timeout_seconds=timeout,
         ca_file=_path(settings.text("otlp_ca_file"), home),

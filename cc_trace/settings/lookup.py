@@ -95,7 +95,7 @@ class Settings:
     def found(self, name: str) -> Found | None:
         """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
         setting = BY_NAME[name]
-        weak = (setting.variable, *setting.others) if setting.weak else ()
+        weak = (setting.variable, *setting.aliases) if setting.low_priority else ()
         strong = tuple(key for key in setting.variables if key not in weak)
         found = self._first(setting, strong) or (self._first(setting, weak) if weak else None)
         for layer in self.restrictions if setting.in_project == "restriction" else ():

@@ -127,7 +127,7 @@ class Sources:
             for name, value in self.environment.items()
             if name in _BY_VARIABLE and name not in managed and not name.startswith(OPTION)
         }
-        ours = {name: value for name, value in ours.items() if not _BY_VARIABLE[name].early}
+        ours = {name: value for name, value in ours.items() if not _BY_VARIABLE[name].hook_only}
         shell = {name: value for name, value in ours.items() if name not in named and name not in users}
         return shell, {name: value for name, value in ours.items() if name in named}
 
@@ -340,7 +340,7 @@ def _are_tables(value: object) -> bool:
 
 def _is_setting(key: str) -> bool:
     setting: Setting | None = BY_NAME.get(key)
-    return setting is not None and not setting.early
+    return setting is not None and not setting.hook_only
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-from cc_trace.spans.model import Anchor, Response, Span, Tool
+from cc_trace.spans.model import Response, Span, Tool, TraceLink
 from cc_trace.spans.session import Ending, Placed, Resume, Session, Trace
-from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, Facts
+from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
 
 __all__ = [
     "GOAL_CHARS",
     "OUTPUT_CHARS",
-    "Anchor",
     "Ending",
-    "Facts",
     "Placed",
     "Response",
     "Resume",
     "Session",
+    "SessionSummary",
     "Span",
     "Tool",
     "Trace",
+    "TraceLink",
 ]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
-from cc_trace.spans.model import Anchor, Response, Span, Tool, span_id, tool_span_id
+from cc_trace.spans.model import Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.transcript import Thinking, ToolUse, new
 from cc_trace.turns import Generation, agent_status, clipped, later, tool_status, turn_status
 
@@ -93,32 +93,32 @@ _LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
 
 
 def from_turn(
-    turn: Turn, runs: Runs, session_id: str, launches: dict[str, str], anchor: Anchor | None = None
+    turn: Turn, runs: Runs, session_id: str, trace_by_call: dict[str, str], link: TraceLink | None = None
 ) -> list[Span]:
     """Return a turn's spans in tree order.
 
-    `launches` is the session's memory of calls that launched background tasks, with their trace ids: the turn that a
-    task's end starts links to the call, and this turn's own launches are added.
+    `trace_by_call` has the calls of the session that launched background tasks, with their trace ids: the turn that a
+    task's end starts links to the call, and this turn's own calls are added.
     """
-    anchor = anchor or Anchor()
-    trace = anchor.trace(turn.key, turn.number)
+    link = link or TraceLink()
+    trace = link.trace(turn.key, turn.number)
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
-            launches[call.id] = trace
-    made = _Trace(trace, session_id, turn.number, launches)
-    made.main(turn, runs, anchor.parent_id)
+            trace_by_call[call.id] = trace
+    made = _Trace(trace, session_id, turn.number, trace_by_call)
+    made.main(turn, runs, link.parent_id)
     return made.spans
 
 
 class _Trace:
     """Builds the spans of one trace."""
 
-    def __init__(self, trace: str, session_id: str, number: int, launches: dict[str, str]) -> None:
+    def __init__(self, trace: str, session_id: str, number: int, trace_by_call: dict[str, str]) -> None:
         self.spans: list[Span] = []
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
-        self._launches = launches
+        self._launches = trace_by_call
         self._agent_id: str | None = None
         self._agent_name: str | None = None
         self._about: dict[str, JsonValue] = {}

@@ -61,7 +61,7 @@ class Span(NamedTuple):
     about: dict[str, JsonValue] | None = None  # facts of the whole trace, known when it began
 
 
-class Anchor(NamedTuple):
+class TraceLink(NamedTuple):
     """What a user ties traces to: a seed that makes their ids predictable, an existing span they hang under."""
 
     seed: str | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from cc_trace.files import read_regular
 from cc_trace.paths import is_uuid
 from cc_trace.spans.build import from_turn
-from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, Facts
+from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
 from cc_trace.transcript import (
     BEGINNING,
     MAX_LINE_BYTES,
@@ -31,7 +31,7 @@ from cc_trace.transcript import (
     identify,
     journal_stages,
     parse,
-    peek,
+    read_head,
     read_lines,
     scan,
 )
@@ -40,7 +40,7 @@ from cc_trace.turns import Agent, Agents, Seen, assemble, from_progress, sidecha
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cc_trace.spans.model import Anchor, Span
+    from cc_trace.spans.model import Span, TraceLink
     from cc_trace.transcript import AgentFile, Context, Entry
     from cc_trace.turns import Runs, Turn
 
@@ -60,9 +60,9 @@ class Resume:
 
     position: Position = BEGINNING
     turns: int = 0
-    launched: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
-    launches: dict[str, str] = field(default_factory=dict)  # such calls -> the trace they are in
-    ended: set[str] = field(default_factory=set)  # tasks, and calls with tasks, that have ended
+    call_by_task: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
+    trace_by_call: dict[str, str] = field(default_factory=dict)  # such calls -> the trace they are in
+    finished_tasks: set[str] = field(default_factory=set)  # tasks, and calls with tasks, that have ended
 
 
 @dataclass(slots=True)
@@ -93,24 +93,24 @@ class Session:
         resume: Resume | None = None,
         *,
         ending: Ending = "growing",
-        told_ns: int | None = None,
+        hook_ns: int | None = None,
         rest_ns: int | None = None,
-        anchors: Mapping[int, Anchor] | None = None,
+        links: Mapping[int, TraceLink] | None = None,
         files: Sequence[AgentFile] | None = None,
         delivered: Mapping[str, Delivered] = MappingProxyType({}),
     ) -> None:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
-        `told_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
-        `anchors`: by the number of the turn from which on it holds, what traces are tied to.
+        `hook_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
+        `links`: by the number of the turn from which on it holds, what traces are tied to.
         `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
         """
         self.path = path
         self.resume = resume or Resume()
         self._ending = ending
-        self._told_ns = told_ns
+        self._hook_ns = hook_ns
         self._rest_ns = rest_ns
-        self._anchors = anchors or {}
+        self._links = links or {}
         self._files = files
         self._delivered = delivered
         self.finished = False  # all has been read
@@ -118,7 +118,7 @@ class Session:
         self.looked_at: set[str] = set()  # the agents' files that could be read
         self.left_over: set[str] = set()  # those of them with work that hangs nowhere
         session_id, self._is_agent = identify(path)
-        self.facts = Facts(session_id)
+        self.facts = SessionSummary(session_id)
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
         self._last_asked = -1  # where the last prompt stands
@@ -138,14 +138,14 @@ class Session:
         """Yield the session's turns with their spans."""
         resume = self.resume
         found = [] if self._is_agent else list(self._agents())
-        agents = Agents(found, resume.ended)
+        agents = Agents(found, resume.finished_tasks)
         delegated = {agent.prompt_id for agent in found if agent.delegated and agent.prompt_id is not None}
         delegated.update(past.command for past in self._delivered.values() if past.command is not None)
         entries, number = self._entries(), resume.turns + 1
         held: Turn | None = None
         main = not self._is_agent
         for turn in assemble(
-            entries, self._seen, number=number, main=main, launched=resume.launched, delegated=delegated
+            entries, self._seen, number=number, main=main, call_by_task=resume.call_by_task, delegated=delegated
         ):
             if held is not None:
                 yield self._trace(held, turn, agents)
@@ -175,7 +175,7 @@ class Session:
         return "growing" if self._is_later(began_ns) else self._ending
 
     def _is_later(self, began_ns: int | None) -> bool:
-        return self._told_ns is not None and began_ns is not None and began_ns > self._told_ns
+        return self._hook_ns is not None and began_ns is not None and began_ns > self._hook_ns
 
     def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
         inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
@@ -187,28 +187,28 @@ class Session:
         if turn.start.trigger in _ASKED:
             facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
-        anchor = self._anchors.get(max((first for first in self._anchors if first <= turn.number), default=0))
-        spans = from_turn(turn, runs, facts.session_id, resume.launches, anchor)
+        link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
+        spans = from_turn(turn, runs, facts.session_id, resume.trace_by_call, link)
         for span in spans:
             facts.count(span, main=span.parent_id == spans[0].span_id)
-        resume.ended.update(turn.ended)
+        resume.finished_tasks.update(turn.finished_tasks)
         if turn.start.launched_by is not None:
-            resume.ended.add(turn.start.launched_by)
+            resume.finished_tasks.add(turn.start.launched_by)
         return Trace(turn, spans, self._awaited(turn, runs))
 
     def _awaited(self, turn: Turn, runs: Runs) -> int:
         """Count the agents that were launched and have no file yet."""
         if self._ending_of(turn.start.head.time_ns) in _NOTHING_RUNS:
             return 0
-        launched = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
-        known = {agent_id(name) for name in self._delivered} if launched else set[str]()
+        call_by_task = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
+        known = {agent_id(name) for name in self._delivered} if call_by_task else set[str]()
         return sum(
             call.result is not None
             and call.result.agent_id is not None
             and call.id not in runs.by_call
-            and call.id not in self.resume.ended
+            and call.id not in self.resume.finished_tasks
             and call.result.agent_id not in known
-            for call in launched
+            for call in call_by_task
         )
 
     def _entries(self) -> Iterator[Entry]:
@@ -324,7 +324,7 @@ class Session:
         agent.tool_use_id, agent.parent_id = meta.tool_use_id, meta.parent_id
         agent.written_ns, agent.file = file.written_ns, file.name
         first = True
-        for entry in peek(path):
+        for entry in read_head(path):
             head = entry.head
             if head is None:
                 continue

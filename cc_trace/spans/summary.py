@@ -17,7 +17,7 @@ OUTPUT_CHARS: Final = 500
 
 
 @dataclass(slots=True)
-class Facts:
+class SessionSummary:
     """Its agents' work included, where it is not said otherwise."""
 
     session_id: str

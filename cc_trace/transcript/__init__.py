@@ -51,7 +51,7 @@ from cc_trace.transcript.entries import (
     Usage,
     new,
 )
-from cc_trace.transcript.head import first_cwd, first_session_id, identify, peek
+from cc_trace.transcript.head import first_cwd, first_session_id, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Position, read_lines
 from cc_trace.transcript.parse import parse, parse_time
 from cc_trace.transcript.user_lines import notification
@@ -105,8 +105,8 @@ __all__ = [
     "own_files",
     "parse",
     "parse_time",
-    "peek",
     "plain_text",
+    "read_head",
     "read_lines",
     "scan",
     "select",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PEEK_LINES: Final = 64
 
 
-def peek(path: Path) -> Iterator[Entry]:
+def read_head(path: Path) -> Iterator[Entry]:
     """Yield the entries at the beginning of a file."""
     for line in read_lines(path, torn=True):
         if line.number >= _PEEK_LINES:
@@ -33,7 +33,7 @@ def identify(path: Path) -> tuple[str, bool]:
     sidechain lines, and there they are the main thread.
     """
     named, told = path.stem, None
-    for entry in peek(path):
+    for entry in read_head(path):
         head = entry.head
         if head is None:
             continue
@@ -46,7 +46,7 @@ def identify(path: Path) -> tuple[str, bool]:
 def first_cwd(path: Path) -> str | None:
     """Return the folder a session was started in."""
     try:
-        heads = (entry.head for entry in peek(path) if entry.head is not None)
+        heads = (entry.head for entry in read_head(path) if entry.head is not None)
         return next((head.context.cwd for head in heads if head.context.cwd is not None), None)
     except OSError:
         return None
@@ -55,6 +55,6 @@ def first_cwd(path: Path) -> str | None:
 def first_session_id(path: Path) -> str | None:
     """Return the session that a transcript's first line names: after some transitions it is the one before."""
     try:
-        return next((entry.head.context.session_id for entry in peek(path) if entry.head is not None), None)
+        return next((entry.head.context.session_id for entry in read_head(path) if entry.head is not None), None)
     except OSError:
         return None

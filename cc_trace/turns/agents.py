@@ -139,7 +139,9 @@ class Agent:
         running: dict[str, str] = {}
         for turn in self.runs:
             woken_by = turn.start.launched_by
-            running = {task: call for task, call in running.items() if task not in turn.ended and call != woken_by}
+            running = {
+                task: call for task, call in running.items() if task not in turn.finished_tasks and call != woken_by
+            }
             running |= turn.running
         return bool(running)
 
@@ -329,9 +331,9 @@ class _Hanging:
         names = {call.id} if call.use.agent_id is not None else {call.id, agent.id}
         ended = agent.source != "file" and turn.closed
         ended = ended or (not further and _is_waited_for(call))
-        ended = ended or not names.isdisjoint(turn.ended) or not names.isdisjoint(self._ended)
+        ended = ended or not names.isdisjoint(turn.finished_tasks) or not names.isdisjoint(self._ended)
         made = self.run(agent, run, ended=ended)
-        made.status = turn.ended.get(agent.id or "") or turn.ended.get(call.id)
+        made.status = turn.finished_tasks.get(agent.id or "") or turn.finished_tasks.get(call.id)
         made.parent = within
         runs.by_call.setdefault(call.id, []).append(made)
 

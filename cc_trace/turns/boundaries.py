@@ -72,16 +72,16 @@ def assemble(
     *,
     number: int = 1,
     main: bool = True,
-    launched: dict[str, str] | None = None,
+    call_by_task: dict[str, str] | None = None,
     delegated: Collection[str] = (),
 ) -> Iterator[Turn]:
     """Yield the turns of one file; the last one may still be open.
 
     In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
-    are its own. `launched` knows the background tasks of turns before (id -> call) and learns those of these turns.
+    are its own. `call_by_task` knows the background tasks of turns before (id -> call) and learns those of these turns.
     `delegated` are the prompt ids of commands that an agent ran: no response of the main thread follows them.
     """
-    assembler = _Assembler(seen, number, {} if launched is None else launched, delegated, main=main)
+    assembler = _Assembler(seen, number, {} if call_by_task is None else call_by_task, delegated, main=main)
     for entry in entries:
         if (turn := assembler.add(entry)) is not None:
             yield turn
@@ -93,7 +93,7 @@ class _Assembler:
     """The open turn, and what is known between turns."""
 
     def __init__(
-        self, seen: Seen, number: int, launched: dict[str, str], delegated: Collection[str], *, main: bool
+        self, seen: Seen, number: int, call_by_task: dict[str, str], delegated: Collection[str], *, main: bool
     ) -> None:
         self._open: OpenTurn | None = None
         self._begin: Position | None = None  # of what came since the last turn was closed
@@ -106,7 +106,7 @@ class _Assembler:
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
         self._goal = False  # one is set and not met
         self._queue = PromptQueue()
-        self._launched = launched
+        self._launched = call_by_task
         self._delegated = delegated
 
     def unfinished(self) -> Turn | None:

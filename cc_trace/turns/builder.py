@@ -214,7 +214,9 @@ class OpenTurn:
         if entry.waiting:
             return
         turn = self.turn
-        turn.ended.update({ended: entry.status for ended in (entry.task_id, call) if ended is not None})
+        turn.finished_tasks.update(
+            {finished_tasks: entry.status for finished_tasks in (entry.task_id, call) if finished_tasks is not None}
+        )
         turn.running = {
             task: by for task, by in turn.running.items() if task != entry.task_id and (call is None or by != call)
         }

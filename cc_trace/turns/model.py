@@ -121,7 +121,9 @@ class Turn:
     steps: list[Generation | Event] = field(default_factory=list)
     calls: dict[str, Call] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
-    ended: dict[str, str | None] = field(default_factory=dict)  # tasks, and calls with tasks, that ended: id -> status
+    finished_tasks: dict[str, str | None] = field(
+        default_factory=dict
+    )  # tasks, and calls with tasks, that ended: id -> status
     last: Literal["input", "reply", "interrupt", "error", "stop"] = "input"
     duration_ms: int | None = None
     goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is

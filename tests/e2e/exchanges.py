@@ -90,7 +90,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Exchange:
+class HttpClient:
     """A request and how it was answered. `cut`: the client left before it had all of the message."""
 
     request: Request

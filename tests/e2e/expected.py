@@ -13,7 +13,7 @@ from tree import AgentRun, Generation, ToolCall, Turn, Usage, plain_result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from exchanges import Exchange, ToolResult
+    from exchanges import HttpClient, ToolResult
     from script import Tokens, Use
 
 _MAIN: Final = "invoke_agent claude-code"
@@ -44,12 +44,12 @@ class Unusual:
         return cls(f"interrupted: {by}", (f"interruption: interrupted: {by}",), untold=untold)
 
 
-def expected(exchanges: Sequence[Exchange], unusual: Mapping[str, Unusual]) -> dict[str, list[Turn]]:
+def expected(exchanges: Sequence[HttpClient], unusual: Mapping[str, Unusual]) -> dict[str, list[Turn]]:
     """Return the turns of each session, in the order in which they were begun. `unusual` is by the prompt's tag."""
     return _Served(exchanges, unusual).turns()
 
 
-def own_tokens(exchanges: Iterable[Exchange]) -> dict[str, Counter[str]]:
+def own_tokens(exchanges: Iterable[HttpClient]) -> dict[str, Counter[str]]:
     """Return what Claude Code spent on its own business, which no transcript tells, by model."""
     spent: dict[str, Counter[str]] = {}
     for exchange in exchanges:
@@ -59,7 +59,7 @@ def own_tokens(exchanges: Iterable[Exchange]) -> dict[str, Counter[str]]:
     return spent
 
 
-def cut(exchanges: Iterable[Exchange]) -> set[str]:
+def cut(exchanges: Iterable[HttpClient]) -> set[str]:
     """Return the ids of responses that the client broke off."""
     return {each.message.id for each in exchanges if each.message is not None and each.outcome == "cut"}
 
@@ -67,10 +67,10 @@ def cut(exchanges: Iterable[Exchange]) -> set[str]:
 class _Served:
     """The exchanges of all conversations, and who launched whom."""
 
-    def __init__(self, exchanges: Sequence[Exchange], unusual: Mapping[str, Unusual]) -> None:
+    def __init__(self, exchanges: Sequence[HttpClient], unusual: Mapping[str, Unusual]) -> None:
         self._unusual = unusual
         self._prompts: dict[tuple[str, str], str] = {}  # (session, tag) -> the prompt, in order
-        self._answered: dict[tuple[str, str], list[Exchange]] = {}
+        self._answered: dict[tuple[str, str], list[HttpClient]] = {}
         self._plans: dict[str, dict[str, str]] = {}  # session -> the plan it wrote last
         self._results: dict[str, ToolResult] = {}
         self._launched: dict[tuple[str, str], str] = {}  # (session, tag) -> the call that gave an agent this prompt
@@ -78,7 +78,7 @@ class _Served:
             if exchange.request.own_business is None:
                 self._note(exchange)
 
-    def _note(self, exchange: Exchange) -> None:
+    def _note(self, exchange: HttpClient) -> None:
         request, said = exchange.request, exchange.message
         assert request.prompt is not None
         tag, text, _ = request.prompt
@@ -115,7 +115,7 @@ class _Served:
             self._generation(exchange, session, unusual, first=not index) for index, exchange in enumerate(answered)
         )
 
-    def _generation(self, exchange: Exchange, session: str, unusual: Unusual, *, first: bool) -> Generation:
+    def _generation(self, exchange: HttpClient, session: str, unusual: Unusual, *, first: bool) -> Generation:
         request, said = exchange.request, exchange.message
         assert request.prompt is not None
         assert said is not None

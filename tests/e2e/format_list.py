@@ -51,7 +51,7 @@ class Kind:
 Format = dict[str, Kind]
 
 
-def seen_in(transcripts: Transcripts) -> Format:
+def from_files(transcripts: Transcripts) -> Format:
     """Return what a session's files hold."""
     found: Format = {}
     for path in transcripts.files:

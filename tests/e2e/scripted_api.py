@@ -11,16 +11,16 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from exchanges import Exchange, Request, read_request
-from script import Answer, Failure, Message, Script, events, message
+from exchanges import HttpClient, Request, read_request
+from script import Failure, HttpResponse, Message, Script, events, message
 
 if TYPE_CHECKING:
     import socket
 
 _POLL_SECONDS: Final = 0.1
-_NAME: Final = Answer('{"name": "scripted-session"}')
-_SUMMARY: Final = Answer("<analysis>short</analysis>\n<summary>Scripted messages were exchanged.</summary>")
-_NOTHING: Final = Answer("none")
+_NAME: Final = HttpResponse('{"name": "scripted-session"}')
+_SUMMARY: Final = HttpResponse("<analysis>short</analysis>\n<summary>Scripted messages were exchanged.</summary>")
+_NOTHING: Final = HttpResponse("none")
 
 
 class ScriptedApi(ThreadingHTTPServer):
@@ -31,8 +31,10 @@ class ScriptedApi(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.script: Script = {}
-        self.judgements: list[tuple[str, Answer]] = []  # of a prompt hook or a goal: what its question holds -> answer
-        self.exchanges: list[Exchange] = []
+        self.judgements: list[
+            tuple[str, HttpResponse]
+        ] = []  # of a prompt hook or a goal: what its question holds -> answer
+        self.exchanges: list[HttpClient] = []
         self.outside: list[str] = []  # hosts that were asked for, and refused
         self.unscripted: list[str] = []  # what no rule and no script has an answer for
         self.stopping = threading.Event()
@@ -63,12 +65,12 @@ class ScriptedApi(ThreadingHTTPServer):
         """Tell whether it has been served."""
         return any(_is(each, tag, step) and each.outcome == "whole" for each in [*self.exchanges])
 
-    def begin(self, request: Request) -> tuple[Exchange, Answer, Failure | None]:
+    def begin(self, request: Request) -> tuple[HttpClient, HttpResponse, Failure | None]:
         """Note a request and choose its answer, or the failure to serve this time."""
         answer, prompt = self._chosen(request), request.prompt
         place = (request.session_id, prompt[0], prompt[2]) if prompt else ("", "", 0)
         with self._lock:
-            exchange = Exchange(request)
+            exchange = HttpClient(request)
             self.exchanges.append(exchange)
             attempt = self._attempts[place] = self._attempts.get(place, -1) + 1
             failing = answer.always or (answer.failures[attempt] if attempt < len(answer.failures) else None)
@@ -77,7 +79,7 @@ class ScriptedApi(ThreadingHTTPServer):
                 exchange.message = message(answer, self._messages, request.model, json.dumps(request.messages))
         return exchange, answer, failing
 
-    def _chosen(self, request: Request) -> Answer:
+    def _chosen(self, request: Request) -> HttpResponse:
         match request.own_business:
             case "summary":
                 return _SUMMARY
@@ -97,7 +99,7 @@ class ScriptedApi(ThreadingHTTPServer):
         return answers[step]
 
 
-def _is(exchange: Exchange, tag: str, step: int) -> bool:
+def _is(exchange: HttpClient, tag: str, step: int) -> bool:
     prompt = exchange.request.prompt
     return exchange.request.own_business is None and prompt is not None and (prompt[0], prompt[2]) == (tag, step)
 

@@ -20,7 +20,7 @@ from arrived import Arrived
 from home import Home
 from otlp_sink import Sink
 from processes import started_in
-from script import Answer, Use
+from script import HttpResponse, Use
 from scripted_api import ScriptedApi
 from terminal import Terminal
 from transcript_files import Transcripts
@@ -97,7 +97,7 @@ class Stage:
         """Return the id of a session of this scenario."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.name}/{number}"))
 
-    def script(self, **answers: list[Answer]) -> None:
+    def script(self, **answers: list[HttpResponse]) -> None:
         """Say how prompts with these tags are answered."""
         self.api.script |= answers
 

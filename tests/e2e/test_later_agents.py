@@ -10,7 +10,7 @@ import processes
 import pytest
 from arrived import Arrived, facts_of
 from scenarios.agents import agent
-from script import AGENT_ID, Answer, Use
+from script import AGENT_ID, HttpResponse, Use
 from stage import Stage
 from versions import CURRENT
 
@@ -69,12 +69,12 @@ def test_an_agent_is_woken_by_its_own_command(stage: Stage) -> None:
     """With -p: the turn is not over while the command in the background of its agent runs."""
     stage.script(
         delegate=[
-            Answer(uses=(agent("[[part]] go"),)),
-            Answer("launched"),
-            Answer("noted"),
-            Answer("noted again"),
+            HttpResponse(uses=(agent("[[part]] go"),)),
+            HttpResponse("launched"),
+            HttpResponse("noted"),
+            HttpResponse("noted again"),
         ],
-        part=[Answer(uses=(in_background(3),)), Answer("started"), Answer("woke up")],
+        part=[HttpResponse(uses=(in_background(3),)), HttpResponse("started"), HttpResponse("woke up")],
     )
     assert stage.ask("[[delegate]] go").endswith("noted again")
     expected = """
@@ -99,9 +99,14 @@ def test_an_agent_is_woken_by_its_own_command(stage: Stage) -> None:
 def test_an_agent_is_woken_when_the_next_turn_is_over(stage: Stage) -> None:
     """In a terminal: its launching turn and another one have been delivered by then."""
     stage.script(
-        delegate=[Answer(uses=(agent("[[part]] go"),)), Answer("launched"), Answer("noted"), Answer("never")],
-        part=[Answer(uses=(in_background(12),)), Answer("started"), Answer("woke up")],
-        other=[Answer("Another answer."), Answer("noted again")],
+        delegate=[
+            HttpResponse(uses=(agent("[[part]] go"),)),
+            HttpResponse("launched"),
+            HttpResponse("noted"),
+            HttpResponse("never"),
+        ],
+        part=[HttpResponse(uses=(in_background(12),)), HttpResponse("started"), HttpResponse("woke up")],
+        other=[HttpResponse("Another answer."), HttpResponse("noted again")],
     )
     with stage.terminal() as terminal:
         terminal.say("[[delegate]] go", "delegate")
@@ -134,20 +139,25 @@ def test_an_agent_is_woken_when_the_next_turn_is_over(stage: Stage) -> None:
 
 def test_a_message_to_an_agent_of_the_turn_before(stage: Stage) -> None:
     """In a terminal: the agent then works for longer than the turn that sent the message."""
-    steps = [Answer(uses=(Use("Bash", {"command": f"echo {n}", "description": "m"}),), delay_seconds=1) for n in (1, 2)]
+    steps = [
+        HttpResponse(uses=(Use("Bash", {"command": f"echo {n}", "description": "m"}),), delay_seconds=1) for n in (1, 2)
+    ]
     message = {"to": AGENT_ID, "message": "[[more]] and more", "summary": "more"}
     search = Use("ToolSearch", {"query": "select:SendMessage", "max_results": 10})
     stage.script(
-        t1=[Answer(uses=(agent("[[part]] go"),)), Answer("launched"), Answer("One is over.")],
-        part=[Answer(uses=(Use("Bash", {"command": "echo part", "description": "p"}),)), Answer("first result")],
-        t2=[
-            Answer(uses=(search,)),
-            Answer(uses=(Use("SendMessage", message),)),
-            Answer("sent"),
-            Answer("Two is over."),
+        t1=[HttpResponse(uses=(agent("[[part]] go"),)), HttpResponse("launched"), HttpResponse("One is over.")],
+        part=[
+            HttpResponse(uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
+            HttpResponse("first result"),
         ],
-        more=[*steps, Answer("second result", delay_seconds=1)],
-        t3=[Answer("Three is over.")],
+        t2=[
+            HttpResponse(uses=(search,)),
+            HttpResponse(uses=(Use("SendMessage", message),)),
+            HttpResponse("sent"),
+            HttpResponse("Two is over."),
+        ],
+        more=[*steps, HttpResponse("second result", delay_seconds=1)],
+        t3=[HttpResponse("Three is over.")],
     )
     with stage.terminal() as terminal:
         terminal.say("[[t1]] go", "t1")
@@ -193,7 +203,7 @@ def test_a_skill_that_runs_apart(stage: Stage) -> None:
     """With -p: no response of the main thread at all; then the session is resumed."""
     stage.home.write(".claude/skills/forky/SKILL.md", _SKILL)
     call = Use("Bash", {"command": "echo forked", "description": "x"})
-    stage.script(forked=[Answer(uses=(call,)), Answer("forked result")], n=[Answer("Next answer.")])
+    stage.script(forked=[HttpResponse(uses=(call,)), HttpResponse("forked result")], n=[HttpResponse("Next answer.")])
     assert stage.ask("/forky") == "forked result"
     stage.wait_for_workers()
     first = """

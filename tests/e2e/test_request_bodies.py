@@ -12,7 +12,7 @@ import claude_code
 import pytest
 import scripted_api
 from exchanges import read_request
-from script import Answer, Failure, Use
+from script import Failure, HttpResponse, Use
 from stage import Stage
 from versions import CURRENT
 
@@ -107,13 +107,16 @@ def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:
     run = Use("Bash", {"command": "printf '\\033[1m%s' ok", "description": "numbers: 0.5, 1e-7"})
     stage.script(
         t1=[
-            Answer("Looking \N{GRINNING FACE}.", "think first", (look, run), failures=(_BUSY, _BUSY)),
-            Answer(uses=(Use("Agent", {**agent, "run_in_background": False}),)),
-            Answer("Done."),
+            HttpResponse("Looking \N{GRINNING FACE}.", "think first", (look, run), failures=(_BUSY, _BUSY)),
+            HttpResponse(uses=(Use("Agent", {**agent, "run_in_background": False}),)),
+            HttpResponse("Done."),
         ],
-        part=[Answer("My part.", uses=(Use("Bash", {"command": "echo part", "description": "p"}),)), Answer("It.")],
-        **{f"t{number}": [Answer(f"Answer {number}.")] for number in range(2, 8)},
-        refused=[Answer(always=Failure(400, "invalid_request_error"))],
+        part=[
+            HttpResponse("My part.", uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
+            HttpResponse("It."),
+        ],
+        **{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(2, 8)},
+        refused=[HttpResponse(always=Failure(400, "invalid_request_error"))],
     )
     resumed = ("--resume", stage.session())
     stage.ask("[[t1]] one")
@@ -176,7 +179,7 @@ def _causes_after_a_break(stage: Stage, message: int) -> list[str]:
 
 def test_requests_of_a_terminal(stage: Stage, wire: _Wire) -> None:
     """Before and after /compact, and in the session that /clear begins."""
-    stage.script(**{f"t{number}": [Answer(f"Answer {number}.")] for number in range(1, 5)})
+    stage.script(**{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(1, 5)})
     with stage.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
         terminal.say_and_wait("[[t2]] two", "t2")

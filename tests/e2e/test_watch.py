@@ -19,7 +19,7 @@ def test_every_line_and_field_is_known(theatre: Theatre) -> None:
     seen: format_list.Format = {}
     for stage in theatre.all_played():
         if stage.version == CURRENT:
-            format_list.join(seen, format_list.seen_in(stage.transcripts))
+            format_list.join(seen, format_list.from_files(stage.transcripts))
     known = format_list.listed()
     if UPDATE in os.environ:
         format_list.join(known, seen)

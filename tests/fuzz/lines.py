@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cc_trace.privacy.content import Content
     from cc_trace.spans.model import Span
-    from cc_trace.spans.summary import Facts
+    from cc_trace.spans.summary import SessionSummary
     from fuzz.transcripts import Lines
 
 _MARK: Final = b"@@ "
@@ -173,12 +173,12 @@ def _send(spans: list[Span]) -> None:
                 encode_span(span, *profile(span, _LABELS))
 
 
-def _built(transcript: Path) -> tuple[list[Span], Facts]:
+def _built(transcript: Path) -> tuple[list[Span], SessionSummary]:
     session = Session(transcript)
     return list(session.spans()), session.facts
 
 
-def _rows(spans: list[Span], facts: Facts) -> bytes:
+def _rows(spans: list[Span], facts: SessionSummary) -> bytes:
     return b"".join([*(orjson.dumps(span_row(span)) for span in spans), orjson.dumps(session_row(facts))])
 
 

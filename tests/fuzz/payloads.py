@@ -17,7 +17,7 @@ from cc_trace import hook
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.state import States
-from cc_trace.delivery.sync import Plan, Sync, World
+from cc_trace.delivery.sync import Plan, Runtime, Sync
 from cc_trace.log import Log
 from cc_trace.paths import is_session_id
 from fuzz.mutations import VALUES, change, written
@@ -94,11 +94,11 @@ class _Checker:
     def _serve(self, payload: Payload, data: bytes) -> None:
         self._states.path(SESSION).unlink(missing_ok=True)
         sink = Sink()
-        sink.repeatable = True  # no ledger: it would remember the payload before
-        world = World(_Clock().read, lambda _: None)
+        sink.idempotent = True  # no ledger: it would remember the payload before
+        world = Runtime(_Clock().read, lambda _: None)
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._root)
         try:
-            self._states.want(payload.session_id, SyncRequest(data, 1))
+            self._states.post_request(payload.session_id, SyncRequest(data, 1))
             sync.wanted(payload.session_id)
         finally:
             sync.close()

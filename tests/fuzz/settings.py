@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import CcTraceError, JsonTextError
 from cc_trace.install.hooks import EVENTS, meaning, plugins, registered, with_hooks, without_hooks
-from cc_trace.install.json_parts import parts
+from cc_trace.install.json_parts import members
 from cc_trace.install.settings_file import carry_out, planned, unregister
 from fuzz.mutations import VALUES, change, change_bytes, parsed, written
 from fuzz.target import BrokenError, Target
@@ -100,7 +100,7 @@ def _others(text: str) -> list[str]:
     body = text.removeprefix("\ufeff")
     if not body.strip():
         return []
-    return [body[part.start : part.end] for part in parts(body, body.index("{"))[0] if part.key != "hooks"]
+    return [body[part.start : part.end] for part in members(body, body.index("{"))[0] if part.key != "hooks"]
 
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001  (what holds)

@@ -14,10 +14,10 @@ import orjson
 from sink import Sink
 
 from cc_trace.cli import status
-from cc_trace.delivery.cursor import Progress, SessionState, to_json
+from cc_trace.delivery.cursor import Cursor, SessionState, to_json
 from cc_trace.delivery.state import FINGERPRINT_BYTES, States, fingerprint
-from cc_trace.delivery.sweep import left_behind
-from cc_trace.delivery.sync import Plan, Sync, World
+from cc_trace.delivery.sweep import pending_sessions
+from cc_trace.delivery.sync import Plan, Runtime, Sync
 from cc_trace.log import Log
 from cc_trace.spans.session import Session
 from fuzz.mutations import VALUES, change
@@ -53,12 +53,21 @@ _VALUES: Final[tuple[Any, ...]] = (
 def _seeds() -> Iterator[bytes]:
     """The state of a session of which one turn is delivered, with every field that a state can have."""
     note = {"span_id": "0" * 16, "status": "400", "message": "no", "time": 1.5}
-    done = Progress(
-        _SECOND_TURN, 9, 1, delivered=5, time=1.5, launched={"t1": "b1"}, launches={"b1": "t1"}, ended=["b1"]
+    done = Cursor(
+        _SECOND_TURN,
+        9,
+        1,
+        delivered=5,
+        time=1.5,
+        call_by_task={"t1": "b1"},
+        trace_by_call={"b1": "t1"},
+        finished_tasks=["b1"],
     )
-    torn = Progress(accepted=["a" * 16], rejected=["b" * 16], intent=["c" * 16], intent_at=1.5, behind=2, unfinished=1)
+    torn = Cursor(
+        accepted=["a" * 16], rejected=["b" * 16], intent=["c" * 16], intent_at=1.5, pending_spans=2, unfinished=1
+    )
     torn.error, torn.error_at, torn.not_before, torn.notes = "refused", 1.5, 9e9, [note]
-    for progress in ({"sink": done}, {"sink": torn}, {"sink": Progress(), "gone": done}, {}):
+    for progress in ({"sink": done}, {"sink": torn}, {"sink": Cursor(), "gone": done}, {}):
         state = SessionState(SESSION, "/home/dev/transcript.jsonl", len(_TRANSCRIPT), 1, "", 0, 2**22 + 100)
         state.destinations = progress
         yield to_json(state)
@@ -88,13 +97,13 @@ class _Checker:
         data = data.replace(b'"@"', b'"' + self._mark + b'"')
         damaged = self._check_loaded(data)
         self._path.write_bytes(data)
-        left_behind(self._states, self._config_dir, lambda *_: ["sink"], 0)
+        pending_sessions(self._states, self._config_dir, lambda *_: ["sink"], 0)
         self._check_shown()
         sink = Sink()
-        sink.repeatable = True  # no ledger: it would remember the state before
+        sink.idempotent = True  # no ledger: it would remember the state before
         report = self._synced(sink)
         if not report.complete:
-            message = f"a session stays behind for good: {report.behind}"
+            message = f"a session stays behind for good: {report.pending}"
             raise BrokenError(message)
         if damaged and sink.stored.keys() != self._all:
             message = "a session with a damaged state was not delivered anew"
@@ -134,7 +143,7 @@ class _Checker:
                     orjson.loads(shown.getvalue())
 
     def _synced(self, sink: Sink) -> Report:
-        world = World(time.time, lambda _: None, patient=False)
+        world = Runtime(time.time, lambda _: None, patient=False)
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._config_dir)
         try:
             return sync.session(self._transcript)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from expected import Unusual
 from scenario import scenario
-from script import Answer, Use
+from script import HttpResponse, Use
 
 if TYPE_CHECKING:
     from stage import Stage
@@ -19,13 +19,15 @@ def agent(prompt: str, *, background: bool | None = None, model: str | None = No
     return Use(tool, {"description": "a part", "prompt": prompt, "subagent_type": "general-purpose", **chosen})
 
 
-def steps(stage: Stage, name: str, seconds: float = 0.2) -> list[Answer]:
+def steps(stage: Stage, name: str, seconds: float = 0.2) -> list[HttpResponse]:
     """Return the work of an agent: a command, a file, an answer."""
     path = stage.home.write(f"{name}.txt", f"{name}\n")
     return [
-        Answer(thinking="first", uses=(Use("Bash", {"command": f"sleep {seconds}; echo {name}", "description": "w"}),)),
-        Answer(uses=(Use("Read", {"file_path": str(path)}),)),
-        Answer(f"{name} is done."),
+        HttpResponse(
+            thinking="first", uses=(Use("Bash", {"command": f"sleep {seconds}; echo {name}", "description": "w"}),)
+        ),
+        HttpResponse(uses=(Use("Read", {"file_path": str(path)}),)),
+        HttpResponse(f"{name} is done."),
     ]
 
 
@@ -33,7 +35,10 @@ def steps(stage: Stage, name: str, seconds: float = 0.2) -> list[Answer]:
 def foreground_agent(stage: Stage) -> None:
     """Claude Code waits for the agent."""
     stage.script(
-        delegate=[Answer("I delegate.", uses=(agent("[[part]] go", background=False),)), Answer("It is done.")],
+        delegate=[
+            HttpResponse("I delegate.", uses=(agent("[[part]] go", background=False),)),
+            HttpResponse("It is done."),
+        ],
         part=steps(stage, "part"),
     )
     assert stage.ask("[[delegate]] go") == "It is done."
@@ -43,7 +48,7 @@ def foreground_agent(stage: Stage) -> None:
 def another_model(stage: Stage) -> None:
     """An agent that another model answers."""
     call = agent("[[part]] go", background=False, model="haiku")
-    stage.script(delegate=[Answer(uses=(call,)), Answer("It is done.")], part=steps(stage, "part"))
+    stage.script(delegate=[HttpResponse(uses=(call,)), HttpResponse("It is done.")], part=steps(stage, "part"))
     assert stage.ask("[[delegate]] go") == "It is done."
     assert len({each.request.model for each in stage.api.exchanges}) == 2
 
@@ -53,9 +58,9 @@ def background_agent(stage: Stage) -> None:
     """The turn stops while the agent works, and goes on when it has ended."""
     stage.script(
         delegate=[
-            Answer(uses=(agent("[[part]] go", background=True),)),
-            Answer("It works in the background."),
-            Answer("It has ended."),
+            HttpResponse(uses=(agent("[[part]] go", background=True),)),
+            HttpResponse("It works in the background."),
+            HttpResponse("It has ended."),
         ],
         part=steps(stage, "part", 2.0),
     )
@@ -68,7 +73,7 @@ def parallel_agents(stage: Stage) -> None:
     """Two agents that one response launched, in the foreground."""
     calls = tuple(agent(f"[[{name}]] go", background=False) for name in ("left", "right"))
     stage.script(
-        delegate=[Answer(uses=calls), Answer("Both are done.")],
+        delegate=[HttpResponse(uses=calls), HttpResponse("Both are done.")],
         left=steps(stage, "left"),
         right=steps(stage, "right", 0.4),
     )
@@ -79,8 +84,8 @@ def parallel_agents(stage: Stage) -> None:
 def nested_agents(stage: Stage) -> None:
     """An agent that launches an agent."""
     stage.script(
-        delegate=[Answer(uses=(agent("[[outer]] go", background=False),)), Answer("All is done.")],
-        outer=[Answer(uses=(agent("[[inner]] go", background=False),)), Answer("outer is done.")],
+        delegate=[HttpResponse(uses=(agent("[[outer]] go", background=False),)), HttpResponse("All is done.")],
+        outer=[HttpResponse(uses=(agent("[[inner]] go", background=False),)), HttpResponse("outer is done.")],
         inner=steps(stage, "inner"),
     )
     assert stage.ask("[[delegate]] go") == "All is done."
@@ -91,7 +96,11 @@ def background_command(stage: Stage) -> None:
     """A command in the background: the turn stops, and goes on when it has ended."""
     call = Use("Bash", {"command": "sleep 2; echo done", "description": "wait", "run_in_background": True})
     stage.script(
-        delegate=[Answer(uses=(call,)), Answer("It runs in the background."), Answer("It has ended.")],
+        delegate=[
+            HttpResponse(uses=(call,)),
+            HttpResponse("It runs in the background."),
+            HttpResponse("It has ended."),
+        ],
     )
     stage.unusual["delegate"] = Unusual(events=("notification",))
     assert stage.ask("[[delegate]] go").endswith("It has ended.")

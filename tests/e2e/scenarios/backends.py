@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backend import HANG, OK, REFUSE, Behaviour, status
 from processes import started_in
 from scenario import scenario
-from script import Answer
+from script import HttpResponse
 from waiting import LONG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _first_in_vain(stage: Stage, behaviour: Behaviour) -> None:
     """Run a session whose turn the backend does not take, then another when it is well again."""
-    stage.script(t1=[Answer("Answer one.")], t2=[Answer("Answer two.")])
+    stage.script(t1=[HttpResponse("Answer one.")], t2=[HttpResponse("Answer two.")])
     stage.may_be_behind = True
     stage.sink.behaviour = behaviour
     stage.ask("[[t1]] in vain")
@@ -50,7 +50,7 @@ def backend_hanging(stage: Stage) -> None:
 def backend_slow(stage: Stage) -> None:
     """Claude Code has ended before the backend answers, and the worker has not."""
     stage.home.settings["env"]["CC_TRACE_TIMEOUT_SECONDS"] = str(LONG_SECONDS)
-    stage.script(hello=[Answer("Hello.")])
+    stage.script(hello=[HttpResponse("Hello.")])
     stage.sink.hold()
     stage.ask("[[hello]] say hello")
     until(lambda: stage.sink.requests, "the backend was asked")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from expected import Unusual
 from scenario import scenario
-from script import PLAN_FILE, Answer, Use
+from script import PLAN_FILE, HttpResponse, Use
 
 if TYPE_CHECKING:
     from stage import Stage
@@ -22,7 +22,7 @@ _REJECTED: Final = (
 @scenario()
 def two_turns_then_exit(stage: Stage) -> None:
     """Two prompts, /exit. A Stop alone has a turn delivered."""
-    stage.script(t1=[Answer("Answer one.")], t2=[Answer("Answer two.")])
+    stage.script(t1=[HttpResponse("Answer one.")], t2=[HttpResponse("Answer two.")])
     with stage.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
         stage.wait_for_turn("t1")
@@ -35,8 +35,8 @@ def next_prompt_at_once(stage: Stage) -> None:
     """The worker of the first Stop finds the second turn begun: it is not over because the first one was."""
     stage.hold_workers()
     stage.script(
-        t1=[Answer("Answer one.")],
-        waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("I have waited.")],
+        t1=[HttpResponse("Answer one.")],
+        waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("I have waited.")],
     )
     with stage.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
@@ -53,9 +53,9 @@ def next_prompt_at_once(stage: Stage) -> None:
 def escape(stage: Stage) -> None:
     """Esc while an answer is streamed, and while a tool runs; then a turn that ends well."""
     stage.script(
-        slow=[Answer("This answer is broken\n\noff before it has come to its end.", hangs=True)],
-        waits=[Answer(uses=(stage.waiting_call(),)), Answer("Never said.")],
-        t1=[Answer("Answer one.")],
+        slow=[HttpResponse("This answer is broken\n\noff before it has come to its end.", hangs=True)],
+        waits=[HttpResponse(uses=(stage.waiting_call(),)), HttpResponse("Never said.")],
+        t1=[HttpResponse("Answer one.")],
     )
     stage.unusual["slow"] = Unusual.interrupted("[Request interrupted by user]")
     stage.unusual["waits"] = Unusual.interrupted(_INTERRUPTED_TOOL)
@@ -74,7 +74,7 @@ def escape(stage: Stage) -> None:
 @scenario()
 def compact_and_clear(stage: Stage) -> None:
     """/compact between two turns, then /clear: another session of the same process."""
-    stage.script(**{f"t{number}": [Answer(f"Answer {number}.")] for number in range(1, 5)})
+    stage.script(**{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(1, 5)})
     stage.unusual["t3"] = Unusual(events=("compaction",))
     with stage.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
@@ -91,16 +91,18 @@ def _plan(stage: Stage, *, clear: bool) -> None:
     """Make a plan and accept it."""
     stage.script(
         plan=[
-            Answer(
+            HttpResponse(
                 "Here is my plan.",
                 "make a plan",
                 (Use("Write", {"file_path": PLAN_FILE, "content": "# Plan\n\n1. Write a file [[carry_out]]\n"}),),
             ),
-            Answer(uses=(Use("ExitPlanMode", {}),)),
-            Answer(uses=(Use("Write", {"file_path": str(stage.home.project / "planned.txt"), "content": "x\n"}),)),
-            Answer("The plan is carried out."),
+            HttpResponse(uses=(Use("ExitPlanMode", {}),)),
+            HttpResponse(
+                uses=(Use("Write", {"file_path": str(stage.home.project / "planned.txt"), "content": "x\n"}),)
+            ),
+            HttpResponse("The plan is carried out."),
         ],
-        carry_out=[Answer("Carried out in a new session.")],
+        carry_out=[HttpResponse("Carried out in a new session.")],
     )
     stage.home.settings["showClearContextOnPlanAccept"] = clear
     with stage.terminal("--permission-mode", "plan") as terminal:
@@ -126,9 +128,9 @@ def plan_accepted_and_cleared(stage: Stage) -> None:
 def killed_then_another_session(stage: Stage) -> None:
     """SIGKILL while a tool runs: the next session's worker knows that it is gone, and delivers what was left behind."""
     stage.script(
-        t1=[Answer("Answer one.")],
-        waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("Never said.")],
-        t2=[Answer("Answer two.")],
+        t1=[HttpResponse("Answer one.")],
+        waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("Never said.")],
+        t2=[HttpResponse("Answer two.")],
     )
     stage.unusual["waits"] = Unusual("incomplete: 1 tool call without a result", untold=(None, "incomplete: no result"))
     with stage.terminal() as terminal:
@@ -152,9 +154,9 @@ def commands(stage: Stage) -> None:
     )
     stage.home.write("a.txt", "alpha\n")
     stage.script(
-        mine=[Answer("Answer one.")],
-        printed=[Answer("Answer two.")],
-        file=[Answer("Answer three.")],
+        mine=[HttpResponse("Answer one.")],
+        printed=[HttpResponse("Answer two.")],
+        file=[HttpResponse("Answer three.")],
     )
     printed = "!echo '[[printed]]'\n<bash-stdout>[[printed]]</bash-stdout><bash-stderr></bash-stderr>"
     stage.unusual["mine"] = Unusual(prompt="/mine some words")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenario import scenario
-from script import Answer, Use
+from script import HttpResponse, Use
 from versions import PREVIOUS
 
 from scenarios.agents import agent, steps
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @scenario(*PREVIOUS)
 def text(stage: Stage) -> None:
     """A prompt and an answer."""
-    stage.script(hello=[Answer("Hello.")])
+    stage.script(hello=[HttpResponse("Hello.")])
     assert stage.ask("[[hello]] say hello") == "Hello."
 
 
@@ -29,7 +29,7 @@ def tools(stage: Stage) -> None:
         Use("Read", {"file_path": str(path)}),
         Use("Bash", {"command": "echo out; exit 3", "description": "fail"}),
     )
-    stage.script(tools=[Answer("Two things.", "Look and run.", calls), Answer("Both are done.")])
+    stage.script(tools=[HttpResponse("Two things.", "Look and run.", calls), HttpResponse("Both are done.")])
     assert stage.ask("[[tools]] use the tools") == "Both are done."
 
 
@@ -38,7 +38,7 @@ def an_agent(stage: Stage) -> None:
     """An agent Claude Code waits for; the tool had another name in 2.0."""
     name = "Task" if stage.version.startswith("2.0.") else "Agent"
     stage.script(
-        delegate=[Answer("I delegate.", uses=(agent("[[part]] go", tool=name),)), Answer("It is done.")],
+        delegate=[HttpResponse("I delegate.", uses=(agent("[[part]] go", tool=name),)), HttpResponse("It is done.")],
         part=steps(stage, "part"),
     )
     assert stage.ask("[[delegate]] go") == "It is done."

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scenario import scenario
-from script import Answer
+from script import HttpResponse
 from shared import ROOT
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def plugin_folder(stage: Stage) -> None:
     stage.home.settings["env"] = {"CC_TRACE_PYTHON": sys.executable}
     stage.home.settings["pluginConfigs"] = {"cc-trace@inline": {"options": options}}
     stage.furnish(hook=False)
-    stage.script(hello=[Answer("Hello.")])
+    stage.script(hello=[HttpResponse("Hello.")])
     stage.ask("[[hello]] say hello", "--plugin-dir", str(ROOT))
 
 
@@ -28,6 +28,6 @@ def plugin_folder(stage: Stage) -> None:
 def registered_twice(stage: Stage) -> None:
     """In the settings and as a plugin: a turn is still delivered once."""
     stage.home.settings["env"]["CC_TRACE_PYTHON"] = sys.executable
-    stage.script(t1=[Answer("Answer one.")], t2=[Answer("Answer two.")])
+    stage.script(t1=[HttpResponse("Answer one.")], t2=[HttpResponse("Answer two.")])
     stage.ask("[[t1]] one", "--plugin-dir", str(ROOT))
     stage.ask("[[t2]] two", "--plugin-dir", str(ROOT), "--continue", session=None)

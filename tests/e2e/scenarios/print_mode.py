@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from expected import Unusual
 from scenario import scenario
-from script import Answer, Failure, Use
+from script import Failure, HttpResponse, Use
 from waiting import until
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _REFUSED: Final = "API Error: 400 scripted failure"
 @scenario()
 def one_text_turn(stage: Stage) -> None:
     """A prompt and an answer."""
-    stage.script(hello=[Answer("Hello.")])
+    stage.script(hello=[HttpResponse("Hello.")])
     assert stage.ask("[[hello]] say hello") == "Hello."
 
 
@@ -36,7 +36,10 @@ def long_texts(stage: Stage) -> None:
     )
     path = str(stage.home.project / "long.txt")
     stage.script(
-        long=[Answer(thinking=thought, uses=(Use("Write", {"file_path": path, "content": written}),)), Answer(said)]
+        long=[
+            HttpResponse(thinking=thought, uses=(Use("Write", {"file_path": path, "content": written}),)),
+            HttpResponse(said),
+        ]
     )
     assert stage.ask(f"[[long]] {asked}") == said
 
@@ -51,7 +54,10 @@ def thinking_and_parallel_tools(stage: Stage) -> None:
         Use("Write", {"file_path": str(path.with_name("new.txt")), "content": "written\n"}),
     )
     stage.script(
-        tools=[Answer("Three things.", "Look, run, write.", calls), Answer("All are done.", "That was all.")],
+        tools=[
+            HttpResponse("Three things.", "Look, run, write.", calls),
+            HttpResponse("All are done.", "That was all."),
+        ],
     )
     assert stage.ask("[[tools]] use the tools") == "All are done."
 
@@ -66,7 +72,7 @@ def tool_errors(stage: Stage) -> None:
         Use("Read", {"wrong": 1}),
         Use("WebFetch", {"url": "https://example.invalid/", "prompt": "x"}),
     )
-    stage.script(fails=[Answer(uses=calls), Answer("Errors seen.")])
+    stage.script(fails=[HttpResponse(uses=calls), HttpResponse("Errors seen.")])
     stage.ask("[[fails]] go")
 
 
@@ -74,7 +80,7 @@ def tool_errors(stage: Stage) -> None:
 def overloaded_then_fine(stage: Stage) -> None:
     """Two failures which Claude Code tries again after."""
     failures = (Failure(529, "overloaded_error"), Failure(500, "api_error"))
-    stage.script(busy=[Answer("Now it works.", failures=failures)])
+    stage.script(busy=[HttpResponse("Now it works.", failures=failures)])
     stage.unusual["busy"] = Unusual(events=("api_retry", "api_retry"))
     stage.ask("[[busy]] go")
 
@@ -82,7 +88,7 @@ def overloaded_then_fine(stage: Stage) -> None:
 @scenario()
 def api_error(stage: Stage) -> None:
     """A request that is refused for good, after a turn that went well."""
-    stage.script(hello=[Answer("Hello.")], refused=[Answer(always=Failure(400, "invalid_request_error"))])
+    stage.script(hello=[HttpResponse("Hello.")], refused=[HttpResponse(always=Failure(400, "invalid_request_error"))])
     stage.unusual["refused"] = Unusual(f"error: {_REFUSED}", (f"api_error: error: {_REFUSED}",), output=_REFUSED)
     stage.ask("[[hello]] say hello")
     stage.ask("[[refused]] go", "--resume", stage.session(), session=None, code=1)
@@ -91,7 +97,7 @@ def api_error(stage: Stage) -> None:
 @scenario()
 def terminated(stage: Stage) -> None:
     """SIGTERM while a tool runs. How the tool ended is told only if there was still time to write it."""
-    stage.script(waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("Never said.")])
+    stage.script(waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("Never said.")])
     running = stage.start("[[waits]] go")
     until(stage.is_waiting, "the tool runs")
     running.signal(signal.SIGTERM)
@@ -107,6 +113,6 @@ def terminated(stage: Stage) -> None:
 def several_at_once(stage: Stage) -> None:
     """Four sessions in one project at the same time."""
     call = Use("Bash", {"command": "sleep 0.5; echo hi", "description": "wait"})
-    stage.script(tools=[Answer(uses=(call,)), Answer("The end.")])
+    stage.script(tools=[HttpResponse(uses=(call,)), HttpResponse("The end.")])
     runs = [stage.start("[[tools]] go", session=number) for number in range(1, 5)]
     assert [(e.code, e.stdout, e.stderr) for e in (run.end() for run in runs)] == [(0, "The end.\n", "")] * 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenario import scenario
-from script import Answer
+from script import HttpResponse
 from waiting import until
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @scenario()
 def continued_resumed_forked(stage: Stage) -> None:
     """What a fork copies is not sent again."""
-    stage.script(**{f"t{number}": [Answer(f"Answer {number}.")] for number in range(1, 7)})
+    stage.script(**{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(1, 7)})
     resumed = ("--resume", stage.session())
     stage.ask("[[t1]] first")
     stage.ask("[[t2]] continued", "--continue", session=None)
@@ -30,8 +30,8 @@ def continued_at_once(stage: Stage) -> None:
     """The worker of the first run's end finds the second run at work: its turn is not over because the first ended."""
     stage.hold_workers()
     stage.script(
-        t1=[Answer("Answer one.")],
-        waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("I have waited.")],
+        t1=[HttpResponse("Answer one.")],
+        waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("I have waited.")],
     )
     stage.ask("[[t1]] one")
     running = stage.start("[[waits]] two", "--continue", session=None)

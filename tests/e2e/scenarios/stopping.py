@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from backend import HANG, OK
 from expected import Unusual
 from scenario import scenario
-from script import Answer, Use
+from script import HttpResponse, Use
 from versions import EVERY
 from waiting import LONG_SECONDS, until
 
@@ -20,9 +20,9 @@ _JSON: Final = json.dumps({"decision": "block", "reason": "go on"})
 _SCHEMA: Final = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 _ECHO: Final = Use("Bash", {"command": "echo 1", "description": "x"})
 _GOES_ON: Final = [
-    Answer(uses=(_ECHO,)),
-    Answer("First reply."),
-    Answer("Second reply.", delay_seconds=5),  # longer than a worker takes
+    HttpResponse(uses=(_ECHO,)),
+    HttpResponse("First reply."),
+    HttpResponse("Second reply.", delay_seconds=5),  # longer than a worker takes
 ]
 
 
@@ -66,7 +66,7 @@ def blocked_late(stage: Stage) -> None:
 def blocked_interactively(stage: Stage) -> None:
     """The session goes on after the turn, and its last Stop alone has it delivered."""
     _stop_hook(stage, _blocks_once(stage, "sleep 1; echo go on >&2; exit 2"))
-    stage.script(blocked=_GOES_ON, t2=[Answer("Answer two.")])
+    stage.script(blocked=_GOES_ON, t2=[HttpResponse("Answer two.")])
     with stage.terminal() as terminal:
         terminal.say("[[blocked]] x", "blocked")
         terminal.wait_for("Second reply")
@@ -79,7 +79,7 @@ def blocked_interactively(stage: Stage) -> None:
 def other_hook_takes_long(stage: Stage) -> None:
     """It does not block: the turn is delivered when it has ended, while the session sits idle."""
     _stop_hook(stage, {"type": "command", "command": "sleep 3"})
-    stage.script(t1=[Answer("Answer one.")])
+    stage.script(t1=[HttpResponse("Answer one.")])
     with stage.terminal() as terminal:
         terminal.say("[[t1]] one", "t1")
         stage.wait_for_turn("t1")
@@ -91,9 +91,9 @@ def blocked_by_a_prompt(stage: Stage) -> None:
     """A model judges whether the turn may end: first not, then it may."""
     _stop_hook(stage, {"type": "prompt", "prompt": "Is it done? $ARGUMENTS"})
     for said, judgement in (("Reply two", {"ok": True}), ("Reply one", {"ok": False, "reason": "not yet"})):
-        answer = Answer(json.dumps(judgement), delay_seconds=1.5)
+        answer = HttpResponse(json.dumps(judgement), delay_seconds=1.5)
         stage.api.judgements.append((f'"last_assistant_message":"{said}', answer))
-    stage.script(judged=[Answer("Reply one."), Answer("Reply two.", delay_seconds=2)])
+    stage.script(judged=[HttpResponse("Reply one."), HttpResponse("Reply two.", delay_seconds=2)])
     assert stage.ask("[[judged]] x") == "Reply two."
 
 
@@ -102,10 +102,10 @@ def goal(stage: Stage) -> None:
     """Claude Code's own goal keeps the turn going once."""
     stage.has_other_hooks = True
     for active, judgement in (("true", {"ok": True}), ("false", {"ok": False, "reason": "not yet"})):
-        answer = Answer(json.dumps(judgement), delay_seconds=1.5)
+        answer = HttpResponse(json.dumps(judgement), delay_seconds=1.5)
         stage.api.judgements.append((f'"stop_hook_active":{active}', answer))
     # The feedback repeats the goal with its tag, so the script begins again.
-    stage.script(goal=[Answer(uses=(_ECHO,), delay_seconds=1), Answer("Worked on it.", delay_seconds=2)])
+    stage.script(goal=[HttpResponse(uses=(_ECHO,), delay_seconds=1), HttpResponse("Worked on it.", delay_seconds=2)])
     stage.unusual["goal"] = Unusual(prompt="/goal [[goal]] finish the thing", repeats=True)
     assert stage.ask("/goal [[goal]] finish the thing") == "Worked on it."
 
@@ -116,7 +116,7 @@ def data_by_a_schema(stage: Stage) -> None:
     stage.home.write_config("output-styles/pirate.md", "---\nname: Pirate\ndescription: arr\n---\nSpeak so.\n")
     stage.home.settings["outputStyle"] = "Pirate"
     given = {"name": "Ann"}
-    stage.script(style=[Answer("Arr, done.", "arr")], data=[Answer(uses=(Use("StructuredOutput", given),))])
+    stage.script(style=[HttpResponse("Arr, done.", "arr")], data=[HttpResponse(uses=(Use("StructuredOutput", given),))])
     stage.unusual["data"] = Unusual(
         output=json.dumps(given, separators=(",", ":")), untold=("Structured output provided successfully", "ok")
     )
@@ -131,7 +131,8 @@ def silent_while_another_session_ends(stage: Stage) -> None:
     """A tool takes longer than `rest_seconds`; the other session's worker looks around, and leaves the turn alone."""
     stage.home.settings["env"]["CC_TRACE_REST_SECONDS"] = "1"
     stage.script(
-        waits=[Answer("I wait.", uses=(stage.waiting_call(),)), Answer("I have waited.")], t2=[Answer("Answer two.")]
+        waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("I have waited.")],
+        t2=[HttpResponse("Answer two.")],
     )
     running = stage.start("[[waits]] one")
     until(stage.is_waiting, "the tool runs")
@@ -145,7 +146,7 @@ def silent_while_another_session_ends(stage: Stage) -> None:
 
 def _in_ci(stage: Stage) -> None:
     stage.home.variables["CI"] = "true"
-    stage.script(ci=[Answer(uses=(_ECHO,)), Answer("ci answer")])
+    stage.script(ci=[HttpResponse(uses=(_ECHO,)), HttpResponse("ci answer")])
 
 
 @scenario()
@@ -185,6 +186,6 @@ def ci_with_a_hanging_backend(stage: Stage) -> None:
     stage.settle()
     stage.sink.behaviour = OK
     stage.home.variables.clear()
-    stage.script(t2=[Answer("Answer two.")])
+    stage.script(t2=[HttpResponse("Answer two.")])
     stage.let_a_minute_pass()
     stage.ask("[[t2]] another session", session=2)

@@ -1,0 +1,276 @@
+"""The state file: its form, how it is written, and that saving and loading is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cc_trace.delivery.cursor import Cursor, SessionState, from_json, to_json
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.state import States
+from cc_trace.errors import StateError
+from cc_trace.files import write_private
+from cc_trace.spans.model import TraceLink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOLDEN = b"""{
+  "version": 2,
+  "answered": false,
+  "session_id": "s-1",
+  "transcript": "/p/s-1.jsonl",
+  "size": 100,
+  "mtime_ns": 5,
+  "fingerprint": "ab",
+  "fingerprint_bytes": 2,
+  "claude_pid": 7,
+  "cwd": "/p",
+  "links": {
+    "1": [
+      "seed",
+      null,
+      null
+    ]
+  },
+  "destinations": {
+    "otlp": {
+      "offset": 40,
+      "line": 3,
+      "turns": 2,
+      "accepted": [
+        "0123456789abcdef"
+      ],
+      "rejected": [],
+      "intent": [
+        "fedcba9876543210"
+      ],
+      "intent_at": 1.5,
+      "unclear": [
+        "00000000000000aa"
+      ],
+      "unclear_at": 1.25,
+      "not_in_ledger": [],
+      "fingerprint": "cd",
+      "delivered": 9,
+      "pending_spans": 1,
+      "unfinished": 0,
+      "notes": [
+        {
+          "span_id": "0000000000000001",
+          "status": "400",
+          "message": "no",
+          "time": 1.0
+        }
+      ],
+      "error": "refused",
+      "error_at": 2.0,
+      "not_before": null,
+      "refusing_since": null,
+      "time": 3.0,
+      "call_by_task": {
+        "task": "toolu_1"
+      },
+      "trace_by_call": {
+        "toolu_1": "00000000000000000000000000000001"
+      },
+      "finished_tasks": [
+        "task"
+      ],
+      "reached": 4
+    }
+  },
+  "environment": {
+    "shell": {
+      "CC_TRACE_TAGS": "a",
+      "LANGFUSE_SECRET_KEY": null
+    },
+    "project": {}
+  },
+  "sending": null,
+  "agent_bytes": 12,
+  "claude_start": "62595"
+}
+"""
+# What was written before an answer could be marked in place.
+_ADDED = r' {2}"answered": false,\n| {6}"unclear": \[[^]]*\],\n| {6}"(?:unclear_at|not_in_ledger|fingerprint)": .*\n'
+EARLIER = re.sub(_ADDED + r'|(?<= {2}}),\n {2}"sending": null', "", GOLDEN.decode()).encode()
+
+
+def state() -> SessionState:
+    progress = Cursor(
+        offset=40,
+        line=3,
+        turns=2,
+        accepted=["0123456789abcdef"],
+        intent=["fedcba9876543210"],
+        intent_at=1.5,
+        unclear=["00000000000000aa"],
+        unclear_at=1.25,
+        fingerprint="cd",
+        delivered=9,
+        pending_spans=1,
+        notes=[{"span_id": "0000000000000001", "status": "400", "message": "no", "time": 1.0}],
+        error="refused",
+        error_at=2.0,
+        time=3.0,
+        call_by_task={"task": "toolu_1"},
+        trace_by_call={"toolu_1": "00000000000000000000000000000001"},
+        finished_tasks=["task"],
+        reached=4,
+    )
+    return SessionState(
+        "s-1",
+        "/p/s-1.jsonl",
+        100,
+        5,
+        "ab",
+        2,
+        7,
+        "/p",
+        {"1": ["seed", None, None]},
+        {"otlp": progress},
+        {"shell": {"CC_TRACE_TAGS": "a", "LANGFUSE_SECRET_KEY": None}, "project": {}},
+        agent_bytes=12,
+        claude_start="62595",
+    )
+
+
+def test_form_of_the_file() -> None:
+    """Whoever adds to this form gives it a default, for older files; whoever changes it raises the version."""
+    assert to_json(state()) == GOLDEN
+
+
+def test_a_state_of_before_environments_were_remembered_is_read() -> None:
+    raw = json.loads(GOLDEN)
+    del raw["environment"]
+    assert from_json(json.dumps(raw).encode(), "s-1") == replace(state(), environment=None)
+
+
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """What it does not know yet is empty."""
+    assert b"unclear" not in EARLIER
+    states = States(tmp_path)
+    states.prepare()
+    states.path("s-1").write_bytes(EARLIER)
+    old, known = state(), states.load("s-1")
+    progress = old.destinations["otlp"]
+    progress.unclear, progress.unclear_at, progress.fingerprint = [], None, ""
+    assert known == (old, None)
+
+
+def test_an_answer_is_recorded_in_place(tmp_path: Path) -> None:
+    """The file keeps its size and stays JSON; the spans that were being sent count as accepted."""
+    states = States(tmp_path)
+    states.prepare()
+    before = state()
+    before.sending = "otlp"
+    states.save(before)
+    size = states.path("s-1").stat().st_size
+    states.mark_answered("s-1")
+    assert states.path("s-1").stat().st_size == size
+    after, trouble = states.load("s-1")
+    assert after is not None
+    progress = after.destinations["otlp"]
+    assert trouble is None
+    assert (progress.intent, progress.accepted[1:], progress.delivered) == ([], ["fedcba9876543210"], 10)
+    assert states.not_in_ledger("s-1", "otlp") == {"fedcba9876543210"}
+    assert states.not_in_ledger("s-1", "other") == frozenset()
+
+
+def test_save_then_load_is_the_same(tmp_path: Path) -> None:
+    """Nothing is lost on the way."""
+    states = States(tmp_path / "state")
+    states.prepare()
+    states.save(state())
+    assert states.load("s-1") == (state(), None)
+    assert states.sessions() == ["s-1"]
+
+
+def test_modes_hold_under_umask_0(tmp_path: Path) -> None:
+    """Files are 0600 in folders of 0700."""
+    old = os.umask(0)
+    try:
+        states = States(tmp_path / "state")
+        states.prepare()
+        states.save(state())
+    finally:
+        os.umask(old)
+    for path in [tmp_path / "state", *(tmp_path / "state").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+def test_an_open_folder_is_closed(tmp_path: Path) -> None:
+    """A folder that others could look into is closed to them."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    States(folder).prepare()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("session_id", ["../x", "a/b", "", ".", "a.b", "x" * 200, "a\0b"])
+def test_an_id_never_leads_outside(tmp_path: Path, session_id: str) -> None:
+    """Ids come from payloads and files: untrusted text."""
+    with pytest.raises(StateError):
+        States(tmp_path).path(session_id)
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    """Writing puts the file in the link's place."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    target = tmp_path / "target"
+    target.symlink_to(victim)
+    write_private(target, b"new")
+    assert (victim.read_text(), target.read_bytes(), target.is_symlink()) == ("mine", b"new", False)
+
+
+def test_one_lock_a_session(tmp_path: Path) -> None:
+    """Two do not work on one session; two sessions do not wait for each other."""
+    states = States(tmp_path)
+    states.prepare()
+    with states.locked("a") as first, states.locked("a") as second, states.locked("b") as other:
+        assert (first, second, other) == (True, False, True)
+        assert states.is_locked("a")
+    assert not states.is_locked("a")
+
+
+def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
+    """A later word replaces an earlier one."""
+    states = States(tmp_path)
+    states.prepare()
+    request = SyncRequest(b'{"a": 2}', 2_000, 7, TraceLink("seed"), "/p")
+    states.post_request("a", SyncRequest(b"1", 1_000))
+    states.post_request("a", request)
+    assert states.wanted("a")
+    assert [states.take_request("a"), states.take_request("a")] == [request, None]
+
+
+def test_a_request_of_an_earlier_version_is_taken(tmp_path: Path) -> None:
+    """It is the bare payload, and its file's time is when the hook ran."""
+    states = States(tmp_path)
+    states.prepare()
+    path = tmp_path / "pending" / "a.json"
+    path.write_bytes(b'{"transcript_path": "x"}')
+    os.utime(path, ns=(5_000, 5_000))
+    assert states.take_request("a") == SyncRequest(b'{"transcript_path": "x"}', 5_000)
+
+
+def test_since_when_a_project_is_off_is_noted_once(tmp_path: Path) -> None:
+    """Until it is seen on; each project by itself, whatever its name."""
+    states = States(tmp_path)
+    states.prepare()
+    for project in ("/a", "/b\udcff", None):
+        since = states.disabled_since_ns(project)
+        assert states.disabled_since_ns(project) == since
+    states.mark_enabled("/a")
+    states.mark_enabled("/never off")
+    assert len(list((tmp_path / "off-since").iterdir())) == 2
+    assert states.disabled_since_ns("/a") > since

@@ -1,0 +1,371 @@
+"""Syncing recorded sessions to a counting destination: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from lines import prompt, reply
+from shared import CASES
+from sink import Sink
+
+from cc_trace.delivery.deliver import REFUSING_SECONDS
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.state import States
+from cc_trace.delivery.sync import Plan, Runtime, Sync
+from cc_trace.log import Log
+from cc_trace.spans.session import Session
+
+AGENTS = "2.1.325--c2_parallel_subagents/cccccccc-0000-4000-8000-000000000002.jsonl"
+TWO_TURNS = "2.1.325--g1_two_turns_exit/44444444-0000-4000-8000-000000000001.jsonl"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cc_trace.delivery.cursor import Cursor
+    from cc_trace.export.outcomes import Destination
+
+STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answered", "ledger settled", "state saved"]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of ours handles it."""
+
+
+class Machine:
+    """A state folder, a projects folder, and a sync whenever one is wanted."""
+
+    def __init__(self, folder: Path, *sinks: Destination) -> None:
+        self.projects = folder / "claude" / "projects" / "-p"
+        self.projects.mkdir(parents=True)
+        self.states = States(folder / "state")
+        self.states.prepare()
+        self.log = Log(folder / "state")
+        self.sinks: tuple[Destination, ...] = sinks
+        self.die_at: str | None = None
+        self.patient = True
+        self.clock: Callable[[], float] = time.time
+        self.unclear_seconds = self.request_seconds = 0.0
+
+    def copy(self, case: str) -> Path:
+        """Put a recorded session into the projects folder."""
+        source = CASES / case
+        if source.with_suffix("").is_dir():
+            shutil.copytree(source.with_suffix(""), self.projects / source.stem, dirs_exist_ok=True)
+        return Path(shutil.copy(source, self.projects / source.name))
+
+    def reached(self, step: str) -> None:
+        """Die at the chosen step."""
+        if step == self.die_at:
+            raise Killed
+
+    def sync(self, path: Path, *, settled: bool | None = True) -> bool:
+        """Be a new process that syncs one session."""
+        world = Runtime(self.clock, lambda _: None, self.reached, patient=self.patient)
+        plan = Plan(self.sinks, unclear_seconds=self.unclear_seconds, request_seconds=self.request_seconds)
+        states = States(self.states.folder)
+        sync = Sync(states, lambda _: plan, self.log, world, self.projects.parent.parent)
+        try:
+            return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
+        finally:
+            sync.close()
+            states.index.close()
+            for sink in self.sinks:
+                sink.close()
+
+    def progress(self, path: Path) -> Cursor:
+        """What is known of the first destination."""
+        state, _ = self.states.load(path.stem)
+        assert state is not None
+        return state.destinations[self.sinks[0].name]
+
+
+def expected(path: Path) -> set[str]:
+    return {span.span_id for span in Session(path, ending="over").spans()}
+
+
+@pytest.mark.parametrize("case", [AGENTS, TWO_TURNS])
+def test_a_session_is_delivered_once(tmp_path: Path, case: str) -> None:
+    """Every span arrives, a second sync sends nothing."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(case)
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert machine.sync(path)
+    assert sink.twice == []
+
+
+def test_roots_come_last(tmp_path: Path) -> None:
+    """No span arrives before those it contains."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    machine.sync(path)
+    place = {span: index for index, span in enumerate(sink.order)}
+    for span in Session(path, ending="over").spans():
+        if span.parent_id is not None:
+            assert place[span.span_id] < place[span.parent_id]
+
+
+def test_an_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
+    """What is final goes at once; the root waits until the turn is over, and then nothing is sent twice."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    machine.sync(path, settled=False)
+    roots = {span.span_id for span in Session(path, ending="over").spans() if span.kind == "turn"}
+    assert sink.taken
+    assert not roots & set(sink.taken)
+    machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+def test_a_backend_that_refuses_everything_costs_nothing(tmp_path: Path) -> None:
+    """A header is missing, say: the spans are not to blame, and when that is mended all are delivered."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    sink.poison = expected(path)
+    assert not machine.sync(path)
+    progress = machine.progress(path)
+    assert progress.error == "400 a span is not to its taste; it refuses everything"
+    assert (progress.notes, progress.rejected, progress.intent) == ([], [], [])
+    assert len(sink.batches) < 10  # it does not take a request for each span to find out
+    sink.poison = set()
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert machine.progress(path).refusing_since is None
+
+
+def test_one_that_never_takes_anything_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """After a week its spans are noted and stepped over, so that later ones have a chance."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    sink.poison = expected(path)
+    machine.sync(path)
+    state, _ = machine.states.load(path.stem)
+    assert state is not None
+    state.destinations[sink.name].refusing_since = time.time() - REFUSING_SECONDS - 1
+    machine.states.save(state)
+    assert machine.sync(path)
+    assert {note["span_id"] for note in machine.progress(path).notes} == expected(path)
+
+
+def test_the_only_span_of_a_batch_is_blamed_once_others_were_taken_after_it(tmp_path: Path) -> None:
+    """Refused alone, it may be the backend's setup; refused again after another was accepted, it is the span."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    root = next(span.span_id for span in Session(path).spans())
+    sink.poison = {root}
+    machine.sync(path, settled=False)  # all but the root
+    assert not machine.sync(path)
+    progress = machine.progress(path)
+    assert (progress.error, progress.notes) == ("400 a span is not to its taste; nothing was accepted since", [])
+    with path.open("ab") as file:
+        file.writelines(orjson.dumps(line) + b"\n" for line in (prompt("more", at=90_000), reply("m", "x", at=90_001)))
+    assert machine.sync(path)
+    assert [note["span_id"] for note in machine.progress(path).notes] == [root]
+
+
+def test_a_backend_set_up_wrong_for_a_while_costs_nothing(tmp_path: Path) -> None:
+    """400 to all while one span at a time comes up, then it is set right: all are delivered."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.projects / "77777777-0000-4000-8000-000000000001.jsonl"
+    for number in range(10):
+        lines = [prompt(f"p{number}", at=number * 10), reply(f"m{number}", "x", at=number * 10 + 1)]
+        with path.open("ab") as file:
+            file.writelines(orjson.dumps(line) + b"\n" for line in lines)
+        if number >= 5:
+            sink.poison = expected(path)
+        machine.sync(path, settled=False)
+        machine.sync(path)
+    sink.poison = set()
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert (machine.progress(path).notes, sink.twice) == ([], [])
+
+
+def test_growing_line_by_line(tmp_path: Path) -> None:
+    """A sync after every line delivers what one sync of the whole does."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"")
+    for line in lines:
+        with path.open("ab") as file:
+            file.write(line)
+        machine.sync(path, settled=False)
+    machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+@pytest.mark.parametrize("mood", ["down", "unclear lost"])
+def test_a_backend_that_was_down_gets_all(tmp_path: Path, mood: str) -> None:
+    """Nothing is lost while it is down, and one good sync delivers everything once."""
+    sink = Sink()
+    sink.mood = mood  # type: ignore[assignment]
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    assert not machine.sync(path)
+    assert machine.states.load(path.stem)[0].destinations["sink"].pending_spans == 4  # type: ignore[union-attr]
+    sink.mood = "ok"
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+def test_one_destination_never_holds_up_another(tmp_path: Path) -> None:
+    """Each has its own progress."""
+    down, up = Sink("down"), Sink("up")
+    down.mood = "down"
+    machine = Machine(tmp_path, down, up)
+    path = machine.copy(TWO_TURNS)
+    assert not machine.sync(path)
+    assert set(up.taken) == expected(path)
+    down.mood = "ok"
+    assert machine.sync(path)
+    assert set(down.taken) == expected(path)
+    assert (up.twice, down.twice) == ([], [])
+
+
+def test_an_unclear_outcome_is_asked_about(tmp_path: Path) -> None:
+    """A backend that stored a batch and did not answer does not get it again if it can be asked."""
+    sink = Sink(queryable=True)
+    sink.mood = "unclear stored"
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    assert not machine.sync(path)
+    sink.mood = "ok"
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []
+
+
+def test_a_refused_span_costs_only_itself(tmp_path: Path) -> None:
+    """The batch is halved until it is found; it is noted and stepped over."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    bad = sorted(expected(path))[3]
+    sink.poison = {bad}
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path) - {bad}
+    progress = machine.states.load(path.stem)[0].destinations["sink"]  # type: ignore[union-attr]
+    assert [(note["span_id"], note["status"]) for note in progress.notes] == [(bad, "400")]
+    batches = len(sink.batches)
+    assert machine.sync(path)
+    assert len(sink.batches) == batches
+    assert sink.twice == []
+
+
+@pytest.mark.parametrize("queryable", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_every_step(tmp_path: Path, step: str, queryable: bool) -> None:  # noqa: FBT001
+    """Then run again: everything is there; twice only between answer and saved state, with the same bytes."""
+    sink = Sink(queryable=queryable)
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(AGENTS)
+    machine.die_at = step
+    with contextlib.suppress(Killed):
+        machine.sync(path)
+    machine.die_at = None
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.changed == []
+    if queryable or step != "answered":
+        assert sink.twice == []
+
+
+def test_an_interrupted_sync_leaves_word_for_the_next(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Sink())
+    path = machine.copy("2.1.325--a_simple/aaaaaaaa-0000-4000-8000-000000000001.jsonl")
+    machine.states.post_request(path.stem, SyncRequest(b"{}", 1))
+    world = Runtime(time.time, lambda _: None, interrupted=lambda: True)
+    sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, world, tmp_path / "claude")
+    sync.wanted(path.stem)
+    sync.close()
+    assert machine.states.wanted(path.stem)
+
+
+def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:
+    """Copied turns that were delivered from one file are not delivered from the other."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    origin = machine.copy("2.1.325--d_resume_fork/dddddddd-0000-4000-8000-000000000001.jsonl")
+    fork = machine.copy("2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl")
+    assert machine.sync(origin)
+    assert machine.sync(fork)
+    assert set(sink.taken) == expected(origin) | expected(fork)
+    assert sink.twice == []
+
+
+@pytest.mark.parametrize(
+    "fork",
+    [
+        "2.0.77--d_resume_fork/3a875a4c-b2b1-4e9a-91e3-a20f30c2e0f2.jsonl",
+        "2.1.197--d_resume_fork/b107e85d-d2e8-49bb-9346-50fdd4459dc8.jsonl",
+        "2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl",
+    ],
+)
+def test_a_recorded_fork_of_what_is_left_out_is_left_out(tmp_path: Path, fork: str) -> None:
+    """Older versions name the origin on copied prompts, newer ones nowhere; another session is none of it."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    origin = machine.copy(f"{fork.partition('/')[0]}/dddddddd-0000-4000-8000-000000000001.jsonl")
+    machine.states.suppress(origin.stem)
+    path = machine.copy(fork)
+    elsewhere = machine.projects.with_name("-q")
+    elsewhere.mkdir()
+    other = Path(shutil.move(machine.copy(TWO_TURNS), elsewhere))
+    plan, world = Plan(machine.sinks), Runtime(time.time, lambda _: None)
+    sync = Sync(machine.states, lambda _: plan, machine.log, world, machine.projects.parent.parent)
+    for each in (other, path):
+        os.utime(each)  # written since
+        assert sync.session(each, "over").complete
+    sync.close()
+    assert [*machine.states.all_suppressed()] == sorted([origin.stem, path.stem])
+    assert set(sink.taken) == expected(other)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 99}', b"[]", b'{"version": 1, "session_id": 3}'])
+def test_a_damaged_or_newer_state_does_no_harm(tmp_path: Path, damage: bytes) -> None:
+    """It is kept aside and said; the ledger knows what was delivered."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    machine.sync(path)
+    state = machine.states.path(path.stem)
+    state.write_bytes(damage)
+    assert machine.sync(path)
+    assert sink.twice == []
+    assert [aside.read_bytes() for aside in state.parent.glob("*.aside-*")] == [damage]
+    assert "kept aside" in (tmp_path / "state" / "cc-trace.log").read_text()
+
+
+def test_a_rewritten_transcript_is_read_again(tmp_path: Path) -> None:
+    """A file that shrank or begins otherwise: ids make it harmless."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    path = machine.copy(TWO_TURNS)
+    whole = path.read_bytes()
+    machine.sync(path)
+    path.write_bytes(b'{"type":"mode","mode":"x"}\n' + whole)
+    assert machine.sync(path)
+    path.write_bytes(whole[: len(whole) // 2])
+    machine.sync(path)
+    path.write_bytes(whole)
+    assert machine.sync(path)
+    assert set(sink.taken) == expected(path)
+    assert sink.twice == []

@@ -1,0 +1,135 @@
+"""A real collector takes what we send, over each protocol, and hands it on unchanged."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from backend import HttpBackend
+from collector import Collector, binary
+from shared import CASES
+
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.outcomes import Accepted, Rejected, Retryable
+from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.spans.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
+
+    from cc_trace.export.destination import OtlpProtocol
+    from cc_trace.export.outcomes import Outcome
+    from cc_trace.spans.model import Span
+
+pytestmark = pytest.mark.skipif(binary() is None, reason="rotel is not installed")
+
+LABELS = Labels(user_id="someone", tags=("a", "b"), environment="test", resource={"host.name": "here"})
+PROTOCOLS: list[OtlpProtocol] = ["http/protobuf", "http/json", "grpc"]
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[HttpBackend]:
+    with HttpBackend() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def collector(sink: HttpBackend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    with Collector(sink.url, tmp_path_factory.mktemp("rotel")) as running:
+        yield running
+
+
+def settings(collector: Collector, protocol: OtlpProtocol, profile: str = "otel") -> DestinationSettings:
+    endpoint = collector.grpc_url if protocol == "grpc" else collector.http_url
+    return DestinationSettings("x", "otlp", profile, endpoint, protocol=protocol, labels=LABELS)
+
+
+def send(chosen: DestinationSettings, spans: Sequence[Span]) -> Outcome:
+    destination = open_destination(chosen)
+    try:
+        return destination.send([destination.encode(span) for span in spans])
+    finally:
+        destination.close()
+
+
+def expected(span: Span, profile: str) -> dict[str, Any]:
+    name, attributes = PROFILES[profile](span, LABELS)
+    return {
+        "ids": (span.trace_id, span.span_id, span.parent_id or ""),
+        "name": name,
+        "times": (span.start_ns, span.end_ns),
+        "attributes": attributes,
+        "failed": span.status != "ok",
+    }
+
+
+def received(span: Message) -> dict[str, Any]:
+    return {
+        "ids": (span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()),
+        "name": span.name,
+        "times": (span.start_time_unix_nano, span.end_time_unix_nano),
+        "attributes": values(span.attributes),
+        "failed": span.status.code == span.status.STATUS_CODE_ERROR,
+    }
+
+
+def values(pairs: Sequence[KeyValue]) -> dict[str, Any]:
+    return {pair.key: value(pair.value) for pair in pairs}
+
+
+def value(any_value: AnyValue) -> Any:
+    kind = any_value.WhichOneof("value")
+    if kind == "array_value":
+        return [value(item) for item in any_value.array_value.values]
+    return getattr(any_value, str(kind))
+
+
+def typed(attributes: dict[str, Any]) -> dict[str, tuple[type, Any]]:
+    """1, 1.0 and True are equal in Python, but not to a backend."""
+    return {key: (type(given), given) for key, given in attributes.items()}
+
+
+@pytest.mark.parametrize("profile", ["otel", "openinference", "langfuse"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("case", ["2.1.325--c1_subagent", "2.1.325--f_tool_error"])
+def test_a_recorded_session_comes_through_unchanged(
+    collector: Collector, sink: HttpBackend, case: str, protocol: OtlpProtocol, profile: str
+) -> None:
+    """Ids, parents, times in nanoseconds, typed attributes, status, and what made the spans."""
+    spans = [span for span in Session(next((CASES / case).glob("*.jsonl"))).spans() if span.start_ns and span.end_ns]
+    sink.spans.clear()
+    sink.resources.clear()
+    assert send(settings(collector, protocol, profile), spans) == Accepted()
+    collector.wait_for(sink, len(spans))
+    by_id = {span.span_id.hex(): received(span) for span in sink.spans}
+    assert [by_id[span.span_id] for span in spans] == [expected(span, profile) for span in spans]
+    for span in spans:
+        assert typed(by_id[span.span_id]["attributes"]) == typed(expected(span, profile)["attributes"])
+    assert len(sink.spans) == len(spans)
+    assert [values(made.attributes) for made in sink.resources] == [resource(profile, LABELS)] * len(sink.resources)
+
+
+def test_a_wrong_url_costs_nothing(collector: Collector, sink: HttpBackend) -> None:
+    """A path that does not exist, and a port that speaks another protocol."""
+    spans = list(Session(next((CASES / "2.1.325--a_simple").glob("*.jsonl"))).spans())
+    sink.spans.clear()
+    wrong_path = DestinationSettings("x", "otlp", traces_endpoint=f"{collector.http_url}/wrong")
+    assert send(wrong_path, spans) == Retryable("404 Not Found")
+    swapped = DestinationSettings("x", "otlp", endpoint=collector.http_url, protocol="grpc", timeout_seconds=1)
+    assert isinstance(send(swapped, spans), Retryable)
+    assert sink.spans == []
+
+
+def test_a_batch_that_is_too_large_is_rejected_and_half_of_it_is_not(collector: Collector) -> None:
+    """So that halving helps. The collector was started with a limit of 1 MiB, which it applies after compression."""
+    spans = list(Session(next((CASES / "2.1.325--b_tools").glob("*.jsonl"))).spans())[:2]
+    large = [span._replace(output=os.urandom(800_000).hex()) for span in spans]
+    chosen = settings(collector, "grpc")
+    refused = send(chosen, large)
+    assert isinstance(refused, Rejected)
+    assert (refused.status, "too large" in refused.message) == ("OUT_OF_RANGE", True)
+    assert [send(chosen, [span]) for span in large] == [Accepted(), Accepted()]

@@ -1,0 +1,497 @@
+"""`cc-trace install` and `uninstall` as users run them: processes, in a home folder whose name has everything in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from installed import AWKWARD, Home, run, snapshot, without_privileges
+from shared import ROOT
+
+from cc_trace.errors import CcTraceError
+from cc_trace.install.installation import find_install_paths, hook_copy, hook_script, registered_command
+from cc_trace.install.settings_file import carry_out, planned, read_settings, unregister
+from cc_trace.paths import state_folder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under test is the one for POSIX shells")
+
+OTHERS = '{"model": "opus",\n\n   "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
+SAMPLE_SPANS = 10
+COMMAND = "exec /opt/cc-trace-hook"
+UNTOUCHED = "the file was left as it is. Mend it and run `cc-trace install` again\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    path = tmp_path / AWKWARD
+    path.mkdir()
+    return Home(path)
+
+
+def installed(home: Home, *arguments: str, cwd: Path | None = None, **changes: str | None) -> str:
+    """What a good installation says."""
+    done = home.cc_trace("install", *arguments, cwd=cwd, **changes)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "A sample session, sent through the hook" in done.stdout
+    return done.stdout
+
+
+def uninstalled(home: Home, *arguments: str, cwd: Path | None = None, **changes: str | None) -> list[str]:
+    """What a good removal says."""
+    done = home.cc_trace("uninstall", *arguments, cwd=cwd, **changes)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def refused(home: Home, *arguments: str, cwd: Path | None = None, **changes: str | None) -> str:
+    """The one line that says why not; nothing has changed."""
+    before = snapshot(home.path)
+    done = home.cc_trace(*arguments, cwd=cwd, **changes)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert snapshot(home.path) == before
+    return done.stderr.removeprefix("cc-trace: ")
+
+
+def test_a_trace_is_shown_and_all_of_it_goes_again(home: Home) -> None:
+    """In an empty home: settings are made, closed to others, and with uninstall there is nothing left."""
+    said = installed(home)
+    assert len(re.findall(r"claude-sonnet|Agent|agent|Bash|Read|Turn 1", said)) >= SAMPLE_SPANS
+    assert "→ It has 3 lines; the first says al" in said
+    assert stat.S_IMODE(home.settings.stat().st_mode) == 0o600
+    assert {event: len(commands) for event, commands in home.commands().items()} == {"Stop": 1, "SessionEnd": 1}
+    assert uninstalled(home)[0].endswith("settings.json: removed; there was none before")
+    assert snapshot(home.path) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [OTHERS, "", "{}", "{ }\n", '{\r\n\t"a": [1,2]\r\n}', '\ufeff{"hooks":{"Stop":[]}}', '{"hooks": { }}'],
+    ids=repr,
+)
+def test_settings_are_byte_identical_after_uninstall(home: Home, text: str) -> None:
+    before = home.write_settings(text, 0o640)
+    installed(home)
+    changed = home.settings.read_bytes()
+    backup = home.settings.with_name("settings.json.before-cc-trace")
+    assert (backup.read_bytes(), stat.S_IMODE(backup.stat().st_mode)) == (before, 0o640)
+    assert changed != before
+    assert uninstalled(home)[0].endswith("settings.json: as it was before, byte for byte")
+    assert home.settings.read_bytes() == before
+    assert stat.S_IMODE(home.settings.stat().st_mode) == 0o640
+    assert sorted(path.name for path in home.settings.parent.iterdir()) == ["settings.json"]
+
+
+def test_other_peoples_hooks_stay(home: Home) -> None:
+    home.write_settings(OTHERS)
+    installed(home)
+    ours = registered_command(home.hook, Path(sys.executable))
+    assert home.commands() == {"Stop": ["say done", ours], "SessionEnd": [ours]}
+
+
+def test_twice_changes_nothing(home: Home) -> None:
+    """Not even the time of a file."""
+    home.write_settings(OTHERS)
+    installed(home)
+    before = snapshot(home.path)
+    assert installed(home).startswith("cc-trace is installed already; nothing was changed in ")
+    assert snapshot(home.path) == before
+
+
+def test_what_the_user_changed_meanwhile_stays(home: Home) -> None:
+    home.write_settings(OTHERS)
+    installed(home)
+    home.settings.write_text(home.settings.read_text().replace("opus", "haiku"))
+    assert uninstalled(home)[0].endswith("settings.json: our hooks are taken out")
+    assert home.settings.read_text() == OTHERS.replace("opus", "haiku")
+    assert not home.settings.with_name("settings.json.before-cc-trace").exists()
+
+
+def test_installed_elsewhere_there_is_still_one_hook(home: Home) -> None:
+    """The command is replaced in its place; what was before stays what was before."""
+    before = home.write_settings(OTHERS)
+    installed(home, XDG_DATA_HOME=str(home.path / "first"))
+    installed(home, XDG_DATA_HOME=str(home.path / "second"))
+    [_, stop], [end] = home.commands().values()
+    assert stop == end == registered_command(home.path / "second/cc-trace/hooks/cc-trace-hook", Path(sys.executable))
+    uninstalled(home, XDG_DATA_HOME=str(home.path / "second"))
+    assert home.settings.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{\n  "a": 1, // mine\n}', "line 2, column 11: a comment, which JSON does not have"),
+        ('{"hooks": {"Stop": "say"}}', "line 1, column 20: hooks.Stop is not a list"),
+        ("[]", "line 1, column 1: it must be an object"),
+    ],
+)
+def test_settings_that_are_not_plain_json_are_refused_untouched(home: Home, text: str, place: str) -> None:
+    home.write_settings(text)
+    assert refused(home, "install") == f"{home.settings}, {place}; {UNTOUCHED}"
+
+
+def test_trailing_commas_and_odd_bytes_are_refused_untouched(home: Home) -> None:
+    home.write_settings('{\n  "a": 1,\n}')
+    assert re.search(
+        r"line [23], column \d+: a comma before the end, which JSON does not have; ", refused(home, "install")
+    )
+    home.write_settings(b'{\n"a": "\xff"}')
+    assert refused(home, "install").startswith(f"{home.settings}, line 2: no UTF-8; ")
+
+
+@pytest.mark.parametrize("read_only", ["file", "folder"])
+def test_read_only_settings_are_left_alone(home: Home, read_only: str) -> None:
+    home.write_settings(OTHERS)
+    locked = home.settings if read_only == "file" else home.settings.parent
+    locked.chmod(0o444 if read_only == "file" else 0o555)
+    before = snapshot(home.path)
+    try:
+        done = run(without_privileges([sys.executable, "-m", "cc_trace", "install"]), home.variables(), home.path)
+        if done.returncode == 9:
+            pytest.skip("root cannot give up its privileges here")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"cc-trace: cannot write {home.settings}: Permission denied; "
+            "make it and its folder accessible and try again\n"
+        )
+        assert snapshot(home.path) == before
+    finally:
+        locked.chmod(0o755)
+
+
+def test_settings_that_cannot_be_written_leave_nothing(home: Home) -> None:
+    """Neither in an empty home nor beside an installation: a link that leads nowhere is only found out at the end."""
+    home.settings.parent.mkdir()
+    home.settings.symlink_to("gone/settings.json")
+    assert refused(home, "install").startswith(f"cannot write {home.settings}: No such file or directory; ")
+    home.settings.unlink()
+    installed(home)
+    home.hook.write_text("an older one")
+    project = home.path / "project"
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude" / "settings.json").symlink_to("gone/settings.json")
+    before = snapshot(home.path)
+    done = home.cc_trace("install", "--project", cwd=project)
+    assert done.returncode == 2
+    assert untimed(snapshot(home.path)) == untimed(before)
+
+
+def untimed(found: dict[str, tuple[str, bytes | str]]) -> dict[str, tuple[str, bytes | str]]:
+    return {name: (mode.partition(" ")[0], content) for name, (mode, content) in found.items()}
+
+
+def test_what_others_write_meanwhile_stays(home: Home) -> None:
+    """Claude Code keeps its own settings there: a plan that was made for another text is made anew."""
+    home.write_settings('{"model": "opus"}')
+    change = planned(home.settings, COMMAND)
+    home.settings.write_text('{"model": "haiku"}')
+    made = carry_out(change)
+    assert (change.before, made.before) == ('{"model": "opus"}', '{"model": "haiku"}')
+    assert json.loads(home.settings.read_text())["model"] == "haiku"
+    assert home.commands() == {"Stop": [COMMAND], "SessionEnd": [COMMAND]}
+    assert unregister(home.settings) == "restored"
+    assert home.settings.read_text() == '{"model": "haiku"}'
+
+
+def test_what_others_break_meanwhile_is_left_alone(home: Home) -> None:
+    """And no copy of before is left."""
+    home.write_settings("{}")
+    change = planned(home.settings, COMMAND)
+    home.settings.write_text("{broken")
+    with pytest.raises(CcTraceError, match="the file was left as it is"):
+        carry_out(change)
+    assert [(path.name, path.read_text()) for path in home.settings.parent.iterdir()] == [("settings.json", "{broken")]
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.MonkeyPatch, direction: str) -> None:
+    """After a few tries, with one line and the last text of the others in place."""
+    home.write_settings("{}")
+    change = planned(home.settings, COMMAND)
+    if direction == "out":
+        carry_out(change)
+    text, written = home.settings.read_text(), 0
+
+    def changing(path: Path) -> str | None:
+        nonlocal written
+        written += 1
+        path.write_text(f"{text}{' ' * written}")
+        return read_settings(path)
+
+    monkeypatch.setattr("cc_trace.install.settings_file.read_settings", changing)
+    with pytest.raises(CcTraceError, match="was changed by others again and again"):
+        carry_out(change) if direction == "in" else unregister(home.settings)
+    assert written <= 20
+    assert home.settings.read_text() == f"{text}{' ' * written}"
+    assert [path.name for path in home.settings.parent.iterdir() if path.suffix == ".tmp"] == []
+
+
+def test_what_stands_in_the_way_is_named_and_nothing_is_half_done(home: Home) -> None:
+    """A folder in place of settings.json; files in place of the data, state and Claude folders."""
+    home.settings.mkdir(parents=True)
+    assert refused(home, "install").startswith(f"cannot read {home.settings}: Is a directory; ")
+    shutil.rmtree(home.settings.parent)
+    for name, said in {"data": "write", "claude": "read", "state": "use"}.items():
+        (home.path / name).touch()
+        blocked = str(home.path / name)
+        variable = {"data": "XDG_DATA_HOME", "claude": "CLAUDE_CONFIG_DIR", "state": "CC_TRACE_HOME"}[name]
+        assert refused(Home(home.path, {variable: blocked}), "install").startswith(f"cannot {said} {blocked}")
+
+
+def test_without_home_there_is_one_line(home: Home) -> None:
+    line = "HOME is not set, so it is not known where to install; set it and try again\n"
+    for command in ("install", "uninstall"):
+        for value in (None, ""):
+            assert refused(home, command, HOME=value) == line
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff")
+    path.mkdir()
+    assert "is not UTF-8, as settings.json is; set XDG_DATA_HOME" in refused(Home(path), "install")
+
+
+def test_a_symlink_is_written_through(home: Home) -> None:
+    """Managers of dotfiles put one in place of settings.json."""
+    dotfiles = home.path / "dotfiles"
+    dotfiles.mkdir()
+    (dotfiles / "claude.json").write_text(OTHERS)
+    home.settings.parent.mkdir()
+    home.settings.symlink_to("../dotfiles/claude.json")
+    installed(home)
+    assert home.settings.is_symlink()
+    assert "cc-trace-hook" in (dotfiles / "claude.json").read_text()
+    uninstalled(home)
+    assert home.settings.is_symlink()
+    assert (dotfiles / "claude.json").read_text() == OTHERS
+    assert [path.name for path in dotfiles.iterdir()] == ["claude.json"]
+
+
+def test_only_the_owner_can_write_under_umask_0(home: Home) -> None:
+    command = ["/bin/sh", "-c", 'umask 0; exec "$@"', "sh", sys.executable, "-m", "cc_trace", "install"]
+    assert run(command, home.variables(), home.path).returncode == 0
+    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in home.path.rglob("*")}
+    assert {name: mode for name, mode in modes.items() if mode & 0o022} == {}
+    assert (modes["settings.json"], modes[".claude"], modes["cc-trace-hook"]) == (0o600, 0o700, 0o755)
+
+
+def test_what_is_registered_delivers_and_has_no_secret(home: Home) -> None:
+    secret = "sk-lf-" + "0" * 30
+    installed(home, LANGFUSE_SECRET_KEY=secret, CC_TRACE_OTLP_HEADERS=f"x={secret}")
+    [command] = home.commands()["Stop"]
+    assert secret not in home.settings.read_text() + home.hook.read_text()
+    done = home.claude_runs(command)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert len(home.stored()) == SAMPLE_SPANS + 1
+
+
+@pytest.mark.parametrize("gone", ["hook", "python"])
+def test_when_the_environment_is_gone_nothing_happens_quietly(home: Home, tmp_path: Path, gone: str) -> None:
+    """Neither output nor an error, nor a spool that grows for ever."""
+    installed(home)
+    [command] = home.commands()["Stop"]
+    if gone == "hook":
+        home.hook.unlink()
+    else:
+        home.hook.write_bytes(hook_copy(hook_script().read_bytes(), tmp_path / "gone" / "python"))
+    shutil.rmtree(home.state)
+    done = home.claude_runs(command)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert not home.state.exists()
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "busybox"])
+def test_every_shell_reads_the_command(tmp_path: Path, shell: str) -> None:
+    """And the line with the Python in the copy; whatever stands in a path."""
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    folder = tmp_path / f"{AWKWARD}\nnext;"
+    folder.mkdir()
+    hook = folder / "cc-trace-hook"
+    command = [shell, *(["sh"] if shell == "busybox" else []), "-c", registered_command(hook, Path(sys.executable))]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    hook.write_text('#!/bin/sh\nprintf %s "$0"; exit 7\n')
+    hook.chmod(0o755)
+    done = subprocess.run(command, check=False, capture_output=True)
+    assert (done.returncode, os.fsdecode(done.stdout), done.stderr) == (7, str(hook), b"")
+    line = hook_copy(b"#\ninstalled=\n", hook).decode()
+    printed = subprocess.run([*command[:-1], f'{line}printf %s "$installed"'], check=False, capture_output=True)
+    assert os.fsdecode(printed.stdout) == str(hook)
+
+
+def test_a_project_has_its_own(home: Home, tmp_path: Path) -> None:
+    """Registered there and not for the user; uninstall knows where, --project takes out only that one."""
+    first, second = tmp_path / "first ü", tmp_path / "second"
+    (second / ".claude").mkdir(parents=True)
+    (second / ".claude" / "settings.json").write_text(OTHERS)
+    first.mkdir()
+    installed(home, "--project", cwd=first)
+    installed(home, "--project", cwd=second)
+    assert not home.settings.exists()
+    assert list(home.commands(second / ".claude" / "settings.json")) == ["Stop", "SessionEnd"]
+    uninstalled(home, "--project", cwd=second)
+    assert (second / ".claude" / "settings.json").read_text() == OTHERS
+    assert home.hook.exists()
+    uninstalled(home, cwd=second)
+    assert list(first.iterdir()) == []
+    assert snapshot(home.path) == {}
+
+
+def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
+    """Its hooks cannot be taken out from elsewhere; one whose hooks are out already is no longer spoken of."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for project in (first, second):
+        project.mkdir()
+        installed(home, "--project", cwd=project)
+    uninstalled(home, "--project", cwd=first)
+    second.rename(tmp_path / "moved")
+    gone = second / ".claude" / "settings.json"
+    line = f"left: {gone} is gone; if it was moved, run `cc-trace uninstall --project` there"
+    assert [said for said in uninstalled(home) if "is gone" in said] == [line]
+    said = uninstalled(home, "--project", cwd=tmp_path / "moved")
+    assert said == [f"settings {tmp_path}/moved/.claude/settings.json: removed; there was none before"]
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_a_current_folder_that_is_gone_is_one_line(home: Home, command: str) -> None:
+    program = ["/bin/sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh"]
+    done = run([*program, sys.executable, "-m", "cc_trace", command, "--project"], home.variables(), home.path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("cc-trace: the current folder ")
+    assert snapshot(home.path) == {}
+
+
+def test_claudes_folder_is_where_the_environment_says(home: Home, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    installed(home, CLAUDE_CONFIG_DIR=str(config))
+    assert list(home.commands(config / "settings.json")) == ["Stop", "SessionEnd"]
+    assert not home.settings.parent.exists()
+    uninstalled(home)  # noted, so found without the variable
+    assert not (config / "settings.json").exists()
+
+
+def test_what_was_recorded_stays_unless_it_is_purged(home: Home) -> None:
+    installed(home)
+    home.claude_runs(home.commands()["Stop"][0])
+    config = home.path / ".config" / "cc-trace" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("content = 'full'\n")
+    assert f"left: state, store and log in {home.state} (`--purge` removes them, too)" in uninstalled(home)
+    assert not (home.state / "installed").exists()  # the next installation starts anew
+    assert len(home.stored()) == SAMPLE_SPANS + 1
+    installed(home)
+    uninstalled(home, "--purge")
+    assert snapshot(home.path) == {".claude": ("drwx------", ""), ".config": ("drwxr-xr-x", "")}
+
+
+def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
+    """Whatever CC_TRACE_HOME leads to."""
+    work = home.path / "work"
+    (work / "sessions").mkdir(parents=True)
+    (work / "sessions" / "notes.txt").touch()
+    said = uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
+    assert said == [f"left: {work}, which does not look like a state folder"]
+    (work / "sessions" / "notes.txt").unlink()
+    theirs = ["essay.txt", "hooked-on-books.md", "installed-apps.csv", "traces.db.backup", ".swept"]
+    ours = [".installed.12.tmp", "ledger.db-wal", "ledger.db.aside-1", "ledger.db.aside-1-shm", "cc-trace.log.1"]
+    for name in (*theirs, *ours):
+        (work / name).touch()
+    installed(home, CC_TRACE_HOME=str(work))
+    assert f"left: {work / 'essay.txt'}" in uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
+    assert sorted(path.name for path in work.iterdir()) == sorted(theirs)
+    assert refused(home, "uninstall", "--purge", "--project").startswith("--purge takes away what all projects share")
+
+
+def test_not_installed_is_said(home: Home) -> None:
+    assert uninstalled(home) == ["cc-trace is not installed"]
+    home.write_settings(OTHERS)
+    assert uninstalled(home) == ["cc-trace is not installed"]
+    assert home.settings.read_text() == OTHERS
+
+
+def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) -> None:
+    """And all else stays until that one is mended."""
+    project = tmp_path / "project"
+    project.mkdir()
+    before = home.write_settings(OTHERS)
+    installed(home)
+    installed(home, "--project", cwd=project)
+    broken = project / ".claude" / "settings.json"
+    text = broken.read_text()
+    broken.write_text(f"// mine\n{text}")
+    done = home.cc_trace("uninstall")
+    assert (done.returncode, done.stdout) == (2, "")
+    why, also = done.stderr.splitlines()
+    assert why.startswith(f"cc-trace: {broken}, line 1, column 1: a comment, which JSON does not have; ")
+    assert also == "cc-trace: all else was left in place, so that you can run this again"
+    assert (home.settings.read_bytes(), home.hook.exists()) == (before, True)
+    broken.write_text(text)
+    uninstalled(home)
+    assert (broken.exists(), home.hook.exists()) == (False, False)
+
+
+def test_uninstalling_needs_no_package(home: Home) -> None:
+    """The environment may be what is broken: the standard library is enough."""
+    before = home.write_settings(OTHERS)
+    installed(home)
+    command = [sys.executable, "-S", "-P", "-m", "cc_trace", "uninstall"]
+    done = run(command, home.variables(PYTHONPATH=str(ROOT)), home.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert home.settings.read_bytes() == before
+
+
+def test_a_hook_that_does_not_work_is_registered_and_said(home: Home, tmp_path: Path) -> None:
+    """What went wrong is told, by the worker itself where it has something to say."""
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    done = home.cc_trace("install", CC_TRACE_PYTHON=str(broken))
+    assert done.returncode == 1
+    first, *_ = done.stderr.splitlines()
+    assert first == f"cc-trace: self-check: the hook ran, but 0 of {SAMPLE_SPANS} spans arrived; install cc-trace again"
+    assert list(home.commands()) == ["Stop", "SessionEnd"]
+
+
+def test_the_check_leaves_and_sends_nothing(home: Home) -> None:
+    """Whatever is configured: the sample goes to a store of its own, which is gone afterwards."""
+    temporary = home.path / "tmp"
+    temporary.mkdir()
+    config = home.path / ".config" / "cc-trace"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(
+        'destinations = "otlp"\notlp_endpoint = "http://127.0.0.1:9"\nenabled = false\n'
+    )
+    changes = {"TMPDIR": str(temporary), "CC_TRACE_ENABLED": "false", "CC_TRACE_CONTENT": "nonsense", "CI": "true"}
+    installed(Home(home.path, changes))
+    assert list(temporary.iterdir()) == []
+    assert not (home.state / "traces.db").exists()
+
+
+def test_what_else_concerns_the_hooks_is_said(home: Home) -> None:
+    home.write_settings(json.dumps({"enabledPlugins": {"cc-trace@somewhere": True}, "disableAllHooks": True}))
+    said = installed(home)
+    assert "the plugin cc-trace@somewhere is enabled, too. A turn is still delivered once" in said
+    assert "disableAllHooks is true there" in said
+    assert any("the plugin cc-trace@somewhere is still enabled" in line for line in uninstalled(home))
+
+
+def test_places_agree_with_the_rest_of_the_package(tmp_path: Path) -> None:
+    for environment in ({"HOME": str(tmp_path)}, {"HOME": "/x", "CC_TRACE_HOME": str(tmp_path)}):
+        claude = Path(environment["HOME"]) / ".claude"
+        assert find_install_paths(environment, None).state == state_folder(environment, claude)
+
+
+def test_a_script_without_the_line_is_refused() -> None:
+    with pytest.raises(CcTraceError, match="has no line `installed=`"):
+        hook_copy(b"#!/bin/sh\n", Path("/python"))
+    assert f"\ninstalled={shlex.quote('/a b/python')}\n".encode() in hook_copy(
+        hook_script().read_bytes(), Path("/a b/python")
+    )
