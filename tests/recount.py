@@ -8,7 +8,7 @@ turns: only which responses were given (with their usage), which tools were call
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ NOT_TYPED = (
     "<bash-notification>",
     "<task-notification",
     "<teammate-message",
+    "<ci-monitor-event",
+    "Another Claude session sent a message:",
     "[Request interrupted by user",
     "This session is being continued from a previous conversation",
 )
@@ -46,12 +48,14 @@ class Count:
     tools: ``tool_use.id`` -> name of the tool.
     prompts: text of every human prompt of the main thread, in file order; "" for a prompt of images only.
     prompts_mid_turn: human text that stands beside a tool_result block in one user line, in file order.
+    advice: for each response that asked other models, their (model, usage), of the line that lists most.
     """
 
     responses: dict[str, dict[str, int]]
     tools: dict[str, str]
     prompts: list[str]
     prompts_mid_turn: list[str]
+    advice: dict[str, list[tuple[str, dict[str, int]]]] = field(default_factory=dict)
 
 
 def recount(main: Path, agents: Iterable[Path] = ()) -> Count:
@@ -179,6 +183,18 @@ def _count_work(line: Line, with_file: set[str], count: Count) -> None:
     best = count.responses.setdefault(name, dict.fromkeys(USAGE, 0))
     for key, number in _usage(message).items():
         best[key] = max(best[key], number)
+    advice = [(str(each.get("model")), _usage({"usage": each})) for each in _advisors(message)]
+    if len(advice) >= len(count.advice.get(name, [])) and advice:
+        count.advice[name] = advice
+
+
+def _advisors(message: Line) -> list[Line]:
+    """The rounds of other models that a response's usage lists beside its own."""
+    usage = message.get("usage")
+    rounds = usage.get("iterations") if isinstance(usage, dict) else None
+    if not isinstance(rounds, list):
+        return []
+    return [each for each in rounds if isinstance(each, dict) and each.get("type") == "advisor_message"]
 
 
 def _usage(message: Line) -> dict[str, int]:

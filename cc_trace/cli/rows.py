@@ -79,6 +79,7 @@ def session_row(facts: SessionSummary, *, content: bool = True) -> dict[str, Any
         "goal": facts.goal if content else None,
         "latest_output": facts.latest_output if content else None,
         "predecessor": facts.predecessor,
+        "unanswered_prompts": list(facts.unanswered_prompts) if content else None,
         "skipped": dict(sorted(facts.skipped.items())),
     }
 

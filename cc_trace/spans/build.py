@@ -16,7 +16,7 @@ from cc_trace.transcript import Thinking, ToolUse, new
 from cc_trace.turns import Generation, agent_status, clipped, later, tool_status, turn_status
 
 if TYPE_CHECKING:
-    from cc_trace.transcript import Context, JsonValue
+    from cc_trace.transcript import Advice, Context, JsonValue
     from cc_trace.turns import Call, Event, Message, Run, Runs, Status, Turn
 
 
@@ -218,6 +218,8 @@ class _Trace:
                 settled = final or (index != ends_with and all(call.result is not None for call in step.calls))
                 generation_id = span_id("generation", step.key)
                 self.spans.append(self._generation(step, generation_id, parent_id, final=settled, complete=complete))
+                for number, advice in enumerate(step.advisors):
+                    self._advice(advice, step, number, generation_id, final=settled)
                 for call in step.calls:
                     self._tool(call, step, generation_id, turn, runs, final=final)
             else:
@@ -261,6 +263,36 @@ class _Trace:
                 self._agent_name,
                 self._about,
             ),
+        )
+
+    def _advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
+        """Add what another model was asked for while a response was made. Its times are not told."""
+        model, usage = advice.model, advice.usage
+        start_ns, end_ns, _ = known_times(request_start(step), step.last_ns, step.ready_ns)
+        cost = cost_usd(model, usage, step.first_ns) if model is not None else None
+        self.spans.append(
+            Span(
+                trace_id=self._trace_id,
+                span_id=span_id("generation", f"{step.key}:advisor:{number}"),
+                parent_id=parent_id,
+                kind="generation",
+                name=model or "unknown model",
+                start_ns=start_ns,
+                end_ns=end_ns,
+                session_id=self._session_id,
+                turn=self._number,
+                agent_id=self._agent_id,
+                final=final,
+                status="ok",
+                error=None,
+                input=None,
+                output=None,
+                metadata={"advisor": True, "time": "inherited"},
+                response=Response(None, None, model, None, usage, usage_complete=True, cost_usd=cost),
+                tool=None,
+                agent_name=self._agent_name,
+                about=self._about,
+            )
         )
 
     def _tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:

@@ -145,7 +145,13 @@ class Session:
         held: Turn | None = None
         main = not self._is_agent
         for turn in assemble(
-            entries, self._seen, number=number, main=main, call_by_task=resume.call_by_task, delegated=delegated
+            entries,
+            self._seen,
+            number=number,
+            main=main,
+            call_by_task=resume.call_by_task,
+            delegated=delegated,
+            unanswered=self.facts.unanswered_prompts,
         ):
             if held is not None:
                 yield self._trace(held, turn, agents)
@@ -185,7 +191,7 @@ class Session:
         facts, resume = self.facts, self.resume
         facts.turns += 1
         if turn.start.trigger in _ASKED:
-            facts.goal = facts.goal or turn.start.text[:GOAL_CHARS]
+            facts.goal = facts.goal or turn.start.goal[:GOAL_CHARS]
         facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
         spans = from_turn(turn, runs, facts.session_id, resume.trace_by_call, link)

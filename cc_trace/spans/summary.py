@@ -38,6 +38,7 @@ class SessionSummary:
     goal: str = ""
     latest_output: str = ""
     predecessor: str | None = None
+    unanswered_prompts: list[str] = field(default_factory=list)  # at the end of the file: nothing came back
     reported_cost_usd: float | None = None  # Claude Code's own count
     skipped: Counter[str] = field(default_factory=Counter)
 

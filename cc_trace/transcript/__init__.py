@@ -21,6 +21,7 @@ from cc_trace.transcript.agent_files import (
 )
 from cc_trace.transcript.blocks import count, mapping, plain_text, string, usage
 from cc_trace.transcript.entries import (
+    Advice,
     Block,
     CommandOutput,
     Compaction,
@@ -59,6 +60,7 @@ from cc_trace.transcript.user_lines import notification
 __all__ = [
     "BEGINNING",
     "MAX_LINE_BYTES",
+    "Advice",
     "AgentFile",
     "Block",
     "CommandOutput",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from cc_trace.transcript.entries import Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage, new
+from cc_trace.transcript.entries import Advice, Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage, new
 
 # Facts of toolUseResult worth a place in a trace: how it ended, where, how long. Contents are in the result itself.
 _FACTS: Final = frozenset(
@@ -254,6 +254,15 @@ def _output(content: object) -> JsonValue:
     if isinstance(content, list):
         return plain_text(content)
     return None if content is None else str(content)
+
+
+def advisors(raw: object) -> tuple[Advice, ...]:
+    """Return the tokens of advisors, which stand beside a response's own among its iterations."""
+    found = raw.get("iterations") if isinstance(raw, dict) else None
+    if not isinstance(found, list):
+        return ()
+    asked = [each for each in found if isinstance(each, dict) and each.get("type") == "advisor_message"]
+    return tuple(Advice(string(each, "model"), usage(each) or Usage()) for each in asked)
 
 
 def usage(raw: object) -> Usage | None:

@@ -142,6 +142,13 @@ class Notification(NamedTuple):
     waiting: bool = False
 
 
+class Advice(NamedTuple):
+    """What another model was asked for while a response was made: its tokens are not in the response's own usage."""
+
+    model: str | None
+    usage: Usage
+
+
 class Reply(NamedTuple):
     """One line of a model response; lines of one response share `message_id`."""
 
@@ -158,6 +165,7 @@ class Reply(NamedTuple):
     effort: str | None = None
     speed: str | None = None
     service_tier: str | None = None
+    advisors: tuple[Advice, ...] = ()
 
 
 class ToolResult(NamedTuple):

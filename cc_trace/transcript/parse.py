@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from cc_trace.transcript.blocks import (
+    advisors,
     blocks,
     compact_json,
     count,
@@ -306,6 +307,7 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
             string(raw, "perTurnEffort"),
             string(details, "speed"),
             string(details, "service_tier"),
+            advisors(tokens) if "iterations" in details else (),
         ),
     )
 

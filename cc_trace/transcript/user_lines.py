@@ -37,6 +37,7 @@ _OTHER_TRANSCRIPT = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.
 
 _SUMMARY_START: Final = "This session is being continued from a previous conversation"
 _WAITING: Final = "is waiting on its own background work"  # an agent stopped, and will be woken
+_FROM_PEER: Final = ("Another Claude session sent a message:", "<teammate-message", "<ci-monitor-event")
 _FEEDBACK: Final = ("Stop hook feedback", "Stop hook blocking error")
 _NOTIFICATIONS: Final = ("task-notification", "bash-notification", "agent-notification")
 _OUTPUTS: Final = ("local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr", "user-memory-input")
@@ -78,7 +79,7 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
         return notification(text, head)
     if name in _OUTPUTS:
         return CommandOutput(head, text)
-    if kind == "coordinator":  # what another agent, or the main thread, sent to this one
+    if kind in ("coordinator", "peer") or begin.startswith(_FROM_PEER):  # what another agent, or session, sent
         return Prompt(head, "teammate", text, None, string(raw, "permissionMode"))
     if name == "local-command-caveat" or (raw.get("isMeta") is True and begin.startswith("Caveat:")):
         return Skipped(head, "local-command-caveat")
@@ -99,8 +100,6 @@ def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: He
         return Prompt(head, "command", shown, found[1], mode)
     if tag == "bash-input" and (found := _BASH_INPUT.search(text)):
         return Prompt(head, "bash", f"!{found[1]}", found[1], mode)
-    if tag == "teammate-message":
-        return Prompt(head, "teammate", text, None, mode)
     if kind == "auto-continuation" or string(raw, "planContent"):
         other = _OTHER_TRANSCRIPT.search(text)
         return Prompt(head, "continuation", text, None, mode, other[1] if other else None)

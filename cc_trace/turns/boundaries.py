@@ -3,8 +3,9 @@
 Rules:
 - File order and ids decide, never timestamps or neighbourhood.
 - A turn is handed out with what started it and at least one response, or not at all.
-- A turn that is closed will not change, whatever is appended to the file. It closes when another one starts, or with
-  the line that gives its duration if none of its background tasks is running.
+- A turn that is closed will not change, whatever is appended to the file. It closes when another one gets its first
+  response, or with the line that gives its duration if nothing is open and none of its background tasks is running.
+- A prompt can be typed while a response is being written: what follows decides whether it belongs to that turn.
 """
 
 from __future__ import annotations
@@ -46,24 +47,46 @@ class PromptQueue:
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
+        # Handed to the running turn. Some versions write a line of its own for it later, some do not.
+        self.handed_over: list[tuple[str, Head]] = []
 
-    def operate(self, entry: Queue) -> str | None:
-        """Follow one operation; return the text that it handed over inside the running turn."""
+    def operate(self, entry: Queue) -> None:
+        """Follow one operation."""
         match entry.operation:
             case "enqueue":
                 self._texts.append(entry.content or "")
             case "dequeue" if self._texts:
                 self._texts.popleft()  # comes as a line of its own
+            case "remove" if entry.content and entry.content not in self._texts:
+                pass  # it has come as a line of its own
             case "remove" if self._texts:
-                return self._texts.popleft().strip() or None
+                text = entry.content or self._texts[0]
+                self._texts.remove(text)
+                if text.strip():
+                    self.handed_over.append((text.strip(), entry.head))
             case "popAll":
                 self._texts.clear()
-        return None
 
-    def forget(self, text: str) -> None:
-        """Take out what has come as a line of its own: not every version writes that it was taken."""
+    def forget(self, text: str) -> Head | None:
+        """Take out what has come as a line of its own: not every version writes that it was taken.
+
+        Return the line that says when it was handed to the running turn, where there is one.
+        """
         if text in self._texts:
             self._texts.remove(text)
+        heads = [head for said, head in self.handed_over if said == text.strip()]
+        self.handed_over = [each for each in self.handed_over if each[0] != text.strip()]
+        return heads[0] if heads else None
+
+    def take(self, before_ns: int | None) -> list[tuple[str, Head]]:
+        """Return and forget what was handed over by then, or all of it; what came later the response has not seen."""
+
+        def is_due(head: Head) -> bool:
+            return before_ns is None or head.time_ns is None or head.time_ns <= before_ns
+
+        due = [each for each in self.handed_over if is_due(each[1])]
+        self.handed_over = [each for each in self.handed_over if not is_due(each[1])]
+        return due
 
 
 def assemble(
@@ -74,17 +97,21 @@ def assemble(
     main: bool = True,
     call_by_task: dict[str, str] | None = None,
     delegated: Collection[str] = (),
+    unanswered: list[str] | None = None,
 ) -> Iterator[Turn]:
     """Yield the turns of one file; the last one may still be open.
 
     In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
     are its own. `call_by_task` knows the background tasks of turns before (id -> call) and learns those of these turns.
     `delegated` are the prompt ids of commands that an agent ran: no response of the main thread follows them.
+    `unanswered` is given the prompts that have no response at the end of the file.
     """
     assembler = _Assembler(seen, number, {} if call_by_task is None else call_by_task, delegated, main=main)
     for entry in entries:
         if (turn := assembler.add(entry)) is not None:
             yield turn
+    if unanswered is not None:
+        unanswered += assembler.unanswered()
     if (turn := assembler.unfinished()) is not None:
         yield turn
 
@@ -108,6 +135,15 @@ class _Assembler:
         self._queue = PromptQueue()
         self._launched = call_by_task
         self._delegated = delegated
+        self._held: list[Entry] = []  # a prompt after a turn that may still go on, and what came since
+
+    def unanswered(self) -> list[str]:
+        """Return the prompts at the end of the file that have no response."""
+        texts = [each.text for each in self._held[:1] if isinstance(each, Prompt)]
+        if self._open is not None and not self._open.answered and not self._open.copied:
+            start = self._open.turn.start
+            texts += [*start.earlier, *([start.text] if start.text else [])]
+        return texts
 
     def unfinished(self) -> Turn | None:
         """Return the turn that is still open at the end of the file, if it has a response."""
@@ -118,6 +154,31 @@ class _Assembler:
 
     def add(self, entry: Entry) -> Turn | None:
         """Take one entry; return the turn that it closed."""
+        return self._decide(entry) if self._held else self._take(entry)
+
+    def _decide(self, entry: Entry) -> Turn | None:
+        """Tell what the prompt that is held was: the next one, or typed while a response was written.
+
+        A further line of that response, or the result of one of its calls, shows that the turn went on.
+        """
+        head, open_ = entry.head, self._open
+        assert open_ is not None  # noqa: S101  (a prompt is held only then)
+        aside = head is not None and head.sidechain and self._main
+        if aside or not isinstance(entry, Reply | Results | Prompt | Notification | TurnEnd):
+            self._held.append(entry)
+            return None
+        (prompt, *since), self._held = self._held, []
+        assert isinstance(prompt, Prompt)  # noqa: S101
+        closed: Turn | None = None
+        if open_.goes_on_with(entry):
+            open_.typed(prompt.text, prompt.head)
+        else:
+            closed = self._start(Start.by(prompt))
+        for each in since:
+            self._take(each)  # none of them closes a turn
+        return self._take(entry) or closed
+
+    def _take(self, entry: Entry) -> Turn | None:
         if (head := entry.head) is not None:
             if self._open is None and self._begin is None:
                 self._begin = Position(head.offset, head.number)
@@ -144,7 +205,7 @@ class _Assembler:
         """Take an entry that never closes a turn."""
         match entry:
             case Queue():
-                self._queue_operation(entry)
+                self._queue.operate(entry)
             case CommandOutput():
                 self._command_output(entry)
             case Compaction():
@@ -154,7 +215,7 @@ class _Assembler:
             case Interrupt(head=head) if self._open is not None:
                 self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
             case QueuedPrompt() if self._open is not None:
-                self._open.typed(entry.text, entry.head)
+                self._open.typed(entry.text, self._queue.forget(entry.text) or entry.head)
             case QueuedPrompt():
                 self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
             case StructuredOutput() if self._open is not None:
@@ -191,6 +252,9 @@ class _Assembler:
         self._command = None
         if entry.trigger == "teammate" and self._open is not None and self._open.at_work:
             self._open.typed(entry.text, entry.head)
+            return None
+        if self._open is not None and self._open.may_go_on:
+            self._held = [entry]
             return None
         return self._start(Start.by(entry))
 
@@ -229,6 +293,7 @@ class _Assembler:
         """End the open turn, if it is one."""
         if self._open is None or not self._open.answered:
             return None
+        self._hand_over(None)
         self._seen.unmatched += self._open.unmatched
         turn, self._open = self._open.turn, None
         turn.closed = True
@@ -280,6 +345,8 @@ class _Assembler:
         key = self._open.key_of(entry)
         if self._taken(key):
             return closed
+        if not self._open.has(key):
+            self._hand_over(entry.head.time_ns)
         self._seen.responses.add(key)
         if entry.api_error is not None:
             self._open.failed(entry, key)
@@ -334,16 +401,17 @@ class _Assembler:
         elif not (self._goal and command is not None and command.command == "goal"):
             self._command = None  # but one that sets a goal prints it, and then expands
 
-    def _queue_operation(self, entry: Queue) -> None:
-        text = self._queue.operate(entry)
-        if self._open is None or text is None:
-            return
-        if "-notification>" in text[:40]:
-            ended = notification(text, entry.head)
-            if not self._is_of_an_agent(ended):
-                self._open.task_ended(ended, self._call_of(ended))
-        else:
-            self._open.typed(text, entry.head)
+    def _hand_over(self, before_ns: int | None) -> None:
+        """Add to the open turn what was taken from the queue by then, and did not come as a line of its own."""
+        for text, head in self._queue.take(before_ns):
+            if self._open is None:
+                continue
+            if "-notification>" in text[:40]:
+                ended = notification(text, head)
+                if not self._is_of_an_agent(ended):
+                    self._open.task_ended(ended, self._call_of(ended))
+            else:
+                self._open.typed(text, head)
 
     def _is_of_an_agent(self, entry: Notification) -> bool:
         """Tell whether a task that ended was launched by an agent: its notification was taken out for that agent."""
@@ -359,5 +427,5 @@ class _Assembler:
             turn.last = "stop"
         if entry.duration_ms is None:
             return None
-        turn.duration_ms = (turn.duration_ms or 0) + entry.duration_ms
-        return None if turn.running else self._close()
+        turn.duration_ms = max(turn.duration_ms or 0, entry.duration_ms)  # it counts on over the rounds of a turn
+        return None if turn.running or turn.last == "input" else self._close()

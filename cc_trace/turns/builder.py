@@ -11,19 +11,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cc_trace.transcript import Text, ToolUse
+from cc_trace.transcript import Reply, Results, Text, ToolUse
 from cc_trace.turns.model import Call, Event, Generation, Message, Turn
 
 if TYPE_CHECKING:
     from cc_trace.transcript import (
         CommandOutput,
         Compaction,
+        Entry,
         Head,
         Injected,
         JsonValue,
         Notification,
-        Reply,
-        Results,
         StructuredOutput,
         ToolResult,
     )
@@ -87,6 +86,20 @@ class OpenTurn:
         return self.answered and not self.resting
 
     @property
+    def may_go_on(self) -> bool:
+        """Tell whether a response may still be written: nothing says that it is complete."""
+        return self.answered and self.turn.last in ("reply", "input")
+
+    def goes_on_with(self, entry: Entry) -> bool:
+        """Tell whether an entry is a further line of a response of this turn, or answers a call of it."""
+        if isinstance(entry, Reply):
+            return entry.message_id in self._generations and entry.head.uuid not in self._uuids
+        if isinstance(entry, Results):
+            calls = (self.turn.calls.get(result.tool_use_id) for result in entry.results)
+            return any(call is not None and call.result is None for call in calls)
+        return False
+
+    @property
     def unmatched(self) -> int:
         """Count the results whose call has not come."""
         return len(self._early)
@@ -136,13 +149,13 @@ class OpenTurn:
 
     def _begin(self, entry: Reply, key: str, time_ns: int | None) -> Generation:
         # Taken apart at once: reading its fields one by one takes longer than making the generation.
-        head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier = entry
+        head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors = entry
         ready_ns = self.ready_ns
         if self._newest is not None:
             ready_ns = later(ready_ns, self._newest.last_ns)
         made = Generation(key, head, id_, ready_ns, self.waiting, request_id, model, time_ns, time_ns)
         made.usage, made.stop_reason, made.aborted = usage, stop_reason, aborted
-        made.effort, made.speed, made.service_tier = effort, speed, tier
+        made.effort, made.speed, made.service_tier, made.advisors = effort, speed, tier, advisors
         self.waiting = []
         self._generations[key] = self._newest = made
         self.turn.steps.append(made)
@@ -274,6 +287,8 @@ def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
     generation.request_id = generation.request_id or request_id
     generation.stop_reason = stop_reason or generation.stop_reason
     generation.aborted |= aborted
+    if len(entry.advisors) >= len(generation.advisors):
+        generation.advisors = entry.advisors  # all lines of a response repeat them; a later one may know more
     if usage is not None:
         generation.usage = usage if generation.usage is None else generation.usage.maximum(usage)
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.transcript import Reply, Text
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cc_trace.transcript import (
+        Advice,
         Block,
         Context,
         Entry,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         Usage,
     )
 
+_IDE_CONTEXT: Final = re.compile(r"<(ide_opened_file|ide_selection|ide_diagnostics)>.*?</\1>", re.DOTALL)
 EventKind: TypeAlias = Literal["compaction", "api_retry", "api_error", "interruption", "prompt", "notification"]
 
 
@@ -71,6 +74,7 @@ class Generation:
     effort: str | None = None
     speed: str | None = None
     service_tier: str | None = None
+    advisors: tuple[Advice, ...] = ()
 
     @property
     def text(self) -> str:
@@ -102,6 +106,11 @@ class Start:
     permission_mode: str | None = None
     launched_by: str | None = None  # the call whose background task ended
     earlier: list[str] = field(default_factory=list)  # prompts before it that got no answer of their own
+
+    @property
+    def goal(self) -> str:
+        """Return what was asked for, without what an IDE added on its own; all of it where there is nothing else."""
+        return _IDE_CONTEXT.sub("", self.text).strip() or self.text
 
     @classmethod
     def by(cls, entry: Prompt) -> Start:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from recount import agent_files, recount
+from recount import USAGE, agent_files, recount
 from shared import everything, label
 
 from cc_trace.cli.rows import session_row, span_row
@@ -29,7 +29,8 @@ def spans_of(transcript: Path) -> list[Span]:
 def test_every_response_is_one_generation_with_its_tokens(transcript: Path) -> None:
     """Every real message.id is exactly one generation, with the maximum of its lines' usage."""
     counted = recount(transcript, agent_files(transcript)).responses
-    found = [span.response for span in spans_of(transcript) if span.response is not None]
+    spans = spans_of(transcript)
+    found = [span.response for span in spans if span.response is not None and "advisor" not in span.metadata]
     assert sorted(counted) == sorted(response.message_id or "" for response in found)
     usages = {
         response.message_id: {
@@ -43,6 +44,23 @@ def test_every_response_is_one_generation_with_its_tokens(transcript: Path) -> N
         if (usage := response.usage) is not None
     }
     assert counted == usages
+
+
+@sessions
+def test_what_other_models_were_asked_is_counted_apart(transcript: Path) -> None:
+    """Every advisor's round is a generation below the response that asked, with its own model and tokens."""
+    counted = recount(transcript, agent_files(transcript)).advice
+    spans = spans_of(transcript)
+    asking = {span.span_id: span.response.message_id for span in spans if span.response is not None}
+    found: dict[str, list[tuple[str, dict[str, int]]]] = {}
+    for span in spans:
+        if span.response is not None and "advisor" in span.metadata:
+            usage = span.response.usage
+            assert usage is not None
+            tokens = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
+            told = (span.name, dict(zip(USAGE, tokens, strict=True)))
+            found.setdefault(asking[span.parent_id or ""] or "", []).append(told)
+    assert counted == found
 
 
 @sessions

@@ -290,3 +290,15 @@ def test_the_count_is_what_claude_code_itself_summed_up(name: str) -> None:
         responses = recount(main, agent_files(main)).responses.values()
         summed = {key: sum(one[key] for one in responses) for key in USAGE}
         assert summed == {key: sum(one[theirs[key]] for one in models) for key in USAGE}
+
+
+def test_advisors_are_counted_apart(tmp_path: Path) -> None:
+    """Their tokens are not in the response's own usage; every line of the response repeats them."""
+    line = reply("m1", text("a"), out=4)
+    line["message"]["usage"]["iterations"] = [
+        {"type": "message", "input_tokens": 10, "output_tokens": 4},
+        {"type": "advisor_message", "model": "claude-y", "input_tokens": 70, "output_tokens": 5},
+    ]
+    asked = {"input": 70, "output": 5, "cache_read": 0, "cache_write_5m": 0, "cache_write_1h": 0}
+    counted = recount(write(tmp_path / "s.jsonl", line, {**line, "uuid": "again"}))
+    assert counted == Count({"m1": used(4)}, {}, [], [], {"m1": [("claude-y", asked)]})

@@ -74,8 +74,8 @@ def test_a_turn_stays_open_while_its_agent_works(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("told", [ENDED, notification("a1", at=9)], ids=["with tool-use-id", "task-id only"])
 def test_the_end_of_an_agent_goes_on_with_the_turn_that_launched_it(tmp_path: Path, told: Line) -> None:
-    """Its duration is that of both rounds, and only then is it closed."""
-    main = launched_session(tmp_path, told, reply("m3", "noted", at=10), turn_duration(1000, at=11))
+    """Its duration counts on over both rounds, and only then is it closed."""
+    main = launched_session(tmp_path, told, reply("m3", "noted", at=10), turn_duration(4000, at=11))
     expected = """
       event notification ok
       generation m3 ok
