@@ -70,6 +70,7 @@ def session_row(facts: SessionSummary, *, content: bool = True) -> dict[str, Any
         "cost_usd": facts.cost_usd,
         "cost_complete": facts.unpriced == 0,
         "reported_cost_usd": facts.reported_cost_usd,
+        "unseen_cost_usd": facts.unseen_cost_usd,
         "models": list(facts.models),
         "cwd": facts.cwd,
         "project": facts.project,

@@ -27,7 +27,13 @@ def turn_start(turn: Turn) -> int | None:
 
 
 def request_start(step: Generation) -> int | None:
-    """Return when a response's request could start; where clocks disagree, its first line is the safe answer."""
+    """Return when a response's request was sent; where that is not recorded, when it could be.
+
+    Where clocks disagree, its first line is the safe answer.
+    """
+    sent_ns = step.request.head.time_ns if step.request is not None else None
+    if sent_ns is not None:
+        return sent_ns if step.first_ns is None or sent_ns < step.first_ns else step.first_ns
     if step.first_ns is None or step.ready_ns is None:
         return step.first_ns
     return step.ready_ns if step.ready_ns < step.first_ns else step.first_ns  # noqa: FURB136  (min takes twice as long)
@@ -232,9 +238,14 @@ class _Trace:
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
         usage, model, asked_ns = step.usage, step.model, request_start(step)
         start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.ready_ns)
-        if asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
+        if step.request is None and asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
             note = note or "start unknown"
         metadata = response_facts(step)
+        if step.request is not None:
+            metadata |= step.request.facts
+            metadata["attempts"] = step.attempts
+        elif note is None and asked_ns is not None:
+            note = "start derived"
         if note is not None:
             metadata["time"] = note
         known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)

@@ -43,6 +43,17 @@ class SessionSummary:
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
+    def unseen_cost_usd(self) -> float | None:
+        """Return what Claude Code says it spent beyond what is traced: compaction, titles and other calls of its own.
+
+        None where it says nothing or a response has no known price. Its total does not cover aborted responses, and
+        that of a process that was killed is lost: then nothing is unseen.
+        """
+        if self.reported_cost_usd is None or self.unpriced:
+            return None
+        return max(0.0, round(self.reported_cost_usd - (self.cost_usd or 0.0), 9))
+
+    @property
     def project(self) -> str | None:
         """Return the project's name: the last part of its directory, whichever system it is from."""
         return self.cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if self.cwd else None

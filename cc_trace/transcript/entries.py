@@ -149,6 +149,14 @@ class Advice(NamedTuple):
     usage: Usage
 
 
+class RequestSent(NamedTuple):
+    """One attempt to get a response, as Claude Code 2.1.3xx records it when it is sent."""
+
+    head: Head
+    id: str
+    facts: dict[str, JsonValue]  # the parameters, and who asked; never a message
+
+
 class Reply(NamedTuple):
     """One line of a model response; lines of one response share `message_id`."""
 
@@ -166,6 +174,7 @@ class Reply(NamedTuple):
     speed: str | None = None
     service_tier: str | None = None
     advisors: tuple[Advice, ...] = ()
+    request_ref: str | None = None  # the attempt that was answered
 
 
 class ToolResult(NamedTuple):
@@ -303,6 +312,7 @@ class Skipped(NamedTuple):
 Entry: TypeAlias = (
     Prompt
     | Notification
+    | RequestSent
     | Reply
     | Results
     | StructuredOutput

@@ -32,6 +32,7 @@ from cc_trace.transcript.entries import (
     Queue,
     QueuedPrompt,
     Reply,
+    RequestSent,
     Results,
     Retry,
     Skipped,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 # Line types that are read. All others are stepped over by a look at their first bytes: in 2.1.325 one word's answer
 # writes 250 KB of request bodies and prompt snapshots.
 _READ: Final = frozenset(
-    {b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state", b"attachment"}
+    {b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state", b"attachment", b"api-request"}
 )
 _READ_SIMPLE: Final = frozenset({b"tool_use", b"tool_result"})
 _READ_ATTACHMENTS: Final = frozenset({b"queued_command", b"structured_output", b"goal_status"})
@@ -63,7 +64,6 @@ KNOWN_IGNORED: Final = frozenset(
         "agent-color",
         "agent-setting",
         "ai-title",
-        "api-request",
         "api-request-blob",
         "api-request-shape",
         "atis-latch",
@@ -213,17 +213,26 @@ def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
             return Results(head, (tool_result(raw, raw, alone=True),), None)
         case "progress":
             return _progress(raw, head)
+        case str():
+            return _record(kind, raw, head)
+        case _:
+            return Skipped(head, "no type")
+
+
+def _record(kind: str, raw: dict[str, Any], head: Head) -> Entry:
+    """Return what a line is that is no message: Claude Code's own records."""
+    match kind:
         case "queue-operation":
             return Queue(head, string(raw, "operation") or "", string(raw, "content"))
         case "attachment":
             return _attachment(mapping(raw, "attachment"), head)
+        case "api-request" if (id_ := string(raw, "id")) is not None:
+            return RequestSent(head, id_, _request_facts(raw))
         case "cost-state":
             cost = raw.get("totalCostUSD")
             return Totals(head, float(cost) if isinstance(cost, int | float) else None)
-        case str():
-            return Skipped(head, ignored(kind))
         case _:
-            return Skipped(head, "no type")
+            return Skipped(head, ignored(kind))
 
 
 def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
@@ -308,8 +317,23 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
             string(details, "speed"),
             string(details, "service_tier"),
             advisors(tokens) if "iterations" in details else (),
+            string(raw, "requestRef"),
         ),
     )
+
+
+def _request_facts(raw: dict[str, Any]) -> dict[str, JsonValue]:
+    params = mapping(raw, "params")
+    thinking, betas = mapping(params, "thinking"), params.get("betas")
+    known: dict[str, JsonValue] = {
+        "requested_model": string(params, "model"),
+        "max_tokens": count(params, "max_tokens") or None,
+        "thinking": string(thinking, "type"),
+        "thinking_budget": count(thinking, "budget_tokens") or None,
+        "betas": [beta for beta in betas if isinstance(beta, str)] if isinstance(betas, list) else None,
+        "query_source": string(raw, "querySource"),
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _system(raw: dict[str, Any], head: Head) -> Entry:

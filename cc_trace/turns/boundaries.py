@@ -26,6 +26,7 @@ from cc_trace.transcript import (
     Queue,
     QueuedPrompt,
     Reply,
+    RequestSent,
     Results,
     Retry,
     StructuredOutput,
@@ -135,6 +136,7 @@ class _Assembler:
         self._queue = PromptQueue()
         self._launched = call_by_task
         self._delegated = delegated
+        self._requests: dict[str, RequestSent] = {}  # attempts without a response; one can stand before its prompt
         self._held: list[Entry] = []  # a prompt after a turn that may still go on, and what came since
 
     def unanswered(self) -> list[str]:
@@ -206,6 +208,8 @@ class _Assembler:
         match entry:
             case Queue():
                 self._queue.operate(entry)
+            case RequestSent():
+                self._requests[entry.id] = entry
             case CommandOutput():
                 self._command_output(entry)
             case Compaction():
@@ -213,6 +217,7 @@ class _Assembler:
             case Retry(head=head):
                 self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
             case Interrupt(head=head) if self._open is not None:
+                self._requests.clear()  # nobody waits for them any more
                 self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
             case QueuedPrompt() if self._open is not None:
                 self._open.typed(entry.text, self._queue.forget(entry.text) or entry.head)
@@ -284,10 +289,11 @@ class _Assembler:
 
     def _new(self, start: Start) -> OpenTurn:
         head = start.head
-        begin = self._begin or Position(head.offset, head.number)
+        first = next((sent.head for sent in self._requests.values() if sent.head.offset < head.offset), head)
+        begin = self._begin or Position(first.offset, first.number)
         turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
         self._between, self._injected, self._begin = [], None, None
-        return OpenTurn(turn, self._seen)
+        return OpenTurn(turn, self._seen, self._requests)
 
     def _close(self) -> Turn | None:
         """End the open turn, if it is one."""

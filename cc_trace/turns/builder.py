@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Injected,
         JsonValue,
         Notification,
+        RequestSent,
         StructuredOutput,
         ToolResult,
     )
@@ -57,7 +58,7 @@ class Seen:
 class OpenTurn:
     """A turn under assembly and what only assembling needs."""
 
-    def __init__(self, turn: Turn, seen: Seen) -> None:
+    def __init__(self, turn: Turn, seen: Seen, requests: dict[str, RequestSent]) -> None:
         self.turn = turn
         self.copied = False  # its responses were taken before: it is a copy of an earlier turn
         self.waiting: list[Message] = [Message(turn.start.text)] if turn.start.text else []
@@ -67,6 +68,7 @@ class OpenTurn:
         self._newest: Generation | None = None
         self._uuids: set[str] = set()
         self._early: dict[str, tuple[ToolResult, int | None]] = {}  # results that stand before their calls
+        self._requests = requests  # attempts since the last response; it names the one that it answers
         self._data_call: str | None = None  # whose result ends the turn
         self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
 
@@ -149,7 +151,7 @@ class OpenTurn:
 
     def _begin(self, entry: Reply, key: str, time_ns: int | None) -> Generation:
         # Taken apart at once: reading its fields one by one takes longer than making the generation.
-        head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors = entry
+        head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors, ref = entry
         ready_ns = self.ready_ns
         if self._newest is not None:
             ready_ns = later(ready_ns, self._newest.last_ns)
@@ -157,6 +159,8 @@ class OpenTurn:
         made.usage, made.stop_reason, made.aborted = usage, stop_reason, aborted
         made.effort, made.speed, made.service_tier, made.advisors = effort, speed, tier, advisors
         self.waiting = []
+        made.request, made.attempts = self._requests.get(ref or ""), len(self._requests) if ref in self._requests else 0
+        self._requests.clear()
         self._generations[key] = self._newest = made
         self.turn.steps.append(made)
         return made
@@ -258,8 +262,15 @@ class OpenTurn:
         """Take an API error: it ends a turn like a response, but is none."""
         time_ns, ready_ns = entry.head.time_ns, self.ready_ns
         start_ns = time_ns if ready_ns is None or time_ns is None else min(ready_ns, time_ns)
-        known = {"message_id": entry.message_id, "request_id": entry.request_id}
+        known = {
+            "message_id": entry.message_id,
+            "request_id": entry.request_id,
+            "attempts": len(self._requests) or None,
+        }
         facts: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
+        for request in self._requests.values():
+            facts |= request.facts
+        self._requests.clear()
         self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", facts, None, key), "error")
 
     def event(self, event: Event, last: Literal["interrupt", "error"] | None = None) -> None:

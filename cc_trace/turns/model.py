@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Position,
         Progress,
         Prompt,
+        RequestSent,
         ToolResult,
         ToolUse,
         Trigger,
@@ -75,6 +76,8 @@ class Generation:
     speed: str | None = None
     service_tier: str | None = None
     advisors: tuple[Advice, ...] = ()
+    request: RequestSent | None = None  # the attempt that was answered, where it is recorded
+    attempts: int = 0  # how many are recorded
 
     @property
     def text(self) -> str:

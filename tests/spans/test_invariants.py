@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from recount import USAGE, agent_files, recount
-from shared import everything, label
+from shared import CASES, everything, label
 
 from cc_trace.cli.rows import session_row, span_row
 from cc_trace.spans.session import Session
@@ -44,6 +46,34 @@ def test_every_response_is_one_generation_with_its_tokens(transcript: Path) -> N
         if (usage := response.usage) is not None
     }
     assert counted == usages
+
+
+@sessions
+def test_a_generation_starts_when_its_request_was_sent(transcript: Path) -> None:
+    """Where Claude Code recorded the request; else the metadata says that the start is derived, or not known."""
+    sent: dict[str, str] = {}
+    refs: dict[str, str] = {}
+    for path in (transcript, *agent_files(transcript)):
+        for line in path.read_bytes().splitlines():
+            try:
+                raw = json.loads(line)
+            except ValueError:
+                continue
+            match raw:
+                case {"type": "api-request", "id": str(id_), "timestamp": str(time)}:
+                    sent[id_] = time
+                case {"type": "assistant", "requestRef": str(ref), "message": {"id": str(message_id)}}:
+                    refs[message_id] = ref
+    for span in spans_of(transcript):
+        if span.response is None or "advisor" in span.metadata:
+            continue
+        sent_at = sent.get(refs.get(span.response.message_id or "", ""))
+        if sent_at is not None:
+            assert span.start_ns == round(datetime.fromisoformat(sent_at).timestamp() * 1000) * 1_000_000
+            assert "time" not in span.metadata
+            assert span.metadata["attempts"]
+        else:
+            assert span.metadata["time"]
 
 
 @sessions
@@ -155,3 +185,24 @@ def _bytes(transcript: Path) -> bytes:
     session = Session(transcript)
     rows = [span_row(span) for span in session.spans()]
     return orjson.dumps([*rows, session_row(session.facts)])
+
+
+@pytest.mark.parametrize(
+    ("recording", "session", "unseen"),
+    [
+        ("2.1.325--a_simple", "aaaaaaaa-0000-4000-8000-000000000001", 0.0),
+        ("2.1.325--g2_compact_clear", "44444444-0000-4000-8000-000000000002", 0.001095),  # a compaction's summary
+        ("2.1.325--g3b_plan_keep_context", "44444444-0000-4000-8000-000000000033", 0.001095),
+        (
+            "2.1.325--g4_interrupt_ctrlc",
+            "44444444-0000-4000-8000-000000000004",
+            0.0,
+        ),  # aborted ones are not in the total
+        ("2.1.325--g5_kill9", "44444444-0000-4000-8000-000000000005", 0.0),  # and what was killed took its total along
+    ],
+)
+def test_what_claude_code_spent_beyond_what_is_traced(recording: str, session: str, unseen: float) -> None:
+    """Traced and unseen are Claude Code's own total, where that covers the same responses."""
+    read = Session(CASES / recording / f"{session}.jsonl")
+    list(read.spans())
+    assert read.facts.unseen_cost_usd == unseen

@@ -237,7 +237,7 @@ def test_a_response_is_read_whole() -> None:
     item = reply("m1", *blocks, at=1, usage=usage, perTurnEffort="high", message={"stop_reason": "end_turn"})
     (entry,) = entries(item)
     expected = (Reply, "m1", "req_m1", MODEL, found, Usage(3, 4), "end_turn", False, False, None)
-    assert (*expected, "high", "standard", "priority", ()) == said(entry)
+    assert (*expected, "high", "standard", "priority", (), None) == said(entry)
     assert entry.head is not None
     assert entry.head.time_ns == ns(1)
 
