@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -348,6 +349,11 @@ class _Trace:
     def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
         start_ns, end_ns, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
         metadata: dict[str, JsonValue] = dict(step.facts)
+        began_ns = turn_start(turn)
+        if start_ns is not None and began_ns is not None and start_ns < began_ns:
+            # What happened between turns, such as a compaction hours before the prompt, must not stretch the trace.
+            metadata["happened_at"] = _iso(start_ns)
+            start_ns, end_ns = began_ns, later(began_ns, end_ns)
         if note is not None:
             metadata["time"] = note
         if (link := self._link(step.tool_use_id)) is not None:
@@ -378,6 +384,11 @@ class _Trace:
             self._agent_name,
             self._about,
         )
+
+
+def _iso(time_ns: int) -> str:
+    moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _circumstances(context: Context) -> dict[str, JsonValue]:

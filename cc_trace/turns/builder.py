@@ -268,8 +268,6 @@ class OpenTurn:
             "attempts": len(self._requests) or None,
         }
         facts: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
-        for request in self._requests.values():
-            facts |= request.facts
         self._requests.clear()
         self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", facts, None, key), "error")
 

@@ -77,6 +77,15 @@ def test_a_generation_starts_when_its_request_was_sent(transcript: Path) -> None
 
 
 @sessions
+def test_nothing_of_a_trace_begins_before_it(transcript: Path) -> None:
+    """Not even a compaction that happened hours before the prompt."""
+    roots = {span.trace_id: span.start_ns for span in spans_of(transcript) if span.kind == "turn"}
+    events = [span for span in spans_of(transcript) if span.kind == "event" and span.agent_id is None]
+    early = [span for span in events if (span.start_ns or 0) < (roots[span.trace_id] or 0)]
+    assert [span.name for span in early] == []
+
+
+@sessions
 def test_what_other_models_were_asked_is_counted_apart(transcript: Path) -> None:
     """Every advisor's round is a generation below the response that asked, with its own model and tokens."""
     counted = recount(transcript, agent_files(transcript)).advice
