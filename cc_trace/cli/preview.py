@@ -54,6 +54,6 @@ def _print(session: Session, destination: Destination, privacy: Privacy, turn: i
             count += 1
     out.flush()
     if turn is not None and not count:
-        message = f"session {session.facts.session_id} has no turn {turn}; it has {session.facts.turns}"
+        message = f"session {session.summary.session_id} has no turn {turn}; it has {session.summary.turns}"
         raise NotFoundError(message)
     return count

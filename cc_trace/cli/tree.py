@@ -48,22 +48,22 @@ class Printer:
             nodes[span.span_id] = node
         self._console.print(tree)
 
-    def session(self, facts: SessionSummary) -> None:
+    def session(self, summary: SessionSummary) -> None:
         """Print the session's totals."""
-        line = Text(f"Session {_printable(facts.session_id)}", style="bold")
-        known = (facts.project, facts.git_branch, f"Claude Code {facts.version}" if facts.version else None)
+        line = Text(f"Session {_printable(summary.session_id)}", style="bold")
+        known = (summary.project, summary.git_branch, f"Claude Code {summary.version}" if summary.version else None)
         parts = [text for text in known if text]
-        first, last = facts.first_ns, facts.last_ns
-        parts += [_plural(facts.turns, "turn"), _plural(facts.tool_calls, "tool call")]
+        first, last = summary.first_ns, summary.last_ns
+        parts += [_plural(summary.turns, "turn"), _plural(summary.tool_calls, "tool call")]
         if first is not None and last is not None:
             parts.append(_duration(last - first))
-        parts += [f"{facts.output_tokens:,} tokens out", f"context {facts.context_tokens:,}"]
-        parts.append(_cost(facts.cost_usd, complete=not facts.unpriced))
+        parts += [f"{summary.output_tokens:,} tokens out", f"context {summary.context_tokens:,}"]
+        parts.append(_cost(summary.cost_usd, complete=not summary.unpriced))
         line.append(" · " + " · ".join(_printable(part) for part in parts if part), style="not bold")
         self._console.print(line)
-        if facts.predecessor is not None:
-            self._console.print(Text(f"continues session {_printable(facts.predecessor)}", style="dim"))
-        odd = [f"{reason} ({count})" for reason, count in sorted(facts.skipped.items()) if _is_odd(reason)]
+        if summary.predecessor is not None:
+            self._console.print(Text(f"continues session {_printable(summary.predecessor)}", style="dim"))
+        odd = [f"{reason} ({count})" for reason, count in sorted(summary.skipped.items()) if _is_odd(reason)]
         if odd:
             self._console.print(Text("lines skipped or repaired: " + _printable(", ".join(odd)), style="yellow"))
 
@@ -189,7 +189,7 @@ def _plural(count: int, noun: str) -> str:
 def _is_odd(reason: str) -> bool:
     """Tell whether a reader should know that there were such lines."""
     return reason.startswith("unknown type") or reason in (
-        "damaged line",
+        "malformed line",
         "repaired line",
         "several objects on one line",
         "line too long",

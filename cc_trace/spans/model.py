@@ -58,7 +58,7 @@ class Span(NamedTuple):
     response: Response | None = None
     tool: Tool | None = None
     agent_name: str | None = None  # the kind of agent whose work it is; None: the main thread's
-    about: dict[str, JsonValue] | None = None  # facts of the whole trace, known when it began
+    about: dict[str, JsonValue] | None = None  # metadata of the whole trace, known when it began
 
 
 class TraceLink(NamedTuple):

@@ -12,10 +12,10 @@ import orjson
 from cc_trace.transcript.blocks import (
     blocks,
     compact_json,
-    count,
-    mapping,
+    count_field,
+    object_field,
     plain_text,
-    string,
+    text_field,
     tool_result,
     tool_use,
     usage,
@@ -37,7 +37,7 @@ from cc_trace.transcript.entries import (
     StructuredOutput,
     Totals,
     TurnEnd,
-    new,
+    make_tuple,
 )
 from cc_trace.transcript.user_lines import notification, user_entry
 
@@ -135,8 +135,8 @@ _SECONDS_PER_DAY: Final = 86_400
 _MAX_NS: Final = (1 << 63) - 1  # what backends and SQLite can hold: the year 2262
 
 _NO_RESPONSE: Final = "No response requested."
-_COMPACTION_FACTS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
-_RETRY_FACTS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
+_COMPACTION_KEYS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
+_RETRY_KEYS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
 
 
 def parse(line: Line) -> Sequence[Entry]:
@@ -174,7 +174,7 @@ def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
     except (ValueError, RecursionError):
         pass  # what stood whole before the damage counts
     if not found:
-        return (Skipped(None, "damaged line"),) if data.strip() else ()
+        return (Skipped(None, "malformed line"),) if data.strip() else ()
     reason = "several objects on one line" if len(found) > 1 else "repaired line"
     return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
 
@@ -213,9 +213,9 @@ def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
         case "progress":
             return _progress(raw, head)
         case "queue-operation":
-            return Queue(head, string(raw, "operation") or "", string(raw, "content"))
+            return Queue(head, text_field(raw, "operation") or "", text_field(raw, "content"))
         case "attachment":
-            return _attachment(mapping(raw, "attachment"), head)
+            return _attachment(object_field(raw, "attachment"), head)
         case "cost-state":
             cost = raw.get("totalCostUSD")
             return Totals(head, float(cost) if isinstance(cost, int | float) else None)
@@ -252,7 +252,7 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     if prompt is not None and not isinstance(prompt, str):
         prompt = None
     time_ns = parse_time(time) if isinstance(time, str) else None
-    return new(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
+    return make_tuple(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
 
 
 def _origin(forked: Any) -> Any:
@@ -282,7 +282,7 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
     get = raw.get
     if get("isMeta") is True:
         return Skipped(head, "meta response")
-    model, tokens = string(inner, "model"), inner.get("usage")
+    model, tokens = text_field(inner, "model"), inner.get("usage")
     synthetic, failed = model == "<synthetic>", get("isApiErrorMessage") is True
     error: str | None = None
     if synthetic or failed:
@@ -290,22 +290,22 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
         if failed or not (text == _NO_RESPONSE or text.startswith("[Request interrupted")):
             error = text or "API error"
     details: dict[str, Any] = tokens if isinstance(tokens, dict) else {}
-    return new(
+    return make_tuple(
         Reply,
         (
             head,
-            string(inner, "id"),
-            string(raw, "requestId"),
+            text_field(inner, "id"),
+            text_field(raw, "requestId"),
             None if synthetic else model,
             blocks(content),
             usage(tokens),
-            string(inner, "stop_reason"),
+            text_field(inner, "stop_reason"),
             get("isAbortedMidStream") is True,
             synthetic,
             error,
-            string(raw, "perTurnEffort"),
-            string(details, "speed"),
-            string(details, "service_tier"),
+            text_field(raw, "perTurnEffort"),
+            text_field(details, "speed"),
+            text_field(details, "service_tier"),
         ),
     )
 
@@ -313,16 +313,16 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
 def _system(raw: dict[str, Any], head: Head) -> Entry:
     match raw.get("subtype"):
         case "turn_duration":
-            return TurnEnd(head, count(raw, "durationMs"))
+            return TurnEnd(head, count_field(raw, "durationMs"))
         case "stop_hook_summary":
             return TurnEnd(head, None)
         case "compact_boundary":
-            return Compaction(head, None, _facts(mapping(raw, "compactMetadata"), _COMPACTION_FACTS))
+            return Compaction(head, None, _scalars(object_field(raw, "compactMetadata"), _COMPACTION_KEYS))
         case "microcompact_boundary":
-            facts = _facts(mapping(raw, "microcompactMetadata"), _COMPACTION_FACTS)
-            return Compaction(head, None, {"micro": True, **facts})
+            metadata = _scalars(object_field(raw, "microcompactMetadata"), _COMPACTION_KEYS)
+            return Compaction(head, None, {"micro": True, **metadata})
         case "api_error":
-            return Retry(head, _retry_message(raw), _facts(raw, _RETRY_FACTS))
+            return Retry(head, _retry_message(raw), _scalars(raw, _RETRY_KEYS))
         case "local_command" if "<local-command-std" in plain_text(raw.get("content")):
             return CommandOutput(head, plain_text(raw.get("content")))
         case str(subtype):
@@ -331,7 +331,7 @@ def _system(raw: dict[str, Any], head: Head) -> Entry:
             return Skipped(head, "system")
 
 
-def _facts(raw: dict[str, Any], keys: tuple[str, ...]) -> dict[str, JsonValue]:
+def _scalars(raw: dict[str, Any], keys: tuple[str, ...]) -> dict[str, JsonValue]:
     return {key: value for key in keys if isinstance(value := raw.get(key), str | int | float)}
 
 
@@ -341,24 +341,28 @@ def _retry_message(raw: dict[str, Any]) -> str:
         return error
     details: dict[str, Any] = error if isinstance(error, dict) else {}
     status = details.get("status")
-    cause = string(details, "message") or string(mapping(details, "cause"), "code") or string(raw, "content")
+    cause = (
+        text_field(details, "message")
+        or text_field(object_field(details, "cause"), "code")
+        or text_field(raw, "content")
+    )
     return cause or (f"HTTP {status}" if isinstance(status, int) else "request failed")
 
 
 def _progress(raw: dict[str, Any], head: Head) -> Entry:
-    data = mapping(raw, "data")
+    data = object_field(raw, "data")
     line = data.get("message")
     if data.get("type") != "agent_progress" or not isinstance(line, dict):
         return Skipped(head, "progress")
-    agent_id = string(data, "agentId")
-    call = string(raw, "parentToolUseID")
+    agent_id = text_field(data, "agentId")
+    call = text_field(raw, "parentToolUseID")
     return Progress(head, agent_id, call, entry({**line, "isSidechain": False}, head.offset, head.number))
 
 
 def _attachment(raw: dict[str, Any], head: Head) -> Entry:
     match raw:
         case {"type": "structured_output", "data": data}:
-            return StructuredOutput(head, compact_json(data), string(raw, "toolUseID"))
+            return StructuredOutput(head, compact_json(data), text_field(raw, "toolUseID"))
         case {"type": "goal_status", "met": bool(met)}:
             return Goal(head, met)
         case {"type": "queued_command"}:

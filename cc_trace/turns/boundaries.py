@@ -150,7 +150,7 @@ class _Assembler:
             case Compaction():
                 self._compaction(entry)
             case Retry(head=head):
-                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
+                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.metadata))
             case Interrupt(head=head) if self._open is not None:
                 self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
             case QueuedPrompt() if self._open is not None:

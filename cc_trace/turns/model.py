@@ -86,7 +86,7 @@ class Event:
     start_ns: int | None
     end_ns: int | None
     text: str = ""
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tool_use_id: str | None = None
     key: str | None = None  # of an API error: the id of the line that tells it
 

@@ -10,7 +10,7 @@ import pytest
 from recount import agent_files, recount
 from shared import everything, label
 
-from cc_trace.cli.rows import session_row, span_row
+from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
@@ -135,5 +135,5 @@ def test_building_twice_gives_the_same_bytes(transcript: Path) -> None:
 
 def _bytes(transcript: Path) -> bytes:
     session = Session(transcript)
-    rows = [span_row(span) for span in session.spans()]
-    return orjson.dumps([*rows, session_row(session.facts)])
+    rows = [span_json(span) for span in session.spans()]
+    return orjson.dumps([*rows, session_json(session.summary)])

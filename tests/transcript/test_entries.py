@@ -345,10 +345,10 @@ GOOD = encoded(prompt("go"))
 # fmt: off
 BYTES: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
     "a blank line": (b"  \r", []),
-    "an unfinished object": (GOOD[:-1], [(Skipped, "damaged line")]),
-    "an unfinished type": (b'{"type":"us', [(Skipped, "damaged line")]),
-    "a type without end": (b'{"type":"' + b"x" * 999, [(Skipped, "damaged line")]),
-    "no JSON": (b"<html>", [(Skipped, "damaged line")]),
+    "an unfinished object": (GOOD[:-1], [(Skipped, "malformed line")]),
+    "an unfinished type": (b'{"type":"us', [(Skipped, "malformed line")]),
+    "a type without end": (b'{"type":"' + b"x" * 999, [(Skipped, "malformed line")]),
+    "no JSON": (b"<html>", [(Skipped, "malformed line")]),
     "no object": (b"[1]", [(Skipped, "not an object")]),
     "two objects": (GOOD + GOOD, [(Skipped, "several objects on one line"), *[(Prompt, "prompt", "go")] * 2]),
     "two objects, the first one heavy": (
@@ -359,14 +359,14 @@ BYTES: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
     "CRLF": (GOOD + b"\r", [(Prompt, "prompt", "go")]),
     "a byte order mark": (b"\xef\xbb\xbf" + GOOD, [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
     "NUL": (b"\x00\x00" + GOOD, [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
-    "only NUL": (b"\x00" * 9, [(Skipped, "damaged line")]),
+    "only NUL": (b"\x00" * 9, [(Skipped, "malformed line")]),
     "invalid UTF-8": (
         GOOD.replace(b"go", b"g\xffo"), [(Skipped, "repaired line"), (Prompt, "prompt", "g\ufffdo")]
     ),
     "a lone surrogate": (
         GOOD.replace(b"go", rb"g\ud83do"), [(Skipped, "repaired line"), (Prompt, "prompt", "g?o")]
     ),
-    "deeper than any parser": (b'{"type":"user","content":' + b"[" * 100_000, [(Skipped, "damaged line")]),
+    "deeper than any parser": (b'{"type":"user","content":' + b"[" * 100_000, [(Skipped, "malformed line")]),
 }
 # fmt: on
 
@@ -385,7 +385,7 @@ def test_damage_ends_nothing(tmp_path: Path, what: str) -> None:
     found = list(read.spans())
     assert [(span.kind, span.output) for span in found][:1] == [("turn", "after")]
     reasons = [reason for kind, reason, *_ in expected if kind is Skipped]
-    assert read.facts.skipped == {reason: reasons.count(reason) for reason in reasons} | repeats(what)
+    assert read.summary.skipped == {reason: reasons.count(reason) for reason in reasons} | repeats(what)
 
 
 def repeats(what: str) -> dict[str, int]:
@@ -427,7 +427,7 @@ def test_a_line_too_long_to_hold_is_counted() -> None:
 
 def test_an_empty_file_is_a_session_without_turns(tmp_path: Path) -> None:
     read = Session(session(tmp_path))
-    assert (list(read.spans()), read.facts.turns, dict(read.facts.skipped)) == ([], 0, {})
+    assert (list(read.spans()), read.summary.turns, dict(read.summary.skipped)) == ([], 0, {})
 
 
 def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
