@@ -1,4 +1,8 @@
-"""One line of a transcript as an Entry."""
+"""One line of a transcript as an Entry.
+
+`_READERS` and `_ATTACHMENT_READERS`, at the end, say what is read. A line of a type without a reader is counted and
+skipped, mostly by its first bytes and without parsing it.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +46,14 @@ from cc_trace.transcript.entries import (
 from cc_trace.transcript.user_lines import notification, user_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cc_trace.transcript.entries import JsonValue
     from cc_trace.transcript.lines import Line
 
-# Line types that are read. All others are stepped over by a look at their first bytes: in 2.1.325 one word's answer
-# writes 250 KB of request bodies and prompt snapshots.
-_READ: Final = frozenset(
-    {b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state", b"attachment"}
-)
-_READ_SIMPLE: Final = frozenset({b"tool_use", b"tool_result"})
-_READ_ATTACHMENTS: Final = frozenset({b"queued_command", b"structured_output", b"goal_status"})
 _MAX_TYPE: Final = 64
 _ENDS: Final = 16_384
+# Types that say nothing for a trace. Any other type without a reader is unknown, and doctor names it.
 KNOWN_IGNORED: Final = frozenset(
     {
         "agent-name",
@@ -89,7 +87,7 @@ KNOWN_IGNORED: Final = frozenset(
 
 
 def skippable(data: bytes) -> str | None:
-    """Name a line that can be stepped over without parsing it; None: it must be parsed.
+    """Return the reason to skip a line without parsing it; None: it must be parsed.
 
     What looks like two objects on one line is parsed: the second one may be a prompt.
     """
@@ -103,7 +101,7 @@ def _several(data: bytes) -> bool:
 
 
 def _reason(data: bytes) -> str | None:
-    """Name a line of a type that is not read by its first bytes.
+    """Return the reason to skip a line, by its first bytes: in 2.1.325 an answer of one word writes 250 KB of requests.
 
     The first `"type":"` is the line's own when only one brace is open before it; quotes inside strings are escaped.
     """
@@ -115,18 +113,16 @@ def _reason(data: bytes) -> str | None:
     end = data.find(b'"', at + 8, at + 8 + _MAX_TYPE) if depth == 1 or inside else -1
     if end < 0:
         return None
-    kind = data[at + 8 : end]
-    if depth == 1:
-        if kind in _READ:
-            if kind != b"progress" or b'"type":"agent_progress"' in data:
-                return None
-            return "progress"
-        return None if kind in _READ_SIMPLE else ignored(kind.decode("ascii", "replace"))
-    return None if kind in _READ_ATTACHMENTS else f"attachment/{kind.decode('ascii', 'replace')}"
+    kind = data[at + 8 : end].decode("ascii", "replace")
+    if inside:
+        return None if kind in _ATTACHMENT_READERS else f"attachment/{kind}"
+    if kind == "progress" and b'"type":"agent_progress"' not in data:
+        return kind
+    return None if kind in _READERS else ignored(kind)
 
 
 def ignored(kind: str) -> str:
-    """Return what a line of a type that is not read is counted under."""
+    """Return the reason under which a line of a type without a reader is counted."""
     return kind if kind in KNOWN_IGNORED else f"unknown type {kind[:_MAX_TYPE]}"
 
 
@@ -193,36 +189,14 @@ def _without_surrogates(value: dict[str, Any]) -> dict[str, Any]:
 
 def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
     """Return what one JSON object of a transcript is."""
-    kind, message = raw.get("type"), raw.get("message")
-    inner: dict[str, Any] = message if isinstance(message, dict) else {}
+    kind, message = raw.get("type"), object_field(raw, "message")
     if not isinstance(kind, str):
-        kind = inner.get("role")
-    head = _head(raw, inner, offset, number)
-    content = inner.get("content") if inner else (message if isinstance(message, str) else raw.get("content"))
-    match kind:
-        case "assistant":
-            return _reply(raw, inner, content, head)
-        case "user":
-            return user_entry(raw, content, head)
-        case "system":
-            return _system(raw, head)
-        case "tool_use":
-            return Reply(head, None, None, None, (tool_use(raw),), None, None)
-        case "tool_result":
-            return Results(head, (tool_result(raw, raw, alone=True),), None)
-        case "progress":
-            return _progress(raw, head)
-        case "queue-operation":
-            return Queue(head, text_field(raw, "operation") or "", text_field(raw, "content"))
-        case "attachment":
-            return _attachment(object_field(raw, "attachment"), head)
-        case "cost-state":
-            cost = raw.get("totalCostUSD")
-            return Totals(head, float(cost) if isinstance(cost, int | float) else None)
-        case str():
-            return Skipped(head, ignored(kind))
-        case _:
-            return Skipped(head, "no type")
+        kind = message.get("role")
+    head = _head(raw, message, offset, number)
+    if not isinstance(kind, str):
+        return Skipped(head, "no type")
+    read = _READERS.get(kind)
+    return Skipped(head, ignored(kind)) if read is None else read(raw, head)
 
 
 def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
@@ -278,10 +252,23 @@ def parse_time(text: str) -> int | None:
     return nanoseconds if 0 <= nanoseconds <= _MAX_NS else None
 
 
-def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: Head) -> Entry:
+def _content(raw: dict[str, Any]) -> object:
+    """Return what a user or assistant line says: in its message, which can be plain text, or beside its type."""
+    message = raw.get("message")
+    if isinstance(message, dict) and message:
+        return message.get("content")
+    return message if isinstance(message, str) else raw.get("content")
+
+
+def _user(raw: dict[str, Any], head: Head) -> Entry:
+    return user_entry(raw, _content(raw), head)
+
+
+def _reply(raw: dict[str, Any], head: Head) -> Entry:
     get = raw.get
     if get("isMeta") is True:
         return Skipped(head, "meta response")
+    inner, content = object_field(raw, "message"), _content(raw)
     model, tokens = text_field(inner, "model"), inner.get("usage")
     synthetic, failed = model == "<synthetic>", get("isApiErrorMessage") is True
     error: str | None = None
@@ -359,20 +346,64 @@ def _progress(raw: dict[str, Any], head: Head) -> Entry:
     return Progress(head, agent_id, call, entry({**line, "isSidechain": False}, head.offset, head.number))
 
 
+def _tool_use(raw: dict[str, Any], head: Head) -> Entry:
+    """Read a call that is a line of its own, as in the simplest format."""
+    return Reply(head, None, None, None, (tool_use(raw),), None, None)
+
+
+def _tool_result(raw: dict[str, Any], head: Head) -> Entry:
+    """Read a result that is a line of its own, as in the simplest format."""
+    return Results(head, (tool_result(raw, raw, alone=True),), None)
+
+
+def _queue(raw: dict[str, Any], head: Head) -> Entry:
+    return Queue(head, text_field(raw, "operation") or "", text_field(raw, "content"))
+
+
+def _totals(raw: dict[str, Any], head: Head) -> Entry:
+    cost = raw.get("totalCostUSD")
+    return Totals(head, float(cost) if isinstance(cost, int | float) else None)
+
+
 def _attachment(raw: dict[str, Any], head: Head) -> Entry:
-    match raw:
-        case {"type": "structured_output", "data": data}:
-            return StructuredOutput(head, compact_json(data), text_field(raw, "toolUseID"))
-        case {"type": "goal_status", "met": bool(met)}:
-            return Goal(head, met)
-        case {"type": "queued_command"}:
-            return _queued(raw, head)
-        case _:
-            return Skipped(head, f"attachment/{raw.get('type')}")
+    attachment = object_field(raw, "attachment")
+    kind = attachment.get("type")
+    read = _ATTACHMENT_READERS.get(kind) if isinstance(kind, str) else None
+    found = None if read is None else read(attachment, head)
+    return Skipped(head, f"attachment/{kind}") if found is None else found
 
 
-def _queued(raw: dict[str, Any], head: Head) -> Entry:
+def _structured_output(raw: dict[str, Any], head: Head) -> Entry | None:
+    return StructuredOutput(head, compact_json(raw["data"]), text_field(raw, "toolUseID")) if "data" in raw else None
+
+
+def _goal(raw: dict[str, Any], head: Head) -> Entry | None:
+    met = raw.get("met")
+    return Goal(head, met) if isinstance(met, bool) else None
+
+
+def _queued(raw: dict[str, Any], head: Head) -> Entry | None:
     text = plain_text(raw.get("prompt"))
     if raw.get("commandMode") == "task-notification" or "-notification>" in text[:40]:
         return notification(text, head)
-    return QueuedPrompt(head, text) if text.strip() else Skipped(head, "attachment/queued_command")
+    return QueuedPrompt(head, text) if text.strip() else None
+
+
+# Every line type that is read. What it becomes is a member of `Entry`, and mypy checks that turns/boundaries takes it.
+_READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry]]] = {
+    "user": _user,
+    "assistant": _reply,
+    "system": _system,
+    "progress": _progress,
+    "queue-operation": _queue,
+    "attachment": _attachment,
+    "cost-state": _totals,
+    "tool_use": _tool_use,
+    "tool_result": _tool_result,
+}
+# Every attachment that is read; None: it lacks what makes it one.
+_ATTACHMENT_READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry | None]]] = {
+    "queued_command": _queued,
+    "structured_output": _structured_output,
+    "goal_status": _goal,
+}

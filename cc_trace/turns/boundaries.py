@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from cc_trace.transcript import (
     CommandOutput,
@@ -27,7 +27,9 @@ from cc_trace.transcript import (
     Reply,
     Results,
     Retry,
+    Skipped,
     StructuredOutput,
+    Totals,
     TurnEnd,
     notification,
 )
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 
     from cc_trace.transcript import Entry, Head
     from cc_trace.turns.builder import Seen
+
+_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress
+# With those that `add` takes itself these are all of `Entry`: mypy refuses one that is in neither.
+_ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Retry | Goal | Totals | Skipped
 
 
 class PromptQueue:
@@ -137,12 +143,17 @@ class _Assembler:
                 return self._notification(entry)
             case Injected():
                 return self._inject(entry)
-        self._other(entry)
+            case _:
+                self._other(entry)
         return None
 
-    def _other(self, entry: Entry) -> None:
+    def _other(self, entry: _ClosesNothing) -> None:
         """Take an entry that never closes a turn."""
         match entry:
+            case QueuedPrompt() if self._open is None:
+                self._start(Start(entry.head, "prompt", entry.text))
+            case QueuedPrompt() | Interrupt() | StructuredOutput() | Progress():
+                self._within(entry)
             case Queue():
                 self._queue_operation(entry)
             case CommandOutput():
@@ -151,20 +162,26 @@ class _Assembler:
                 self._compaction(entry)
             case Retry(head=head):
                 self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.metadata))
-            case Interrupt(head=head) if self._open is not None:
-                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
-            case QueuedPrompt() if self._open is not None:
-                self._open.typed(entry.text, entry.head)
-            case QueuedPrompt():
-                self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
-            case StructuredOutput() if self._open is not None:
-                self._open.structured(entry)
             case Goal():
                 self._set_goal(open_=not entry.met)
-            case Progress() if self._open is not None:
-                self._open.turn.progress.append(entry)
+            case Totals() | Skipped():
+                pass  # says nothing of turns
             case _:
-                pass
+                assert_never(entry)
+
+    def _within(self, entry: _Within) -> None:
+        """Take an entry that belongs to the open turn; between turns it says nothing."""
+        if self._open is None:
+            return
+        match entry:
+            case QueuedPrompt():
+                self._open.typed(entry.text, entry.head)
+            case Interrupt(head=head):
+                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
+            case StructuredOutput():
+                self._open.structured(entry)
+            case Progress():
+                self._open.turn.progress.append(entry)
 
     def _set_goal(self, *, open_: bool) -> None:
         self._goal = open_
@@ -288,7 +305,7 @@ class _Assembler:
         return closed
 
     def _taken(self, message_id: str | None) -> bool:
-        """Tell whether a response was taken before this turn: copies of lines are stepped over."""
+        """Tell whether a response was taken before this turn: copies of lines are skipped."""
         if message_id is None or message_id not in self._seen.responses:
             return False
         if self._open is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from lines import (
@@ -31,10 +31,15 @@ from cc_trace.spans.session import Session
 from cc_trace.transcript.entries import (
     CommandOutput,
     Compaction,
+    Context,
+    Entry,
+    Goal,
+    Head,
     Injected,
     Interrupt,
     Notification,
     Other,
+    Progress,
     Prompt,
     Queue,
     QueuedPrompt,
@@ -42,6 +47,7 @@ from cc_trace.transcript.entries import (
     Results,
     Retry,
     Skipped,
+    StructuredOutput,
     Text,
     Thinking,
     ToolResult,
@@ -52,13 +58,14 @@ from cc_trace.transcript.entries import (
 )
 from cc_trace.transcript.lines import Line as RawLine
 from cc_trace.transcript.parse import parse
+from cc_trace.turns import Seen, assemble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lines import Line
 
-    from cc_trace.transcript.entries import Block, Entry
+    from cc_trace.transcript.entries import Block
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
 SHOWN_IMAGE = "[image image/png, 5 bytes, sha256 of base64 333d6b3a3c1f5db6]"
@@ -176,6 +183,7 @@ def test_user_lines_are_told_apart(kind: str) -> None:
     assert expected == only(item)
 
 
+NO_HEAD = Head(0, 0, None, None, None, sidechain=False, agent_id=None, prompt_id=None, context=Context())
 OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
     (turn_duration(1500, at=1), (TurnEnd, 1500)),
     (stop_hook_summary(at=1), (TurnEnd, None)),
@@ -188,6 +196,18 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
         (QueuedPrompt, "more"),
     ),
     (line("attachment", 1, attachment={"type": "prompt_snapshot"}), (Skipped, "attachment/prompt_snapshot")),
+    (
+        line("attachment", 1, attachment={"type": "structured_output", "data": {"a": 1}, "toolUseID": "t1"}),
+        (StructuredOutput, '{"a":1}', "t1"),
+    ),
+    (line("attachment", 1, attachment={"type": "structured_output"}), (Skipped, "attachment/structured_output")),
+    (line("attachment", 1, attachment={"type": "goal_status", "met": False}), (Goal, False)),
+    (line("attachment", 1, attachment={"type": "goal_status"}), (Skipped, "attachment/goal_status")),
+    (
+        line("progress", 1, data={"type": "agent_progress", "agentId": "a1", "message": {}}, parentToolUseID="t1"),
+        (Progress, "a1", "t1", Skipped(NO_HEAD, "no type")),
+    ),
+    (line("progress", 1, data={"type": "bash_progress"}), (Skipped, "progress")),
     (line("cost-state", 1, totalCostUSD=0.25), (Totals, 0.25)),
     (line("summary", 1, summary="Fixed it"), (Skipped, "summary")),
     (line("brand-new", 1), (Skipped, "unknown type brand-new")),
@@ -330,7 +350,25 @@ def test_a_timestamp_can_be_inside_the_message() -> None:
     assert times == [ns(5), None, None, None, ns(9), ns(9), ns(9), ns(9)]
 
 
-# Lines that are skipped, and lines that are damaged
+ALL_LINES = [*USER_LINES.values(), *OTHER_LINES, *SIMPLE_LINES.values()]
+
+
+def test_every_kind_of_entry_has_a_line_above() -> None:
+    """A new one needs an example here; mypy asks for it where turns are assembled."""
+    assert {expected[0] for _, expected in ALL_LINES} == set(get_args(Entry))
+
+
+@pytest.mark.parametrize("item", [item for item, _ in ALL_LINES])
+def test_every_kind_of_entry_can_stand_anywhere(item: Line) -> None:
+    """Before, in, and after a turn: a line in an unusual place ends nothing."""
+    turn = [prompt("go", 0), reply("m0", "done", at=1)]
+    for order in ([item, *turn], [turn[0], item, turn[1]], [*turn, item]):
+        read = [entry for each in order for entry in entries(each)]
+        keys = [step.key for made in assemble(read, Seen()) for step in made.generations]
+        assert "m0" in keys
+
+
+# Lines that are skipped, and lines that are malformed
 
 
 @pytest.mark.parametrize("kind", ["api-request-blob", "file-history-snapshot", "last-prompt"])
