@@ -56,7 +56,7 @@ def find_request(name: str, transcripts: Iterable[Path]) -> Shown:
             return _shown(path.stem, log, *found)
         reason = reason or _why_not(name, path, log)
     raise NotFoundError(
-        reason or f"no transcript has a response or request {name}; if its transcript is elsewhere, add the path"
+        reason or f"no transcript has a response or request {name}; if its transcript is elsewhere, pass its path"
     )
 
 
@@ -126,7 +126,7 @@ def _escaped(row: dict[str, Any]) -> bytes:
     try:
         return json.dumps(row).encode("ascii")
     except RecursionError as error:
-        message = "the request is nested too deeply to print; --no-content leaves out its body"
+        message = "the request is nested too deeply to print; add --no-content to print it without its body"
         raise CcTraceError(message) from error
 
 
@@ -271,7 +271,7 @@ def _context_lines(shares: Context) -> Iterator[str]:
         name = f"{part.origin}: {part.name}" if part.name else part.origin
         yield f"  {part.tokens:>10,}  {percent:>5.1f} %  {name}"
     if not shares.complete:
-        yield "  (only of what the transcript has; see `missing`)"
+        yield "  (counts only what is in the transcript; see `missing`)"
 
 
 def _miss_lines(miss: CacheMiss | None) -> Iterator[str]:

@@ -122,8 +122,13 @@ def _wanted(session: Source, turn: int | None) -> Iterator[Span]:
             found = True
             yield span
     if turn is not None and not found:
-        message = f"session {session.summary.session_id} has no turn {turn}; it has {session.summary.turns}"
-        raise NotFoundError(message)
+        raise no_turn(session.summary, turn)
+
+
+def no_turn(summary: SessionSummary, turn: int) -> NotFoundError:
+    """Return the error for a turn that a session does not have."""
+    turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
+    return NotFoundError(f"session {summary.session_id} has no turn {turn}; it has {turns}")
 
 
 def _print_json(session: Source, options: argparse.Namespace) -> None:

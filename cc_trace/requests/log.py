@@ -50,8 +50,7 @@ class _OpenCall:
 class RequestLog:
     """What the transcripts tell of requests. `read` each file of a session, its agents' too, then ask.
 
-    Lines of any other kind, damaged ones and fields of the wrong type are stepped over; `malformed` counts lines that
-    are no JSON.
+    Other lines, and fields of the wrong type, are skipped; `malformed` counts the lines that are not JSON.
     """
 
     def __init__(self) -> None:
@@ -303,7 +302,7 @@ def _early_string(data: bytes, key: str) -> str | None:
 
 
 def _objects(data: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a line: one, or where it is damaged those that stand whole at its beginning."""
+    """Yield the objects of a line: one, or where it is malformed those that stand whole at its beginning."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:

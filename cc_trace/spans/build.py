@@ -118,7 +118,7 @@ class _Trace:
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
-        self._launches = trace_by_call
+        self._trace_by_call = trace_by_call
         self._agent_id: str | None = None
         self._agent_name: str | None = None
         self._about: dict[str, JsonValue] = {}
@@ -148,7 +148,7 @@ class _Trace:
         if tool_use_id is None:
             return None
         link: dict[str, JsonValue] = {"tool_use_id": tool_use_id, "span_id": tool_span_id(tool_use_id)}
-        if (trace := self._launches.get(tool_use_id)) is not None:
+        if (trace := self._trace_by_call.get(tool_use_id)) is not None:
             link["trace_id"] = trace
         return link
 

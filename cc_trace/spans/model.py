@@ -62,7 +62,7 @@ class Span(NamedTuple):
 
 
 class TraceLink(NamedTuple):
-    """What a user ties traces to: a seed that makes their ids predictable, an existing span they hang under."""
+    """What links traces to the user's own: a seed that makes ids predictable, a span that becomes the parent."""
 
     seed: str | None = None
     trace_id: str | None = None

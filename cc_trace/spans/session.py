@@ -102,7 +102,7 @@ class Session:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
         `hook_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
-        `links`: by the number of the turn from which on it holds, what traces are tied to.
+        `links`: trace links, each by the number of the first turn that it applies to.
         `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
         """
         self.path = path
@@ -200,15 +200,15 @@ class Session:
         """Count the agents that were launched and have no file yet."""
         if self._ending_of(turn.start.head.time_ns) in _NOTHING_RUNS:
             return 0
-        call_by_task = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
-        known = {agent_id(name) for name in self._delivered} if call_by_task else set[str]()
+        launching = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
+        known = {agent_id(name) for name in self._delivered} if launching else set[str]()
         return sum(
             call.result is not None
             and call.result.agent_id is not None
             and call.id not in runs.by_call
             and call.id not in self.resume.finished_tasks
             and call.result.agent_id not in known
-            for call in call_by_task
+            for call in launching
         )
 
     def _entries(self) -> Iterator[Entry]:

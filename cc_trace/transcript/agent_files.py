@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def agent_meta(data: bytes) -> AgentMeta:
-    """Read agent-<id>.meta.json; whatever is missing or damaged is simply not known."""
+    """Read agent-<id>.meta.json; whatever is missing or malformed is None."""
     raw = _object(data)
     return AgentMeta(
         text_field(raw, "agentType") or text_field(raw, "subagent_type"),
@@ -127,7 +127,7 @@ def in_order(files: Iterable[AgentFile]) -> list[AgentFile]:
 
 
 def agent_paths(transcript: Path) -> list[Path]:
-    """Return where those files are."""
+    """Return the paths of the agents' files that may belong to a session."""
     return [Path(file.path) for file in scan(transcript)]
 
 

@@ -156,7 +156,7 @@ def _skipped(kind: str) -> tuple[Skipped]:
 
 
 def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
-    """Return what a line holds that strict JSON refuses, and count the damage."""
+    """Return what can be read of a line that strict JSON refuses, and a count of it as malformed or repaired."""
     text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
     found: list[dict[str, Any]] = []
     decoder, at = json.JSONDecoder(strict=False, parse_int=_integer), 0

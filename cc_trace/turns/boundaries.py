@@ -112,7 +112,7 @@ class _Assembler:
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
         self._goal = False  # one is set and not met
         self._queue = PromptQueue()
-        self._launched = call_by_task
+        self._call_by_task = call_by_task
         self._delegated = delegated
 
     def unfinished(self) -> Turn | None:
@@ -270,7 +270,7 @@ class _Assembler:
 
     def _call_of(self, entry: Notification) -> str | None:
         """Return the call that launched the task that ended; older notifications name only the task."""
-        return entry.tool_use_id or self._launched.get(entry.task_id or "")
+        return entry.tool_use_id or self._call_by_task.get(entry.task_id or "")
 
     def _inject(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
@@ -325,7 +325,7 @@ class _Assembler:
         self._open.results(entry)
         for result in entry.results:
             if result.task_id is not None:
-                self._launched[result.task_id] = result.tool_use_id
+                self._call_by_task[result.task_id] = result.tool_use_id
         return None
 
     def _event(self, event: Event) -> None:
@@ -364,9 +364,9 @@ class _Assembler:
 
     def _is_of_an_agent(self, entry: Notification) -> bool:
         """Tell whether a task that ended was launched by an agent: its notification was taken out for that agent."""
-        if entry.tool_use_id is None or entry.task_id in self._launched or self._open is None:
+        if entry.tool_use_id is None or entry.task_id in self._call_by_task or self._open is None:
             return False
-        return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._launched.values()
+        return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._call_by_task.values()
 
     def _turn_end(self, entry: TurnEnd) -> Turn | None:
         if self._open is None or not self._open.answered:

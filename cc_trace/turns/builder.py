@@ -214,15 +214,13 @@ class OpenTurn:
         if entry.waiting:
             return
         turn = self.turn
-        turn.finished_tasks.update(
-            {finished_tasks: entry.status for finished_tasks in (entry.task_id, call) if finished_tasks is not None}
-        )
+        turn.finished_tasks.update({name: entry.status for name in (entry.task_id, call) if name is not None})
         turn.running = {
             task: by for task, by in turn.running.items() if task != entry.task_id and (call is None or by != call)
         }
 
     def printed(self, entry: CommandOutput) -> None:
-        """Take what a command came to that an agent ran."""
+        """Take the output of a command that an agent ran."""
         self.turn.result = _OUTPUT.sub("", entry.text).strip()
         self.turn.last = "stop"
         self.turn.end_ns = latest_ns(self.turn.end_ns, entry.head.time_ns)

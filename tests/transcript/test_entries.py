@@ -474,4 +474,5 @@ def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest
     with pytest.raises(OSError, match="missing"):
         list(Session(missing).spans())
     assert command_line(["show", str(missing)]) == 2
-    assert capsys.readouterr() == ("", f"cc-trace: no transcript at {missing}\n")
+    fix = "pass the path of a transcript (.jsonl) or a session id"
+    assert capsys.readouterr() == ("", f"cc-trace: no transcript at {missing}; {fix}\n")
