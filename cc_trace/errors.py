@@ -2,17 +2,17 @@
 
 CcTraceError        the command line prints it as one line and exits with 2
 ├── ConfigError     a setting that is missing or wrong
-├── InstallError    something could not be put in or taken out by an installation
+├── InstallError    the hook could not be registered or removed
 ├── JsonTextError   a settings file that cannot be edited, with line and column
 ├── NotFoundError   a path or session id that leads to no transcript
 └── StateError      the state folder cannot be used, or a name that would lead out of it
 
-A damaged, torn or unknown line is not an error: it is counted and stepped over.
+A malformed, torn or unknown line is not an error: it is counted and skipped.
 """
 
 
 class CcTraceError(Exception):
-    """Something the user can mend; its text says what was attempted and what to do."""
+    """Something the user can fix. The message says what was attempted and what to do."""
 
 
 class NotFoundError(CcTraceError):
@@ -28,8 +28,8 @@ class StateError(CcTraceError):
 
 
 class InstallError(CcTraceError):
-    """Something could not be put in or taken out; its text says what and what to do."""
+    """The hook could not be registered or removed; the message says why and what to do."""
 
 
 class JsonTextError(CcTraceError):
-    """A text cannot be edited; its message begins with the line and column."""
+    """A settings file cannot be edited; the message begins with the line and column."""

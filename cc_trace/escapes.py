@@ -1,4 +1,4 @@
-"""Texts from elsewhere for a terminal: control characters, and those that turn the direction of writing, are shown."""
+"""Control characters, and those that change the direction of writing, made visible: no text drives a terminal."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
 
 
 def escaped(text: str) -> str:
-    """Return a text with its control characters shown."""
+    r"""Return a text with its control characters as escapes, such as `\u001b`."""
     return text.translate(_ESCAPES)

@@ -17,7 +17,7 @@ MAX_BYTES: Final = 1_000_000
 
 
 class Log:
-    """Appends lines; when the file is full it becomes the old one, and the one before that goes."""
+    """Appends lines. A full file becomes `cc-trace.log.1`, in place of the one before."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "cc-trace.log"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
-
-
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -31,12 +29,12 @@ def is_uuid(text: str) -> bool:
 
 
 def claude_folder(environment: Mapping[str, str], home: Path) -> Path:
-    """Return Claude Code's folder."""
+    """Return Claude Code's folder: CLAUDE_CONFIG_DIR, else ~/.claude."""
     return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
 
 
 def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
-    """Return our own folder, by default inside Claude Code's."""
+    """Return our own folder: CC_TRACE_HOME, else one inside Claude Code's."""
     return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
 
 
@@ -48,10 +46,10 @@ def find(target: str, config_dir: Path, cwd: Path) -> Path:
     if is_there(Path.is_file, path):
         return path
     if is_there(Path.is_dir, path):
-        message = f"{target} is a directory; name a transcript (.jsonl) or a session id"
+        message = f"{target} is a directory; pass a transcript (.jsonl) or a session id"
         raise NotFoundError(message)
     if not is_session_id(target):
-        message = f"no transcript at {target}"
+        message = f"no transcript at {target}; pass the path of a transcript (.jsonl) or a session id"
         raise NotFoundError(message)
     name = f"{target}.jsonl"
     projects = config_dir / "projects"
@@ -61,7 +59,7 @@ def find(target: str, config_dir: Path, cwd: Path) -> Path:
     for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}")):
         if candidate.is_file():
             return candidate
-    message = f"no session {target} under {projects}; run with the path of a transcript, or set CLAUDE_CONFIG_DIR"
+    message = f"no session {target} under {projects}; pass the path of its transcript, or set CLAUDE_CONFIG_DIR"
     raise NotFoundError(message)
 
 
@@ -77,12 +75,12 @@ def home(environment: Mapping[str, str]) -> Path:
     """Return the user's home folder."""
     named = environment.get("HOME")
     if named == "":
-        message = "HOME is empty; set it to the folder of the user that runs Claude Code"
+        message = "HOME is empty; set it to the home folder of the user who runs Claude Code"
         raise ConfigError(message)
     try:
         return Path(named) if named else Path.home()
     except RuntimeError as error:
-        message = "HOME is not set, and this user has no home folder"
+        message = "HOME is not set and this user has no home folder; set HOME"
         raise ConfigError(message) from error
 
 
@@ -91,5 +89,5 @@ def here() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        message = f"the current folder cannot be used: {error.strerror}"
+        message = f"cannot use the current folder: {error.strerror}; change to another one"
         raise ConfigError(message) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 
-from cc_trace.cli.rows import span_row
+from cc_trace.cli.json_output import span_json
 from cc_trace.export.outcomes import Accepted, EncodedSpan, Outcome, Rejected, Retryable, Unclear
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Sink:
         self.batches: list[int] = []
 
     def encode(self, span: Span) -> EncodedSpan:
-        data = orjson.dumps(span_row(span))
+        data = orjson.dumps(span_json(span))
         return EncodedSpan(span.span_id, span.trace_id, len(data), data)
 
     def as_json(self, parcel: EncodedSpan) -> bytes:

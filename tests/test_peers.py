@@ -87,7 +87,7 @@ def test_03_final_text_is_not_lost_when_its_line_is_torn(tmp_path: Path) -> None
         main.write_bytes(whole[:size])
         read = Session(main)
         assert [span.kind for span in read.spans()] == ["turn", "generation", "tool"]
-        assert read.facts.skipped == {"torn last line": 1}
+        assert read.summary.skipped == {"torn last line": 1}
         *_, last = read_lines(main)
         position = Position(last.offset + len(last.data or b""), last.number + 1)
         main.write_bytes(whole)
@@ -148,7 +148,7 @@ def test_06_usage_is_counted_once_and_priced_by_its_kind(tmp_path: Path) -> None
     (response,) = [span.response for span in read.spans() if span.response is not None]
     assert response.usage == Usage(12, 400, 50_000, 1_000, 2_000)
     assert response.cost_usd == pytest.approx(0.036786, rel=1e-12)
-    assert (read.facts.context_tokens, read.facts.output_tokens) == (53_012, 400)
+    assert (read.summary.context_tokens, read.summary.output_tokens) == (53_012, 400)
 
 
 HISTORY = [

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 README = (ROOT / "README.md").read_text()
-DOCS = [README, (ROOT / "ARCHITECTURE.md").read_text(), *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+DOCS = [README, ARCHITECTURE, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
 # The system's, and what Claude Code gives to hooks.
 CLAUDES = {"HOME", "USERPROFILE", "PATH", "PWD", "CLAUDE_PROJECT_DIR", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID"}
 CLAUDES |= {"CLAUDE_CODE_ENTRYPOINT", "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_OPTION_ENABLED"}
@@ -125,6 +126,22 @@ def test_the_trace_it_shows_is_what_the_command_prints() -> None:
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert expected[:-1] == printed[: len(expected) - 1]
     assert printed[len(expected) - 1].startswith(expected[-1].removesuffix("…"))
+
+
+def test_the_tree_in_the_architecture_is_the_package() -> None:
+    """One line per module, each in its room, and none that is not there."""
+    block = ARCHITECTURE[ARCHITECTURE.index("\ncc_trace/\n") :].split("```")[0]
+    named: set[str] = set()
+    folders: list[str] = []
+    for indent, names in re.findall(r"^((?:  )+)(\w+/?(?:, \w+)*)(?:  |$)", block, re.MULTILINE):
+        folders = folders[: len(indent) // 2 - 1]
+        if names.endswith("/"):
+            folders.append(names)
+        else:
+            named |= {"".join(folders) + name for name in names.split(", ")}
+    package = ROOT / "cc_trace"
+    modules = {str(path.relative_to(package).with_suffix("")) for path in package.rglob("[!_]*.py")}
+    assert named == modules
 
 
 def test_links_lead_somewhere() -> None:

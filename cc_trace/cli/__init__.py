@@ -23,8 +23,8 @@ GC_THRESHOLD = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 0 well, 1 not all was well, 2 the call was wrong."""
-    if sys.stdout is None:  # closed by who called us
+    """Run one command; return its exit code: 0 for success, 1 if something is wrong or pending, 2 for a wrong call."""
+    if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (for as long as we run)
     given = sys.argv[1:] if arguments is None else list(arguments)
     streams = sys.stdout, sys.stderr

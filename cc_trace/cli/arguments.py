@@ -1,4 +1,4 @@
-"""What can be said on the command line. Here, and not with the commands, so that `--help` imports none of them."""
+"""The arguments of every command. Here, and not with the commands, so that `--help` imports none of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cc_trace.cli.commands import COMMANDS, overview
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (it has no other name)
 
-_JSON = "as JSON"
+_JSON = "print JSON"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,10 +32,12 @@ def _command(commands: Commands, name: str) -> argparse.ArgumentParser:
 
 def _installation(commands: Commands) -> None:
     install = _command(commands, "install")
-    install.add_argument("--project", action="store_true", help="in .claude/settings.json here, not for the user")
+    install.add_argument("--project", action="store_true", help="in .claude/settings.json of the current folder only")
     uninstall = _command(commands, "uninstall")
-    uninstall.add_argument("--project", action="store_true", help="only from .claude/settings.json here")
-    uninstall.add_argument("--purge", action="store_true", help="also state, log, local store and config.toml")
+    uninstall.add_argument(
+        "--project", action="store_true", help="only from .claude/settings.json of the current folder"
+    )
+    uninstall.add_argument("--purge", action="store_true", help="also delete state, log, local store and config.toml")
     doctor = _command(commands, "doctor")
     doctor.add_argument("--json", action="store_true", help=_JSON)
     config = _command(commands, "config")
@@ -44,7 +46,7 @@ def _installation(commands: Commands) -> None:
     actions = config.add_subparsers(dest="action", metavar="ACTION")
     change = actions.add_parser("set", help="write a setting to config.toml")
     change.add_argument("name", metavar="NAME", help="as `cc-trace config` shows it")
-    change.add_argument("value", metavar="VALUE", nargs="?", help="if left out, it is read from stdin: better for keys")
+    change.add_argument("value", metavar="VALUE", nargs="?", help="read from stdin if omitted: better for keys")
     remove = actions.add_parser("unset", help="remove a setting from config.toml")
     remove.add_argument("name", metavar="NAME")
     for each in (change, remove):  # suppressed: else it would overwrite what stands before `set`
@@ -55,14 +57,14 @@ def _installation(commands: Commands) -> None:
 def _looking(commands: Commands) -> None:
     show = _command(commands, "show")
     _session(show, nargs="?")
-    about = "the request behind this response, as it was sent; without a session, all are searched"
+    about = "the request that got this response, as it was sent; without a session, search all of them"
     show.add_argument("--request", metavar="MESSAGE_ID", help=about)
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
     show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
     show.add_argument("--json", action="store_true", help="JSON Lines: an object per span, then one for the session")
     preview = _command(commands, "preview")
     _session(preview)
-    preview.add_argument("--to", metavar="DESTINATION", help="which destination; required if there are several")
+    preview.add_argument("--to", metavar="DESTINATION", help="which one; required if several are configured")
     status = _command(commands, "status")
     status.add_argument("--json", action="store_true", help=_JSON)
     status.add_argument("--all", action="store_true", help="every session, not only the latest and the pending ones")
@@ -78,14 +80,14 @@ def _delivering(commands: Commands) -> None:
     which = sync.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="ID", help="this session only")
     which.add_argument("--transcript", metavar="PATH", help="this transcript only")
-    which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # what the hook passes on
+    which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     backfill = _command(commands, "backfill")
     backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders; default: all sessions")
-    backfill.add_argument("--since", metavar="AGE", help="only sessions written to since: 30d, 12h, or 2026-10-01")
+    backfill.add_argument("--since", metavar="AGE", help="only sessions written to since then: 30d, 12h, or 2026-10-01")
     backfill.add_argument("--to", metavar="DESTINATION", help="only to this one (default: all that are configured)")
     backfill.add_argument(
-        "--again", action="store_true", help="also send what was delivered there before: for a new backend"
+        "--again", action="store_true", help="send again what was delivered there before: for a new backend"
     )
     backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, send nothing")
     backfill.add_argument("--jobs", type=int, default=1, metavar="N", help="sessions at a time (default 1)")

@@ -134,9 +134,9 @@ def _address(text: str) -> str:
 
 
 def _unknown(file: Path) -> None:
-    """Complain about keys of config.toml that mean nothing: most are mistyped."""
+    """Report the first key of config.toml that is not a setting: most are mistyped."""
     for key in unknown_keys(file):
-        message = f"{file} has {key!r}, which is not a setting; `cc-trace config` lists them"
+        message = f"{file} has {key!r}, which is not a setting; `cc-trace config` lists all settings"
         raise ConfigError(message)
 
 
@@ -145,10 +145,10 @@ def _named(name: str) -> Setting:
     for setting in SETTINGS:
         if name.lower() == setting.name or name in setting.variables:
             if setting.hook_only:
-                message = f"{setting.variable} is read from the environment only: set it in your shell"
+                message = f"{setting.variable} can only be set in the environment, not in config.toml"
                 raise ConfigError(message)
             return setting
-    message = f"there is no setting {name!r}; `cc-trace config` lists them"
+    message = f"unknown setting {name!r}; `cc-trace config` lists all settings"
     raise ConfigError(message)
 
 
@@ -159,7 +159,7 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
     except EOFError:
         text = ""
     except UnicodeError:
-        message = f"the value given for {setting.name} is not text in UTF-8"
+        message = f"the value for {setting.name} is not valid UTF-8"
         raise ConfigError(message) from None
     typed = _checked(setting, text, sources)
     import tomlkit  # noqa: PLC0415  (50 ms, and only `set` and `unset` write)
@@ -171,7 +171,7 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
     if project is not None:
         projects = document.setdefault("project", tomlkit.table(is_super_table=True))
         if not isinstance(projects, MutableMapping):
-            message = f"`project` in {file} is not a table; fix that first"
+            message = f"`project` in {file} must be a table; fix or remove it, then run this command again"
             raise ConfigError(message)
         projects.setdefault(project, tomlkit.table())
         table = projects[project]
@@ -186,14 +186,14 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
 
 def _checked(setting: Setting, text: str, sources: Sources) -> object:
     """Return a value as config.toml is to have it; what the setting could never be is refused."""
-    given = Settings([Layer("the command line", {setting.variable: text})])
+    given = Settings([Layer(setting.name, {setting.variable: text}, typed=True)])
     if not (given.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
         message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` removes it"
         raise ConfigError(message)
     value = checked(setting, given)
     if setting.name == "destinations":
         for name in given.names(setting.name):
-            check_name(name, setting.variable)
+            check_name(name, setting.name)
     elif setting.name != "trace_to_langfuse":  # both need others, which may be set later
         read_config(given, Path("/"), sources.home)
     return value

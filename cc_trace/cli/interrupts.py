@@ -1,4 +1,4 @@
-"""An interrupt as a wish to stop soon: what was sent is always recorded, and what came of it said."""
+"""An interrupt as a request to stop after the current batch: what was sent is always recorded and reported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class StopFlag(Protocol):
-    """Whether the user wants it to stop."""
+    """Whether the user has asked to stop."""
 
     value: bool
 
 
 @contextlib.contextmanager
 def stop_on_interrupt(stop_flag: StopFlag) -> Iterator[None]:
-    """Take the first interrupt as a wish to stop after the batch in hand; a second one ends everything."""
+    """Take the first interrupt as a request to stop after the current batch; a second one ends the process."""
 
     def heard(*_: object) -> None:
         stop_flag.value = True
@@ -34,7 +34,7 @@ def stop_on_interrupt(stop_flag: StopFlag) -> Iterator[None]:
 
 @contextlib.contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Take no interrupts for a moment: processes started in it never do, and one that comes is taken at the end."""
+    """Hold back interrupts within the block. Processes started in it never get any; ours gets its own at the end."""
     if sys.platform == "win32":
         yield
         return

@@ -1,7 +1,7 @@
-r"""What is printed: nothing that stands in a transcript, a path, a setting or an answer drives the reader's terminal.
+r"""Output streams that escape control characters: no transcript, path, setting or response drives the terminal.
 
-Rule: it is done here, for all that any command prints. Control characters, and those that turn the direction of
-writing, are shown as `\uXXXX`. In JSON that is their escape, and such a character stands only in its strings.
+Rule: everything that any command prints passes through here. Control characters, and those that change the direction
+of writing, are shown as `\uXXXX`. In JSON that is their escape, and such a character stands only in its strings.
 """
 
 from __future__ import annotations

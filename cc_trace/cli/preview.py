@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from cc_trace.cli.show import no_turn
 from cc_trace.delivery import WRITTEN_WHILE_OFF, App
-from cc_trace.errors import ConfigError, NotFoundError
+from cc_trace.errors import ConfigError
 from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
@@ -27,15 +28,16 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     started = (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
     config, plan = place.config(*started), place.plan(*started)
     if plan.off is not None:
-        print(f"cc-trace: nothing of this session is sent: {plan.off}", file=sys.stderr)
+        print(f"cc-trace: this session is not sent: {plan.off}", file=sys.stderr)
         return 1
     if len(plan.destinations) > 1:
         names = ", ".join(destination.name for destination in plan.destinations)
-        message = f"there are several destinations; say --to with one of {names}"
+        message = f"several destinations are configured; choose one with --to: {names}"
         raise ConfigError(message)
     privacy = Privacy(config.privacy)
     if place.states.is_suppressed(transcript.stem):
-        print(f"cc-trace: {WRITTEN_WHILE_OFF}, and is sent only if asked for", file=sys.stderr)
+        fix = f"`cc-trace sync --session {transcript.stem}` delivers it"
+        print(f"cc-trace: this session is suppressed: {WRITTEN_WHILE_OFF}; {fix}", file=sys.stderr)
     session = Session(transcript, ending="over", links=state.trace_links if state is not None else None)
     spans = _print(session, plan.destinations[0], privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
@@ -54,6 +56,5 @@ def _print(session: Session, destination: Destination, privacy: Privacy, turn: i
             count += 1
     out.flush()
     if turn is not None and not count:
-        message = f"session {session.facts.session_id} has no turn {turn}; it has {session.facts.turns}"
-        raise NotFoundError(message)
+        raise no_turn(session.summary, turn)
     return count

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.cli.rows import rfc3339, usage_row
+from cc_trace.cli.json_output import rfc3339, usage_json
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.escapes import escaped
 from cc_trace.files import open_regular
@@ -56,7 +56,7 @@ def find_request(name: str, transcripts: Iterable[Path]) -> Shown:
             return _shown(path.stem, log, *found)
         reason = reason or _why_not(name, path, log)
     raise NotFoundError(
-        reason or f"no transcript has a response or request {name}; if its transcript is elsewhere, add the path"
+        reason or f"no transcript has a response or request {name}; if its transcript is elsewhere, pass its path"
     )
 
 
@@ -113,7 +113,7 @@ def _sent(log: RequestLog, call: Call | None) -> Sent | None:
 
 def print_json(shown: Shown, *, content: bool) -> None:
     """Print a request as one JSON object."""
-    row = _row(shown, content=content)
+    row = _request_json(shown, content=content)
     try:
         data = orjson.dumps(row)
     except TypeError:  # lone surrogates, or more levels than orjson writes
@@ -126,11 +126,11 @@ def _escaped(row: dict[str, Any]) -> bytes:
     try:
         return json.dumps(row).encode("ascii")
     except RecursionError as error:
-        message = "the request is nested too deeply to print; --no-content leaves out its body"
+        message = "the request is nested too deeply to print; add --no-content to print it without its body"
         raise CcTraceError(message) from error
 
 
-def _row(shown: Shown, *, content: bool) -> dict[str, Any]:
+def _request_json(shown: Shown, *, content: bool) -> dict[str, Any]:
     call, attempt, request = shown.call, shown.attempt, shown.request
     response, failure = call.response, call.failure
     usage = response.usage if response is not None else None
@@ -155,19 +155,19 @@ def _row(shown: Shown, *, content: bool) -> dict[str, Any]:
         "cache_breakpoints": [{"path": list(point.path), "value": point.value} for point in attempt.breakpoints],
         "thinking_ms": response.thinking_ms if response is not None else None,
         "tool_input_ms": response.tool_input_ms if response is not None else None,
-        "attempts": _attempt_rows(call, content=content),
+        "attempts": _attempts_json(call, content=content),
         "failure": failure
         and {"status": failure.status, "type": failure.kind, "error": failure.error if content else None},
-        "usage": usage and usage_row(usage),
-        "context": _context_row(shown.context),
-        "cache": _miss_row(shown.miss),
+        "usage": usage and usage_json(usage),
+        "context": _context_json(shown.context),
+        "cache": _miss_json(shown.miss),
         "verified": request.verified,
         "missing": list(request.missing),
         "body": request.body if content else None,
     }
 
 
-def _attempt_rows(call: Call, *, content: bool) -> list[dict[str, Any]]:
+def _attempts_json(call: Call, *, content: bool) -> list[dict[str, Any]]:
     failed = {retry.attempt_id: retry for retry in call.retries}
     answered = call.answered if call.response is not None else None
     rows = []
@@ -187,7 +187,7 @@ def _attempt_rows(call: Call, *, content: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _context_row(shares: Context | None) -> dict[str, Any] | None:
+def _context_json(shares: Context | None) -> dict[str, Any] | None:
     if shares is None:
         return None
     parts = [
@@ -197,7 +197,7 @@ def _context_row(shares: Context | None) -> dict[str, Any] | None:
     return {"tokens": shares.total_tokens, "estimated": True, "complete": shares.complete, "parts": parts}
 
 
-def _miss_row(miss: CacheMiss | None) -> dict[str, Any] | None:
+def _miss_json(miss: CacheMiss | None) -> dict[str, Any] | None:
     if miss is None:
         return None
     causes = [{"kind": cause.kind, "detail": cause.detail} for cause in miss.causes]
@@ -271,7 +271,7 @@ def _context_lines(shares: Context) -> Iterator[str]:
         name = f"{part.origin}: {part.name}" if part.name else part.origin
         yield f"  {part.tokens:>10,}  {percent:>5.1f} %  {name}"
     if not shares.complete:
-        yield "  (only of what the transcript has; see `missing`)"
+        yield "  (counts only what is in the transcript; see `missing`)"
 
 
 def _miss_lines(miss: CacheMiss | None) -> Iterator[str]:

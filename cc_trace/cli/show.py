@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from cc_trace.cli.rows import session_row, span_row
+from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import claude_folder, find, here, home, state_folder
 from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, Session, SessionSummary
@@ -73,34 +73,36 @@ def _source(target: str, claude: Path, state: Path) -> Source:
 
 
 class Source(Protocol):
-    """Where spans and facts come from."""
+    """Where spans and their summary come from."""
 
-    facts: SessionSummary
+    summary: SessionSummary
 
     def spans(self) -> Iterator[Span]:
-        """Yield the session's spans; the facts are complete afterwards."""
+        """Yield the session's spans; the summary is complete afterwards."""
 
 
 class _Stored:
     """A session in the local store: what is left when its transcript is gone."""
 
     def __init__(self, session_id: str, spans: list[Span]) -> None:
-        self.facts = SessionSummary(session_id)
+        self.summary = SessionSummary(session_id)
         self._spans = spans
 
     def spans(self) -> Iterator[Span]:
-        facts = self.facts
+        summary = self.summary
         roots: set[str] = set()
         for span in self._spans:
             if span.kind == "turn":
-                facts.turns += 1
+                summary.turns += 1
                 roots.add(span.span_id)
-                facts.goal = facts.goal or str(span.input)[:GOAL_CHARS]
-                facts.latest_output = str(span.output)[:OUTPUT_CHARS] or facts.latest_output
-                facts.describe(span.metadata)
-            facts.first_ns = min((time for time in (facts.first_ns, span.start_ns) if time is not None), default=None)
-            facts.last_ns = max((time for time in (facts.last_ns, span.end_ns) if time is not None), default=None)
-            facts.count(span, main=span.parent_id in roots)
+                summary.goal = summary.goal or str(span.input)[:GOAL_CHARS]
+                summary.latest_output = str(span.output)[:OUTPUT_CHARS] or summary.latest_output
+                summary.describe(span.metadata)
+            summary.first_ns = min(
+                (time for time in (summary.first_ns, span.start_ns) if time is not None), default=None
+            )
+            summary.last_ns = max((time for time in (summary.last_ns, span.end_ns) if time is not None), default=None)
+            summary.count(span, main=span.parent_id in roots)
             yield span
 
 
@@ -120,15 +122,20 @@ def _wanted(session: Source, turn: int | None) -> Iterator[Span]:
             found = True
             yield span
     if turn is not None and not found:
-        message = f"session {session.facts.session_id} has no turn {turn}; it has {session.facts.turns}"
-        raise NotFoundError(message)
+        raise no_turn(session.summary, turn)
+
+
+def no_turn(summary: SessionSummary, turn: int) -> NotFoundError:
+    """Return the error for a turn that a session does not have."""
+    turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
+    return NotFoundError(f"session {summary.session_id} has no turn {turn}; it has {turns}")
 
 
 def _print_json(session: Source, options: argparse.Namespace) -> None:
     out, content = sys.stdout.buffer, not options.no_content
     for span in _wanted(session, options.turn):
-        out.write(_line(span_row(span, content=content)))
-    out.write(_line(session_row(session.facts, content=content)))
+        out.write(_line(span_json(span, content=content)))
+    out.write(_line(session_json(session.summary, content=content)))
     out.flush()
 
 
@@ -142,4 +149,4 @@ def _print_tree(session: Source, options: argparse.Namespace) -> None:
     printer = Printer(full=options.full, content=not options.no_content)
     for _, spans in groupby(_wanted(session, options.turn), key=lambda span: span.turn):
         printer.turn(list(spans))
-    printer.session(session.facts)
+    printer.session(session.summary)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cc_trace.cli.rows import rfc3339
+from cc_trace.cli.json_output import rfc3339
 from cc_trace.delivery import App, SessionState, newest, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.spans import Resume, Session

@@ -15,6 +15,8 @@ from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cc_trace.spans import Response, SessionSummary, Span
     from cc_trace.transcript import JsonValue
 
@@ -23,6 +25,14 @@ _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incom
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ONE_LINE_CHARS: Final = 100
 _PIPED_WIDTH: Final = 140
+# Why a line was skipped or repaired, where a reader should know.
+_MALFORMED: Final = {
+    "malformed line": ("malformed line", "malformed lines"),
+    "line too long": ("overlong line", "overlong lines"),
+    "not an object": ("line without a JSON object", "lines without a JSON object"),
+    "no type": ("line without a type", "lines without a type"),
+}
+_REPAIRED: Final = ("repaired line", "several objects on one line")
 
 
 class Printer:
@@ -48,24 +58,23 @@ class Printer:
             nodes[span.span_id] = node
         self._console.print(tree)
 
-    def session(self, facts: SessionSummary) -> None:
+    def session(self, summary: SessionSummary) -> None:
         """Print the session's totals."""
-        line = Text(f"Session {_printable(facts.session_id)}", style="bold")
-        known = (facts.project, facts.git_branch, f"Claude Code {facts.version}" if facts.version else None)
+        line = Text(f"Session {_printable(summary.session_id)}", style="bold")
+        known = (summary.project, summary.git_branch, f"Claude Code {summary.version}" if summary.version else None)
         parts = [text for text in known if text]
-        first, last = facts.first_ns, facts.last_ns
-        parts += [_plural(facts.turns, "turn"), _plural(facts.tool_calls, "tool call")]
+        first, last = summary.first_ns, summary.last_ns
+        parts += [_plural(summary.turns, "turn"), _plural(summary.tool_calls, "tool call")]
         if first is not None and last is not None:
             parts.append(_duration(last - first))
-        parts += [f"{facts.output_tokens:,} tokens out", f"context {facts.context_tokens:,}"]
-        parts.append(_cost(facts.cost_usd, complete=not facts.unpriced))
+        parts += [f"{summary.output_tokens:,} tokens out", f"context {summary.context_tokens:,}"]
+        parts.append(_cost(summary.cost_usd, complete=not summary.unpriced))
         line.append(" · " + " · ".join(_printable(part) for part in parts if part), style="not bold")
         self._console.print(line)
-        if facts.predecessor is not None:
-            self._console.print(Text(f"continues session {_printable(facts.predecessor)}", style="dim"))
-        odd = [f"{reason} ({count})" for reason, count in sorted(facts.skipped.items()) if _is_odd(reason)]
-        if odd:
-            self._console.print(Text("lines skipped or repaired: " + _printable(", ".join(odd)), style="yellow"))
+        if summary.predecessor is not None:
+            self._console.print(Text(f"continues session {_printable(summary.predecessor)}", style="dim"))
+        if note := _skipped(summary.skipped):
+            self._console.print(Text(_printable(note), style="yellow"))
 
     def _turn_line(self, root: Span, spans: list[Span]) -> Text:
         line = Text(root.name, style="bold", no_wrap=True, overflow="ellipsis")
@@ -182,17 +191,16 @@ def _duration(nanoseconds: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""
+def _plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Return a count with its noun; empty for none."""
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}" if count else ""
 
 
-def _is_odd(reason: str) -> bool:
-    """Tell whether a reader should know that there were such lines."""
-    return reason.startswith("unknown type") or reason in (
-        "damaged line",
-        "repaired line",
-        "several objects on one line",
-        "line too long",
-        "not an object",
-        "no type",
-    )
+def _skipped(counts: Mapping[str, int]) -> str:
+    """Say which lines were skipped or repaired, as far as a reader should know; most are skipped by design."""
+    skipped = [_plural(counts.get(reason, 0), *forms) for reason, forms in _MALFORMED.items()]
+    unknown = [(reason, count) for reason, count in sorted(counts.items()) if reason.startswith("unknown type ")]
+    skipped += [f"{_plural(count, 'line')} of {reason}" for reason, count in unknown]
+    repaired = _plural(sum(counts.get(reason, 0) for reason in _REPAIRED), "line")
+    notes = {"skipped": ", ".join(filter(None, skipped)), "repaired": repaired}
+    return "; ".join(f"{what} {lines}" for what, lines in notes.items() if lines)

@@ -114,7 +114,7 @@ class AgentDeliveries:
             past = delivered.get(file.name)
             if file.name not in session.looked_at or (past is not None and past.size == file.size):
                 continue
-            if file.name in session.left_over and not (whole and session.facts.turns):
+            if file.name in session.left_over and not (whole and session.summary.turns):
                 self.is_misplaced |= not whole
             elif agent_id(file.name) not in unsettled:
                 delivered[file.name] = _delivered(file, past, session.placed.get(file.name))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import orjson
 
 from cc_trace.spans import Resume, Session, TraceLink
-from cc_trace.transcript import Delivered, Position, new
+from cc_trace.transcript import Delivered, Position, make_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -235,7 +235,7 @@ def _rows(files: dict[str, list[Any]]) -> dict[str, Delivered]:
     if not fits or len(columns) != len(Delivered._fields):
         message = "what was delivered of an agent is out of range"
         raise ValueError(message)
-    return {name: new(Delivered, row) for name, row in files.items()}
+    return {name: make_tuple(Delivered, row) for name, row in files.items()}
 
 
 def _is_count(value: object) -> bool:

@@ -202,7 +202,7 @@ class Delivery:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
         assert self._ledger is not None  # noqa: S101
         around, ids, to = self._around, [parcel.span_id for parcel in batch], self._destination.name
-        session_id, now = self._session.facts.session_id, around.clock()
+        session_id, now = self._session.summary.session_id, around.clock()
         claims, since = self._ledger.claim(to, session_id, ids, now, around.request_seconds)
         around.reached("claimed")
         self._settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
@@ -350,7 +350,7 @@ class Delivery:
         """Tell the ledger; what it cannot take now, the state keeps for it."""
         ids = [*ids]
         if self._ledger is not None and self._ledger.settle(
-            self._destination.name, self._session.facts.session_id, ids
+            self._destination.name, self._session.summary.session_id, ids
         ):
             self._progress.not_in_ledger += ids
 

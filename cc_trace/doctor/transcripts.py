@@ -112,7 +112,7 @@ def line_types(subject: Subject) -> Iterator[Check]:
         yield warning("line types", f"unknown in {shown}: {types}", fix)
     else:
         passed = [
-            f"{kind} ({count})" for kind, count in skipped.most_common() if kind.startswith(("system/", "damaged"))
+            f"{kind} ({count})" for kind, count in skipped.most_common() if kind.startswith(("system/", "malformed"))
         ]
         yield ok("line types", f"all known in {shown}" + (f"; skipped: {listed(passed, most=8)}" if passed else ""))
     yield _clock(subject, read)
@@ -132,7 +132,7 @@ def _newest(subject: Subject) -> Iterator[SessionSummary]:
                 pass
         except OSError:  # gone meanwhile, or not ours to read
             continue
-        yield session.facts
+        yield session.summary
 
 
 def _clock(subject: Subject, read: list[SessionSummary]) -> Check:

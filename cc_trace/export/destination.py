@@ -84,7 +84,7 @@ def check_name(name: str, place: str) -> None:
     """Raise ConfigError for a name that stands for no destination; `place` is where it was said."""
     kind, colon, exporter = name.partition(":")
     if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
-        message = f"{place} names {quoted(name)}; allowed are local, otlp, langfuse, file and otel:NAME"
+        message = f"{place} names {quoted(name)}; it must be one of local, otlp, langfuse, file, otel:NAME"
         raise ConfigError(message)
 
 

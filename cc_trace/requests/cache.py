@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.pricing import cost_usd
-from cc_trace.transcript import string
+from cc_trace.transcript import text_field
 
 if TYPE_CHECKING:
     from cc_trace.requests.records import Attempt, JsonObject, Response
@@ -99,7 +99,7 @@ def _changed_tools(before: JsonValue, now: JsonValue) -> str:
 
 def _by_name(tools: JsonValue) -> dict[str, JsonValue]:
     listed = tools if isinstance(tools, list) else []
-    return {string(tool, "name") or "unnamed": tool for tool in listed if isinstance(tool, dict)}
+    return {text_field(tool, "name") or "unnamed": tool for tool in listed if isinstance(tool, dict)}
 
 
 def _changed_blocks(before: JsonObject, now: JsonObject) -> str:
@@ -115,7 +115,7 @@ def _thinking(attempt: Attempt) -> JsonObject:
 
 
 def _described(attempt: Attempt) -> str:
-    kind = string(attempt.thinking, "type") or "off"
+    kind = text_field(attempt.thinking, "type") or "off"
     return kind if attempt.thinking_budget is None else f"{kind} with {attempt.thinking_budget:,} tokens"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.transcript import mapping, string
+from cc_trace.transcript import object_field, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,11 +107,11 @@ def _answer_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tupl
     match block.get("type"):
         case "thinking" | "redacted_thinking":
             # Where the text is left out, the signature carries it, encrypted.
-            told = string(block, "thinking") or string(block, "signature") or string(block, "data") or ""
+            told = text_field(block, "thinking") or text_field(block, "signature") or text_field(block, "data") or ""
             yield "thinking", None, _bytes(told)
         case "tool_use" | "server_tool_use":
-            name = string(block, "name") or "unknown"
-            tools[string(block, "id") or ""] = name
+            name = text_field(block, "name") or "unknown"
+            tools[text_field(block, "id") or ""] = name
             yield "tool calls", name, _json_bytes(block.get("input"))
         case _:
             yield "answers", None, _text_bytes(block)
@@ -121,14 +121,14 @@ def _user_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[
     if block.get("type") != "tool_result":
         yield from _text_sizes(block, "prompts", None)
         return
-    name = tools.get(string(block, "tool_use_id") or "", "unknown")
+    name = tools.get(text_field(block, "tool_use_id") or "", "unknown")
     for part in _blocks(block.get("content")):
         yield from _text_sizes(part, "tool results", name)
 
 
 def _text_sizes(block: dict[str, Any], origin: str, name: str | None) -> Iterator[tuple[str, str | None, int]]:
     """Yield a block's size, with the reminders that Claude Code put into its text apart."""
-    text = string(block, "text")
+    text = text_field(block, "text")
     if text is None:
         yield origin, name, _text_bytes(block)
         return
@@ -156,9 +156,9 @@ def _blocks(content: JsonValue) -> Iterator[dict[str, Any]]:
 
 
 def _text_bytes(block: dict[str, Any]) -> int:
-    if (text := string(block, "text")) is not None:
+    if (text := text_field(block, "text")) is not None:
         return _bytes(text)
-    return _IMAGE_BYTES if "data" in mapping(block, "source") else _json_bytes(block)
+    return _IMAGE_BYTES if "data" in object_field(block, "source") else _json_bytes(block)
 
 
 def _json_bytes(value: JsonValue) -> int:

@@ -11,7 +11,7 @@ import orjson
 from cc_trace.files import open_regular
 from cc_trace.requests.rebuild import Request, message_hash, message_names, rebuild
 from cc_trace.requests.records import Attempt, Call, Failure, Response, Retry, attempt, failure, response, retry
-from cc_trace.transcript import mapping, read_lines, string
+from cc_trace.transcript import object_field, read_lines, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,7 @@ class _OpenCall:
 class RequestLog:
     """What the transcripts tell of requests. `read` each file of a session, its agents' too, then ask.
 
-    Lines of any other kind, damaged ones and fields of the wrong type are stepped over; `malformed` counts lines that
-    are no JSON.
+    Other lines, and fields of the wrong type, are skipped; `malformed` counts the lines that are not JSON.
     """
 
     def __init__(self) -> None:
@@ -190,7 +189,7 @@ class RequestLog:
             case "user":
                 self._take_user(place)
             case "api-request-shape" | "api-request-blob":
-                if name := string(raw, _NAMED_BY[kind]):
+                if name := text_field(raw, _NAMED_BY[kind]):
                     self._heavy.setdefault((kind, name), place)
 
     def _take_attempt(self, raw: dict[str, Any], path: Path) -> None:
@@ -209,7 +208,7 @@ class RequestLog:
         self._call_of[made.id] = call
 
     def _take_answer(self, raw: dict[str, Any], place: _Place) -> None:
-        uuid, id_ = string(raw, "uuid"), string(mapping(raw, "message"), "id")
+        uuid, id_ = text_field(raw, "uuid"), text_field(object_field(raw, "message"), "id")
         if id_ is None or uuid in self._seen:
             return
         if uuid is not None:
@@ -237,12 +236,12 @@ class RequestLog:
         """Return a response as it stands in later requests: the blocks of all its lines."""
         content: list[Any] = []
         for place in self._answers[key]:
-            part = mapping(self._parsed(place), "message").get("content")
+            part = object_field(self._parsed(place), "message").get("content")
             content += part if isinstance(part, list) else [part]
         return {"role": "assistant", "content": content}
 
     def _user(self, place: _Place) -> JsonObject:
-        message = mapping(self._parsed(place), "message")
+        message = object_field(self._parsed(place), "message")
         return {"role": message.get("role"), "content": message.get("content")}
 
     def _parsed(self, place: _Place | None) -> dict[str, Any]:
@@ -303,7 +302,7 @@ def _early_string(data: bytes, key: str) -> str | None:
 
 
 def _objects(data: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a line: one, or where it is damaged those that stand whole at its beginning."""
+    """Yield the objects of a line: one, or where it is malformed those that stand whole at its beginning."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cc_trace.transcript import count, mapping, parse_time, plain_text, string, usage
+from cc_trace.transcript import count_field, object_field, parse_time, plain_text, text_field, usage
 
 if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue, Usage
@@ -40,27 +40,27 @@ class Attempt:
     @property
     def model(self) -> str | None:
         """The model that was asked for."""
-        return string(self.params, "model")
+        return text_field(self.params, "model")
 
     @property
     def max_tokens(self) -> int | None:
         """The most tokens the response may have."""
-        return count(self.params, "max_tokens") or None
+        return count_field(self.params, "max_tokens") or None
 
     @property
     def thinking(self) -> JsonObject:
         """How thinking was asked for; empty where it was not."""
-        return mapping(self.params, "thinking")
+        return object_field(self.params, "thinking")
 
     @property
     def thinking_budget(self) -> int | None:
         """The most tokens that may be spent on thinking."""
-        return count(self.thinking, "budget_tokens") or None
+        return count_field(self.thinking, "budget_tokens") or None
 
     @property
     def effort(self) -> str | None:
         """The effort that was asked for."""
-        return string(mapping(self.params, "output_config"), "effort")
+        return text_field(object_field(self.params, "output_config"), "effort")
 
     @property
     def betas(self) -> tuple[str, ...]:
@@ -145,22 +145,22 @@ class Call:
 
 def attempt(raw: dict[str, Any]) -> Attempt | None:
     """Return what an `api-request` line tells; None where it has no id."""
-    id_, tail, points = string(raw, "id"), raw.get("tail"), raw.get("cacheControl")
+    id_, tail, points = text_field(raw, "id"), raw.get("tail"), raw.get("cacheControl")
     if id_ is None:
         return None
     return Attempt(
         id=id_,
         sent_ns=_time(raw),
-        agent_id=string(raw, "agentId"),
-        query_source=string(raw, "querySource"),
-        params=mapping(raw, "params"),
-        shape_hash=string(raw, "shapeHash"),
-        base=string(raw, "base"),
-        keep=count(raw, "keep"),
+        agent_id=text_field(raw, "agentId"),
+        query_source=text_field(raw, "querySource"),
+        params=object_field(raw, "params"),
+        shape_hash=text_field(raw, "shapeHash"),
+        base=text_field(raw, "base"),
+        keep=count_field(raw, "keep"),
         # What is no hash keeps its place, and is found nowhere.
         tail=tuple(name if isinstance(name, str) else "" for name in tail) if isinstance(tail, list) else (),
         breakpoints=tuple(map(_breakpoint, points)) if isinstance(points, list) else (),
-        digest=string(raw, "requestDigest"),
+        digest=text_field(raw, "requestDigest"),
     )
 
 
@@ -174,58 +174,60 @@ def _breakpoint(raw: object) -> Breakpoint:
 
 def retry(raw: dict[str, Any], attempt_id: str) -> Retry:
     """Return what a `system/api_error` line tells of the attempt before it."""
-    error = mapping(raw, "error")
-    told = string(error, "formatted") or string(error, "message") or string(raw, "error") or "request failed"
+    error = object_field(raw, "error")
+    told = (
+        text_field(error, "formatted") or text_field(error, "message") or text_field(raw, "error") or "request failed"
+    )
     return Retry(
         attempt_id=attempt_id,
         time_ns=_time(raw),
-        status=count(error, "status") or None,
-        number=count(raw, "retryAttempt"),
+        status=count_field(error, "status") or None,
+        number=count_field(raw, "retryAttempt"),
         wait_ms=_number(raw, "retryInMs"),
-        request_id=string(error, "requestId"),
+        request_id=text_field(error, "requestId"),
         error=told,
     )
 
 
 def failure(raw: dict[str, Any]) -> Failure | None:
     """Return what an `assistant` line tells that stands for an API error; None: it is a response."""
-    message = mapping(raw, "message")
-    id_ = string(message, "id")
+    message = object_field(raw, "message")
+    id_ = text_field(message, "id")
     if raw.get("isApiErrorMessage") is not True or id_ is None:
         return None
     return Failure(
         message_id=id_,
         time_ns=_time(raw),
-        status=count(raw, "apiErrorStatus") or None,
-        kind=string(raw, "apiErrorType"),
-        request_id=string(raw, "requestId"),
+        status=count_field(raw, "apiErrorStatus") or None,
+        kind=text_field(raw, "apiErrorType"),
+        request_id=text_field(raw, "requestId"),
         error=plain_text(message.get("content")) or "API error",
     )
 
 
 def response(raw: dict[str, Any]) -> Response | None:
     """Return what one `assistant` line tells of its response; None where no model answered."""
-    message = mapping(raw, "message")
-    id_, model = string(message, "id"), string(message, "model")
+    message = object_field(raw, "message")
+    id_, model = text_field(message, "id"), text_field(message, "model")
     if id_ is None or model == "<synthetic>":
         return None
     time_ns = _time(raw)
     return Response(
         message_id=id_,
-        attempt_id=string(raw, "requestRef"),
-        request_id=string(raw, "requestId"),
+        attempt_id=text_field(raw, "requestRef"),
+        request_id=text_field(raw, "requestId"),
         model=model,
         usage=usage(message.get("usage")),
         first_ns=time_ns,
         last_ns=time_ns,
         thinking_ms=_number(raw, "thinkingDurationMs"),
         tool_input_ms=_number(raw, "toolInputStreamMs"),
-        cache_ttl=string(raw, "promptCacheRequested"),
+        cache_ttl=text_field(raw, "promptCacheRequested"),
     )
 
 
 def _time(raw: dict[str, Any]) -> int | None:
-    text = string(raw, "timestamp")
+    text = text_field(raw, "timestamp")
     return None if text is None else parse_time(text)
 
 

@@ -127,7 +127,7 @@ def _wanted(settings: Settings) -> bool | None:
     """Return whether TRACE_TO_LANGFUSE wants Langfuse; None where it is not set. cc-langfuse takes `true` alone."""
     said = settings.found("trace_to_langfuse")
     if said is not None and said.text.lower() not in ("true", "false"):
-        message = f"{said.place} is {quoted(said.text)}; allowed are true and false"
+        message = f"{said.place} is {quoted(said.text)}; it must be true or false"
         raise ConfigError(message)
     return None if said is None else said.text.lower() == "true"
 

@@ -1,6 +1,26 @@
-"""All settings: their names, what each may be, and how one is looked up in the places it can come from. Pure.
+"""Layers of settings, and how a value is found in them. Pure.
 
-Rule: a wrong value is named, with where it stands and what is allowed; it is never silently replaced by a default.
+Rules:
+- The first layer that has a value decides. A layer is one source: the environment, a settings file, config.toml.
+- A project's own files are no layers but restrictions. Theirs counts only if it lets less leave than the value found.
+- A wrong value is named, with where it stands and what is allowed; it is never silently replaced by a default.
+
+An example: config.toml says "full", the shell "no-tool-content", and a repository asks for "metadata". The shell is the
+stronger layer, and the repository may restrict it further:
+
+>>> config_toml = Layer("config.toml", {"content": "full"}, variables=False)
+>>> shell = Layer("environment", {"CC_TRACE_CONTENT": "no-tool-content"})
+>>> repository = Layer(".claude/settings.json", {"CC_TRACE_CONTENT": "metadata"}, project=True)
+>>> Settings([shell, config_toml]).text("content")
+'no-tool-content'
+>>> Settings([shell, config_toml], restrictions=[repository]).text("content")
+'metadata'
+
+It cannot loosen what the user has chosen:
+
+>>> repository = Layer(".claude/settings.json", {"CC_TRACE_CONTENT": "full"}, project=True)
+>>> Settings([shell, config_toml], restrictions=[repository]).text("content")
+'no-tool-content'
 """
 
 from __future__ import annotations
@@ -38,6 +58,7 @@ class Layer:
     values: Mapping[str, object] = field(repr=False)  # which may hold keys
     variables: bool = True
     project: bool = False  # a project says so: others may have written it
+    typed: bool = False  # as an argument, which messages name by `origin`
 
     def found(self, setting: Setting, variables: Sequence[str] | None = None) -> Found | None:
         """Return what this source alone says; an empty value says nothing. `variables`: only these."""
@@ -56,7 +77,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A value and where it stands."""
+    """A value, and where it was found."""
 
     text: str = field(repr=False)
     layer: Layer
@@ -72,7 +93,7 @@ class Found:
     @property
     def place(self) -> str:
         """Return how a message names it."""
-        if self.origin.startswith("--"):
+        if self.layer.typed or self.origin.startswith("--"):
             return self.origin
         return self.key if self.key.isupper() else f"{self.key} in {self.origin}"
 
@@ -116,12 +137,12 @@ class Settings:
         if found.absent:
             raise ConfigError(waits_for(found, "it"))
         if setting.allowed and found.text not in setting.allowed:
-            message = f"{found.place} is {quoted(found.text)}; allowed are {', '.join(setting.allowed)}"
+            message = f"{found.place} is {quoted(found.text)}; it must be one of {', '.join(setting.allowed)}"
             raise ConfigError(message)
         return found.text
 
     def flag(self, name: str) -> bool | None:
-        """Return whether something is wanted; None where nobody says."""
+        """Return a setting as a bool; None where it is not set and has no default."""
         value = self.text(name)
         if value is None:
             return None
@@ -129,7 +150,7 @@ class Settings:
             return True
         if value.lower() in _FALSE:
             return False
-        message = f"{self._place(name)} is {quoted(value)}; allowed are true and false"
+        message = f"{self.place(name)} is {quoted(value)}; it must be true or false"
         raise ConfigError(message)
 
     def number(self, name: str) -> float:
@@ -140,7 +161,7 @@ class Settings:
         except ValueError:
             number = -1.0
         if not 0 <= number < _TOO_LARGE:
-            message = f"{self._place(name)} is {quoted(value)}; it must be a number of at least 0"
+            message = f"{self.place(name)} is {quoted(value)}; it must be a number, at least 0"
             raise ConfigError(message)
         return number
 
@@ -157,7 +178,9 @@ class Settings:
         for part in self.names(name):
             key, equals, value = part.partition("=")
             if not equals or not key.strip():
-                message = f"{self._place(name)} has a part that is not key=value, such as authorization=Bearer KEY"
+                message = (
+                    f"{self.place(name)} must be key=value pairs with commas between, such as authorization=Bearer KEY"
+                )
                 raise ConfigError(message)
             pairs[key.strip()] = value.strip()
         return pairs
@@ -166,13 +189,14 @@ class Settings:
         """Return the items that restrictions add to a list."""
         return list(dict.fromkeys(item for layer in self.restrictions for item in Settings([layer]).names(name)))
 
-    def _place(self, name: str) -> str:
+    def place(self, name: str) -> str:
+        """Return how a message names a setting: where its value stands, else by its variable."""
         found = self.found(name)
         return found.place if found is not None else BY_NAME[name].variable
 
 
 def _strictness(setting: Setting, text: str | None) -> int:
-    """Return how much a value lets leave, more being less; a wrong one is the strictest, so that it is complained of.
+    """Return how strict a value is: the less it lets leave, the higher. A wrong one is strictest, so it is reported.
 
     Lists are not compared: what a project adds to one is added.
     """
@@ -200,18 +224,18 @@ def checked(setting: Setting, given: Settings) -> object:
         case "pairs":
             given.pairs(name)
         case "url":
-            _check_url(setting, text or "")
+            _check_url(given.place(name), text or "")
     return text
 
 
-def _check_url(setting: Setting, text: str) -> None:
+def _check_url(place: str, text: str) -> None:
     try:
         parts = urlsplit(text)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # no port, or no address
         fine = False
     if not fine:
-        message = f"{setting.variable} must be a URL such as http://localhost:4318, with http:// or https://"
+        message = f"{place} must be a URL with http:// or https://, such as http://localhost:4318"
         raise ConfigError(message)
 
 

@@ -1,5 +1,21 @@
 """Where settings come from: the environment, Claude Code's managed and the user's settings files, and config.toml.
 
+The layers, the strongest first:
+
+    --to DESTINATION                       where a command was given it
+    managed-settings.json (env)            always
+    the environment                        for a command that a user typed
+    the environment of the session's hook  where it is stored: what the shell set, then what its project may set
+    our own shell's variables              for a worker, where the session has no stored environment
+    ~/.claude/settings.json (env)          always, with the options of the plugin
+    config.toml, [project."FOLDER"]        for sessions of FOLDER and below, the nearest folder first
+    config.toml                            always
+
+An example: a session of /work/acme was started with CC_TRACE_TAGS=nightly in its shell and ended while the backend was
+down. An hour later the worker of another project's hook delivers it: with the tag, which was stored with the session,
+and to the destination that config.toml has for /work/acme. Of the worker's own environment it gets nothing but a key
+that its own hook had too, for the same address.
+
 Rules:
 - A project's own files are read for what restricts, and for the names they set, never for another value.
 - Claude Code puts the `env` of a project's files into the environment of its hooks: its user has trusted the project.

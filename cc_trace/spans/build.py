@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
 from cc_trace.spans.model import Response, Span, Tool, TraceLink, span_id, tool_span_id
-from cc_trace.transcript import Thinking, ToolUse, new
-from cc_trace.turns import Generation, agent_status, clipped, later, tool_status, turn_status
+from cc_trace.transcript import Thinking, ToolUse, make_tuple
+from cc_trace.turns import Generation, agent_status, clipped, latest_ns, tool_status, turn_status
 
 if TYPE_CHECKING:
     from cc_trace.transcript import Advice, Context, JsonValue
@@ -79,20 +79,20 @@ def answered(step: Generation) -> JsonValue:
     return answer
 
 
-def response_facts(step: Generation) -> dict[str, JsonValue]:
-    """Return the small facts of a response that are neither its words nor its tokens."""
-    facts: dict[str, JsonValue] = {"tool_count": len(step.calls)}
+def response_metadata(step: Generation) -> dict[str, JsonValue]:
+    """Return what is known of a response besides its words, tokens and times."""
+    metadata: dict[str, JsonValue] = {"tool_count": len(step.calls)}
     if step.stop_reason is not None:
-        facts["stop_reason"] = step.stop_reason
+        metadata["stop_reason"] = step.stop_reason
     if step.effort is not None:
-        facts["effort"] = step.effort
+        metadata["effort"] = step.effort
     if step.speed is not None:
-        facts["speed"] = step.speed
+        metadata["speed"] = step.speed
     if step.service_tier is not None:
-        facts["service_tier"] = step.service_tier
+        metadata["service_tier"] = step.service_tier
     if step.usage is not None and step.usage.web_searches:
-        facts["web_searches"] = step.usage.web_searches
-    return facts
+        metadata["web_searches"] = step.usage.web_searches
+    return metadata
 
 
 # Versions whose transcripts are known to count too little output.
@@ -125,7 +125,7 @@ class _Trace:
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
-        self._launches = trace_by_call
+        self._trace_by_call = trace_by_call
         self._agent_id: str | None = None
         self._agent_name: str | None = None
         self._about: dict[str, JsonValue] = {}
@@ -155,7 +155,7 @@ class _Trace:
         if tool_use_id is None:
             return None
         link: dict[str, JsonValue] = {"tool_use_id": tool_use_id, "span_id": tool_span_id(tool_use_id)}
-        if (trace := self._launches.get(tool_use_id)) is not None:
+        if (trace := self._trace_by_call.get(tool_use_id)) is not None:
             link["trace_id"] = trace
         return link
 
@@ -201,7 +201,7 @@ class _Trace:
             kind,
             name,
             start_ns,
-            later(start_ns, turn.end_ns),
+            latest_ns(start_ns, turn.end_ns),
             self._session_id,
             self._number,
             self._agent_id,
@@ -241,9 +241,9 @@ class _Trace:
         start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.ready_ns)
         if step.request is None and asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
             note = note or "start unknown"
-        metadata = response_facts(step)
+        metadata = response_metadata(step)
         if step.request is not None:
-            metadata |= step.request.facts
+            metadata |= step.request.metadata
             metadata["attempts"] = step.attempts
         elif note is None and asked_ns is not None:
             note = "start derived"
@@ -251,7 +251,7 @@ class _Trace:
             metadata["time"] = note
         known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
         cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
-        return new(
+        return make_tuple(
             Span,
             (
                 self._trace_id,
@@ -314,7 +314,7 @@ class _Trace:
         status, error = tool_status(call, turn)
         metadata: dict[str, JsonValue] = {"tool_name": name, "tool_id": call.id}
         if result is not None:
-            metadata.update(result.facts)
+            metadata.update(result.metadata)
             if result.denial is not None:
                 metadata["denial"] = result.denial
         if note is not None:
@@ -348,12 +348,12 @@ class _Trace:
 
     def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
         start_ns, end_ns, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
-        metadata: dict[str, JsonValue] = dict(step.facts)
+        metadata: dict[str, JsonValue] = dict(step.metadata)
         began_ns = turn_start(turn)
         if start_ns is not None and began_ns is not None and start_ns < began_ns:
             # What happened between turns, such as a compaction hours before the prompt, must not stretch the trace.
             metadata["happened_at"] = _iso(start_ns)
-            start_ns, end_ns = began_ns, later(began_ns, end_ns)
+            start_ns, end_ns = began_ns, latest_ns(began_ns, end_ns)
         if note is not None:
             metadata["time"] = note
         if (link := self._link(step.tool_use_id)) is not None:
@@ -403,8 +403,8 @@ def _circumstances(context: Context) -> dict[str, JsonValue]:
     )
 
 
-def _known(facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: value for name, value in facts.items() if value is not None}
+def _known(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @lru_cache(maxsize=64)

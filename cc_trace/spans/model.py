@@ -58,11 +58,11 @@ class Span(NamedTuple):
     response: Response | None = None
     tool: Tool | None = None
     agent_name: str | None = None  # the kind of agent whose work it is; None: the main thread's
-    about: dict[str, JsonValue] | None = None  # facts of the whole trace, known when it began
+    about: dict[str, JsonValue] | None = None  # metadata of the whole trace, known when it began
 
 
 class TraceLink(NamedTuple):
-    """What a user ties traces to: a seed that makes their ids predictable, an existing span they hang under."""
+    """What links traces to the user's own: a seed that makes ids predictable, a span that becomes the parent."""
 
     seed: str | None = None
     trace_id: str | None = None

@@ -1,6 +1,6 @@
-"""A session: its files read to spans, and the facts about it as a whole.
+"""A session: its files become spans, and a summary of it as a whole.
 
-`Session.spans` streams: it holds two turns in memory, never the file. The facts are complete when it has ended.
+`Session.spans` streams: it holds two turns in memory, never the file. The summary is complete when it has ended.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Session:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
         `hook_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
-        `links`: by the number of the turn from which on it holds, what traces are tied to.
+        `links`: trace links, each by the number of the first turn that it applies to.
         `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
         """
         self.path = path
@@ -118,7 +118,7 @@ class Session:
         self.looked_at: set[str] = set()  # the agents' files that could be read
         self.left_over: set[str] = set()  # those of them with work that hangs nowhere
         session_id, self._is_agent = identify(path)
-        self.facts = SessionSummary(session_id)
+        self.summary = SessionSummary(session_id)
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
         self._last_asked = -1  # where the last prompt stands
@@ -151,7 +151,7 @@ class Session:
             main=main,
             call_by_task=resume.call_by_task,
             delegated=delegated,
-            unanswered=self.facts.unanswered_prompts,
+            unanswered=self.summary.unanswered_prompts,
         ):
             if held is not None:
                 yield self._trace(held, turn, agents)
@@ -188,15 +188,15 @@ class Session:
         until_ns = following.start.head.time_ns if following is not None else None
         runs = agents.below(turn, inline, until_ns, followed=following is not None)
         self._note_places(turn, runs)
-        facts, resume = self.facts, self.resume
-        facts.turns += 1
+        summary, resume = self.summary, self.resume
+        summary.turns += 1
         if turn.start.trigger in _ASKED:
-            facts.goal = facts.goal or turn.start.goal[:GOAL_CHARS]
-        facts.latest_output = turn.output[:OUTPUT_CHARS] or facts.latest_output
+            summary.goal = summary.goal or turn.start.goal[:GOAL_CHARS]
+        summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
-        spans = from_turn(turn, runs, facts.session_id, resume.trace_by_call, link)
+        spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link)
         for span in spans:
-            facts.count(span, main=span.parent_id == spans[0].span_id)
+            summary.count(span, main=span.parent_id == spans[0].span_id)
         resume.finished_tasks.update(turn.finished_tasks)
         if turn.start.launched_by is not None:
             resume.finished_tasks.add(turn.start.launched_by)
@@ -206,28 +206,28 @@ class Session:
         """Count the agents that were launched and have no file yet."""
         if self._ending_of(turn.start.head.time_ns) in _NOTHING_RUNS:
             return 0
-        call_by_task = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
-        known = {agent_id(name) for name in self._delivered} if call_by_task else set[str]()
+        launching = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
+        known = {agent_id(name) for name in self._delivered} if launching else set[str]()
         return sum(
             call.result is not None
             and call.result.agent_id is not None
             and call.id not in runs.by_call
             and call.id not in self.resume.finished_tasks
             and call.result.agent_id not in known
-            for call in call_by_task
+            for call in launching
         )
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the main file's entries, taking note of what they say of the session."""
-        facts, context = self.facts, None
+        summary, context = self.summary, None
         first_ns, last_ns = 1 << 64, -1
         for entry in self._read(self.path, self.resume.position):
             if (head := entry.head) is not None:
                 if (time_ns := head.time_ns) is not None:
                     if time_ns > last_ns:
-                        last_ns = facts.last_ns = time_ns
+                        last_ns = summary.last_ns = time_ns
                     if time_ns < first_ns:
-                        first_ns = facts.first_ns = time_ns
+                        first_ns = summary.first_ns = time_ns
                 if head.context is not context:
                     context = head.context
                     self._note(context)
@@ -236,15 +236,15 @@ class Session:
                     if entry.predecessor is not None:
                         self._lineage.setdefault("plan", entry.predecessor)
                 elif isinstance(entry, Totals):
-                    facts.reported_cost_usd = entry.cost_usd
+                    summary.reported_cost_usd = entry.cost_usd
             yield entry
 
     def _note(self, context: Context) -> None:
-        facts = self.facts
-        facts.cwd = facts.cwd or context.cwd
-        facts.git_branch = context.git_branch or facts.git_branch
-        facts.version = context.version or facts.version
-        facts.slug = context.slug or facts.slug
+        summary = self.summary
+        summary.cwd = summary.cwd or context.cwd
+        summary.git_branch = context.git_branch or summary.git_branch
+        summary.version = context.version or summary.version
+        summary.slug = context.slug or summary.slug
         if context.forked_from is not None:
             self._lineage.setdefault("fork", context.forked_from)
         if context.session_id is not None:
@@ -274,14 +274,14 @@ class Session:
                     self.left_over.add(agent.file)
         self.finished = True
         found = (self._lineage.get(how) for how in ("fork", "plan", "clear", "copied lines"))
-        self.facts.predecessor = next((id_ for id_ in found if id_ not in (None, self.facts.session_id)), None)
+        self.summary.predecessor = next((id_ for id_ in found if id_ not in (None, self.summary.session_id)), None)
         for reason, count in (("repeated line", self._seen.repeated), ("result without a call", self._seen.unmatched)):
             if count:
-                self.facts.skipped[reason] += count
+                self.summary.skipped[reason] += count
 
     def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
         # Many lines are parsed, then assembled: in turns, each finds the processor's caches full of the other's work.
-        skipped = self.facts.skipped
+        skipped = self.summary.skipped
         batch: list[Entry] = []
         reason = ""
         for line in read_lines(path, start, torn=True):
@@ -311,7 +311,7 @@ class Session:
             try:
                 agent = self._agent(path, file)
             except OSError:
-                self.facts.skipped["unreadable agent file"] += 1
+                self.summary.skipped["unreadable agent file"] += 1
                 continue
             if folder.name.startswith("wf_"):
                 if folder not in stages:
@@ -321,7 +321,7 @@ class Session:
                 yield agent
 
     def _mine(self, agent: Agent) -> bool:
-        return agent.session_id in (self.facts.session_id, self.path.stem)
+        return agent.session_id in (self.summary.session_id, self.path.stem)
 
     def _agent(self, path: Path, file: AgentFile) -> Agent:
         meta = agent_meta(_bytes(path.with_suffix(".meta.json")))
@@ -353,7 +353,7 @@ class Session:
         try:
             return self._assembled(_after_call(list(self._read(path)), call))
         except OSError:  # gone, or not ours to read: its call stands without it
-            self.facts.skipped["unreadable agent file"] += 1
+            self.summary.skipped["unreadable agent file"] += 1
             return []
 
 

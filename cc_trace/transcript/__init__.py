@@ -19,7 +19,7 @@ from cc_trace.transcript.agent_files import (
     select,
     shared_files,
 )
-from cc_trace.transcript.blocks import count, mapping, plain_text, string, usage
+from cc_trace.transcript.blocks import count_field, object_field, plain_text, text_field, usage
 from cc_trace.transcript.entries import (
     Advice,
     Block,
@@ -51,7 +51,7 @@ from cc_trace.transcript.entries import (
     Trigger,
     TurnEnd,
     Usage,
-    new,
+    make_tuple,
 )
 from cc_trace.transcript.head import first_cwd, first_session_id, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Position, read_lines
@@ -98,14 +98,14 @@ __all__ = [
     "agent_id",
     "agent_meta",
     "agent_paths",
-    "count",
+    "count_field",
     "first_cwd",
     "first_session_id",
     "identify",
     "journal_stages",
-    "mapping",
-    "new",
+    "make_tuple",
     "notification",
+    "object_field",
     "own_files",
     "parse",
     "parse_time",
@@ -115,6 +115,6 @@ __all__ = [
     "scan",
     "select",
     "shared_files",
-    "string",
+    "text_field",
     "usage",
 ]

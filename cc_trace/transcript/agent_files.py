@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from cc_trace.transcript.blocks import string
+from cc_trace.transcript.blocks import text_field
 from cc_trace.transcript.entries import AgentMeta
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def agent_meta(data: bytes) -> AgentMeta:
-    """Read agent-<id>.meta.json; whatever is missing or damaged is simply not known."""
+    """Read agent-<id>.meta.json; whatever is missing or malformed is None."""
     raw = _object(data)
     return AgentMeta(
-        string(raw, "agentType") or string(raw, "subagent_type"),
-        string(raw, "description"),
-        string(raw, "toolUseId"),
-        string(raw, "parentAgentId"),
-        string(raw, "name") or string(raw, "agentName"),
+        text_field(raw, "agentType") or text_field(raw, "subagent_type"),
+        text_field(raw, "description"),
+        text_field(raw, "toolUseId"),
+        text_field(raw, "parentAgentId"),
+        text_field(raw, "name") or text_field(raw, "agentName"),
     )
 
 
@@ -39,8 +39,10 @@ def journal_stages(data: bytes) -> dict[str, str]:
     stages: dict[str, str] = {}
     for line in data.splitlines():
         raw = _object(line)
-        agent_id = string(raw, "agentId") or string(raw, "agent_id")
-        stage = string(raw, "label") or string(raw, "stage") or string(raw, "phase") or string(raw, "name")
+        agent_id = text_field(raw, "agentId") or text_field(raw, "agent_id")
+        stage = (
+            text_field(raw, "label") or text_field(raw, "stage") or text_field(raw, "phase") or text_field(raw, "name")
+        )
         if agent_id is not None and stage is not None:
             stages.setdefault(agent_id, stage)
     return stages
@@ -125,7 +127,7 @@ def in_order(files: Iterable[AgentFile]) -> list[AgentFile]:
 
 
 def agent_paths(transcript: Path) -> list[Path]:
-    """Return where those files are."""
+    """Return the paths of the agents' files that may belong to a session."""
     return [Path(file.path) for file in scan(transcript)]
 
 

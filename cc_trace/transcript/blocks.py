@@ -9,10 +9,21 @@ from typing import Any, Final
 
 import orjson
 
-from cc_trace.transcript.entries import Advice, Block, JsonValue, Other, Text, Thinking, ToolResult, ToolUse, Usage, new
+from cc_trace.transcript.entries import (
+    Advice,
+    Block,
+    JsonValue,
+    Other,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+    make_tuple,
+)
 
-# Facts of toolUseResult worth a place in a trace: how it ended, where, how long. Contents are in the result itself.
-_FACTS: Final = frozenset(
+# The fields of toolUseResult that become metadata: how it ended, where, how long. Its content is in the result itself.
+_METADATA_KEYS: Final = frozenset(
     {
         "status",
         "interrupted",
@@ -66,19 +77,19 @@ _MAX_COUNT: Final = 1 << 48
 _INTERRUPTED: Final = "[Request interrupted by user"
 
 
-def string(raw: dict[str, Any], key: str) -> str | None:
+def text_field(raw: dict[str, Any], key: str) -> str | None:
     """Return a field that is a non-empty string, else None."""
     value = raw.get(key)
     return value if isinstance(value, str) and value else None
 
 
-def count(raw: dict[str, Any], key: str) -> int:
+def count_field(raw: dict[str, Any], key: str) -> int:
     """Return a field that is a count, else 0. A bool is no count, neither is what no sum of counts could hold."""
     value = raw.get(key)
     return value if type(value) is int and 0 < value < _MAX_COUNT else 0
 
 
-def mapping(raw: dict[str, Any], key: str) -> dict[str, Any]:
+def object_field(raw: dict[str, Any], key: str) -> dict[str, Any]:
     """Return a field that is an object, else an empty one."""
     value = raw.get(key)
     return value if isinstance(value, dict) else _NONE
@@ -114,11 +125,11 @@ def _part_text(part: Any) -> str:
 
 def media(block: dict[str, Any]) -> str:
     """Describe an image or document by type, size and digest: base64 says nothing to a reader of a trace."""
-    source = mapping(block, "source") or mapping(block, "file")
-    kind = string(source, "media_type") or string(source, "type") or "unknown type"
-    data = string(source, "data") or string(source, "base64")
+    source = object_field(block, "source") or object_field(block, "file")
+    kind = text_field(source, "media_type") or text_field(source, "type") or "unknown type"
+    data = text_field(source, "data") or text_field(source, "base64")
     if data is None:
-        where = string(source, "url") or string(source, "file_id") or string(block, "title") or ""
+        where = text_field(source, "url") or text_field(source, "file_id") or text_field(block, "title") or ""
         return f"[{block['type']} {kind} {where}".rstrip() + "]"
     size = len(data) * 3 // 4 - data[-2:].count("=")
     digest = hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()[:16]
@@ -142,34 +153,34 @@ def _block(item: Any) -> Block | None:
     if kind == "tool_use":
         return tool_use(item)
     if kind == "text":
-        return Text(string(item, "text") or "")
+        return Text(text_field(item, "text") or "")
     if kind == "thinking":
-        return Thinking(string(item, "thinking") or "")
+        return Thinking(text_field(item, "thinking") or "")
     if kind == "redacted_thinking":
         return Thinking("", redacted=True)
     if kind in _MEDIA:
         return Other(kind, media(item))
     if not isinstance(kind, str):
         return None
-    name = string(item, "name") or string(item, "tool_use_id")
+    name = text_field(item, "name") or text_field(item, "tool_use_id")
     return Other(kind, f"[{kind} {name}]" if name else f"[{kind}]")
 
 
 def tool_use(raw: dict[str, Any]) -> ToolUse:
     """Return a tool call, from a block or from a line of the simplest format."""
-    id_, name = string(raw, "id") or string(raw, "tool_use_id") or "", string(raw, "name")
+    id_, name = text_field(raw, "id") or text_field(raw, "tool_use_id") or "", text_field(raw, "name")
     given = _writable(raw.get("input"))
     if isinstance(given, dict):
         match name:
             case "Agent" | "Task":
-                told, resumed, kind = string(given, "prompt"), string(given, "resume"), string(given, "subagent_type")
-                return ToolUse(id_, name, given, told, resumed, kind)
+                prompt, resumed = text_field(given, "prompt"), text_field(given, "resume")
+                return ToolUse(id_, name, given, prompt, resumed, text_field(given, "subagent_type"))
             case "SendMessage":
-                return ToolUse(id_, name, given, None, string(given, "to") or string(given, "recipient"))
+                return ToolUse(id_, name, given, None, text_field(given, "to") or text_field(given, "recipient"))
             case "Write" | "Edit" | "MultiEdit":
-                return ToolUse(id_, name, given, file_path=string(given, "file_path"))
+                return ToolUse(id_, name, given, file_path=text_field(given, "file_path"))
             case "NotebookEdit":
-                return ToolUse(id_, name, given, file_path=string(given, "notebook_path"))
+                return ToolUse(id_, name, given, file_path=text_field(given, "notebook_path"))
     return ToolUse(id_, name or "unknown", given)
 
 
@@ -199,26 +210,28 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
     details: dict[str, Any] = extra if isinstance(extra, dict) else _NONE
     output, is_error = _output(raw.get("content")), raw.get("is_error") is True
     text = output if isinstance(output, str) else ""
-    denial = string(line, "toolDenialKind")
-    facts: dict[str, JsonValue] = {
-        key: value for key, value in details.items() if key in _FACTS and isinstance(value, _SCALAR) and value != ""
+    denial = text_field(line, "toolDenialKind")
+    metadata: dict[str, JsonValue] = {
+        key: value
+        for key, value in details.items()
+        if key in _METADATA_KEYS and isinstance(value, _SCALAR) and value != ""
     }
-    if "file" in details and (path := string(mapping(details, "file"), "filePath")):
-        facts["filePath"] = path
+    if "file" in details and (path := text_field(object_field(details, "file"), "filePath")):
+        metadata["filePath"] = path
     if is_error and (exit_code := _EXIT_CODE.match(text)):
-        facts["exitCode"] = int(exit_code[1])
+        metadata["exitCode"] = int(exit_code[1])
     agent_id = task_id = run_id = None
     if not _LAUNCH.isdisjoint(details):
-        agent_id = string(details, "agentId") or string(details, "agent_id") or string(details, "teammate_id")
-        agent_id = agent_id or string(details, "resumedAgentId")
+        agent_id = text_field(details, "agentId") or text_field(details, "agent_id")
+        agent_id = agent_id or text_field(details, "teammate_id") or text_field(details, "resumedAgentId")
         task_id = _task_id(details, agent_id)
         run_id = _run_id(details)
     elif not details and text.startswith(_IN_BACKGROUND) and (command := _COMMAND_ID.match(text)):
         task_id = command[1]
-    return new(
+    return make_tuple(
         ToolResult,
         (
-            string(raw, "tool_use_id") or "",
+            text_field(raw, "tool_use_id") or "",
             output,
             is_error,
             denial,
@@ -226,7 +239,7 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
             agent_id,
             task_id,
             run_id,
-            facts,
+            metadata,
         ),
     )
 
@@ -234,8 +247,10 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
 def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:
     """Return the background task that a result says was launched."""
     launched = details.get("isAsync") is True or details.get("status") in ("async_launched", "teammate_spawned")
-    launched = launched or string(details, "resumedAgentId") is not None  # an agent that a message woke
-    return string(details, "backgroundTaskId") or ((agent_id or string(details, "taskId")) if launched else None)
+    launched = launched or text_field(details, "resumedAgentId") is not None  # an agent that a message woke
+    return text_field(details, "backgroundTaskId") or (
+        (agent_id or text_field(details, "taskId")) if launched else None
+    )
 
 
 def _run_id(details: dict[str, Any]) -> str | None:
@@ -262,26 +277,26 @@ def advisors(raw: object) -> tuple[Advice, ...]:
     if not isinstance(found, list):
         return ()
     asked = [each for each in found if isinstance(each, dict) and each.get("type") == "advisor_message"]
-    return tuple(Advice(string(each, "model"), usage(each) or Usage()) for each in asked)
+    return tuple(Advice(text_field(each, "model"), usage(each) or Usage()) for each in asked)
 
 
 def usage(raw: object) -> Usage | None:
     """Return a response's token counts, None where the line has none."""
     if not isinstance(raw, dict):
         return None
-    writes = mapping(raw, "cache_creation")
-    total, five, hour = count(raw, "cache_creation_input_tokens"), 0, 0
+    writes = object_field(raw, "cache_creation")
+    total, five, hour = count_field(raw, "cache_creation_input_tokens"), 0, 0
     if writes:
-        five, hour = count(writes, "ephemeral_5m_input_tokens"), count(writes, "ephemeral_1h_input_tokens")
-    return new(
+        five, hour = count_field(writes, "ephemeral_5m_input_tokens"), count_field(writes, "ephemeral_1h_input_tokens")
+    return make_tuple(
         Usage,
         (
-            count(raw, "input_tokens"),
-            count(raw, "output_tokens"),
-            count(raw, "cache_read_input_tokens"),
+            count_field(raw, "input_tokens"),
+            count_field(raw, "output_tokens"),
+            count_field(raw, "cache_read_input_tokens"),
             max(five, total - hour),
             hour,
-            count(mapping(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
+            count_field(object_field(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
             raw.get("speed") == "fast",
             bool(writes) or not total,
         ),

@@ -34,7 +34,7 @@ class Context:
 
 
 # Makes a named tuple from all its fields in half the time that calling its type takes; for what every line makes.
-new: Final = tuple.__new__
+make_tuple: Final = tuple.__new__
 
 
 class Head(NamedTuple):
@@ -154,7 +154,7 @@ class RequestSent(NamedTuple):
 
     head: Head
     id: str
-    facts: dict[str, JsonValue]  # the parameters, and who asked; never a message
+    metadata: dict[str, JsonValue]  # the parameters, and who asked; never a message
 
 
 class Reply(NamedTuple):
@@ -178,7 +178,7 @@ class Reply(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """How a tool call ended. `facts` are the small structured facts of `toolUseResult`, never its content."""
+    """How a tool call ended. `metadata` has the short fields of `toolUseResult`, never its content."""
 
     tool_use_id: str
     output: JsonValue
@@ -188,7 +188,7 @@ class ToolResult(NamedTuple):
     agent_id: str | None = None
     task_id: str | None = None  # the background task it launched
     run_id: str | None = None  # the workflow run it launched
-    facts: Mapping[str, JsonValue] = MappingProxyType({})
+    metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
 
 class Results(NamedTuple):
@@ -257,7 +257,7 @@ class Compaction(NamedTuple):
 
     head: Head
     summary: str | None
-    facts: dict[str, JsonValue]
+    metadata: dict[str, JsonValue]
 
 
 class Retry(NamedTuple):
@@ -265,7 +265,7 @@ class Retry(NamedTuple):
 
     head: Head
     message: str
-    facts: dict[str, JsonValue]
+    metadata: dict[str, JsonValue]
 
 
 class TurnEnd(NamedTuple):

@@ -1,4 +1,4 @@
-"""A transcript file as complete lines with their byte offsets, and where Claude Code keeps such files.
+"""A transcript file as complete lines with their byte offsets.
 
 Rule: cut in bytes at newlines, decode afterwards. A last line without its newline is not an error but "not yet";
 it is handed out only to a caller that knows the file has stopped growing.
@@ -63,7 +63,7 @@ def read_lines(
 
 
 def _length_of_rest(file: BinaryIO) -> int:
-    """Step over the rest of a line that is too long to hold."""
+    """Skip the rest of a line that is too long to hold; return its length."""
     length = 0
     while piece := file.readline(CHUNK_BYTES):
         length += len(piece)

@@ -1,4 +1,8 @@
-"""One line of a transcript as an Entry."""
+"""One line of a transcript as an Entry.
+
+`_READERS` and `_ATTACHMENT_READERS`, at the end, say what is read. A line of a type without a reader is counted and
+skipped, mostly by its first bytes and without parsing it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ from cc_trace.transcript.blocks import (
     advisors,
     blocks,
     compact_json,
-    count,
-    mapping,
+    count_field,
+    object_field,
     plain_text,
-    string,
+    text_field,
     tool_result,
     tool_use,
     usage,
@@ -39,25 +43,19 @@ from cc_trace.transcript.entries import (
     StructuredOutput,
     Totals,
     TurnEnd,
-    new,
+    make_tuple,
 )
 from cc_trace.transcript.user_lines import notification, user_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cc_trace.transcript.entries import JsonValue
     from cc_trace.transcript.lines import Line
 
-# Line types that are read. All others are stepped over by a look at their first bytes: in 2.1.325 one word's answer
-# writes 250 KB of request bodies and prompt snapshots.
-_READ: Final = frozenset(
-    {b"user", b"assistant", b"system", b"progress", b"queue-operation", b"cost-state", b"attachment", b"api-request"}
-)
-_READ_SIMPLE: Final = frozenset({b"tool_use", b"tool_result"})
-_READ_ATTACHMENTS: Final = frozenset({b"queued_command", b"structured_output", b"goal_status"})
 _MAX_TYPE: Final = 64
 _ENDS: Final = 16_384
+# Types that say nothing for a trace. Any other type without a reader is unknown, and doctor names it.
 KNOWN_IGNORED: Final = frozenset(
     {
         "agent-name",
@@ -90,7 +88,7 @@ KNOWN_IGNORED: Final = frozenset(
 
 
 def skippable(data: bytes) -> str | None:
-    """Name a line that can be stepped over without parsing it; None: it must be parsed.
+    """Return the reason to skip a line without parsing it; None: it must be parsed.
 
     What looks like two objects on one line is parsed: the second one may be a prompt.
     """
@@ -104,7 +102,7 @@ def _several(data: bytes) -> bool:
 
 
 def _reason(data: bytes) -> str | None:
-    """Name a line of a type that is not read by its first bytes.
+    """Return the reason to skip a line, by its first bytes: in 2.1.325 an answer of one word writes 250 KB of requests.
 
     The first `"type":"` is the line's own when only one brace is open before it; quotes inside strings are escaped.
     """
@@ -116,18 +114,16 @@ def _reason(data: bytes) -> str | None:
     end = data.find(b'"', at + 8, at + 8 + _MAX_TYPE) if depth == 1 or inside else -1
     if end < 0:
         return None
-    kind = data[at + 8 : end]
-    if depth == 1:
-        if kind in _READ:
-            if kind != b"progress" or b'"type":"agent_progress"' in data:
-                return None
-            return "progress"
-        return None if kind in _READ_SIMPLE else ignored(kind.decode("ascii", "replace"))
-    return None if kind in _READ_ATTACHMENTS else f"attachment/{kind.decode('ascii', 'replace')}"
+    kind = data[at + 8 : end].decode("ascii", "replace")
+    if inside:
+        return None if kind in _ATTACHMENT_READERS else f"attachment/{kind}"
+    if kind == "progress" and b'"type":"agent_progress"' not in data:
+        return kind
+    return None if kind in _READERS else ignored(kind)
 
 
 def ignored(kind: str) -> str:
-    """Return what a line of a type that is not read is counted under."""
+    """Return the reason under which a line of a type without a reader is counted."""
     return kind if kind in KNOWN_IGNORED else f"unknown type {kind[:_MAX_TYPE]}"
 
 
@@ -136,8 +132,8 @@ _SECONDS_PER_DAY: Final = 86_400
 _MAX_NS: Final = (1 << 63) - 1  # what backends and SQLite can hold: the year 2262
 
 _NO_RESPONSE: Final = "No response requested."
-_COMPACTION_FACTS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
-_RETRY_FACTS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
+_COMPACTION_KEYS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
+_RETRY_KEYS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
 
 
 def parse(line: Line) -> Sequence[Entry]:
@@ -161,7 +157,7 @@ def _skipped(kind: str) -> tuple[Skipped]:
 
 
 def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
-    """Return what a line holds that strict JSON refuses, and count the damage."""
+    """Return what can be read of a line that strict JSON refuses, and a count of it as malformed or repaired."""
     text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
     found: list[dict[str, Any]] = []
     decoder, at = json.JSONDecoder(strict=False, parse_int=_integer), 0
@@ -175,7 +171,7 @@ def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
     except (ValueError, RecursionError):
         pass  # what stood whole before the damage counts
     if not found:
-        return (Skipped(None, "damaged line"),) if data.strip() else ()
+        return (Skipped(None, "malformed line"),) if data.strip() else ()
     reason = "several objects on one line" if len(found) > 1 else "repaired line"
     return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
 
@@ -194,45 +190,14 @@ def _without_surrogates(value: dict[str, Any]) -> dict[str, Any]:
 
 def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
     """Return what one JSON object of a transcript is."""
-    kind, message = raw.get("type"), raw.get("message")
-    inner: dict[str, Any] = message if isinstance(message, dict) else {}
+    kind, message = raw.get("type"), object_field(raw, "message")
     if not isinstance(kind, str):
-        kind = inner.get("role")
-    head = _head(raw, inner, offset, number)
-    content = inner.get("content") if inner else (message if isinstance(message, str) else raw.get("content"))
-    match kind:
-        case "assistant":
-            return _reply(raw, inner, content, head)
-        case "user":
-            return user_entry(raw, content, head)
-        case "system":
-            return _system(raw, head)
-        case "tool_use":
-            return Reply(head, None, None, None, (tool_use(raw),), None, None)
-        case "tool_result":
-            return Results(head, (tool_result(raw, raw, alone=True),), None)
-        case "progress":
-            return _progress(raw, head)
-        case str():
-            return _record(kind, raw, head)
-        case _:
-            return Skipped(head, "no type")
-
-
-def _record(kind: str, raw: dict[str, Any], head: Head) -> Entry:
-    """Return what a line is that is no message: Claude Code's own records."""
-    match kind:
-        case "queue-operation":
-            return Queue(head, string(raw, "operation") or "", string(raw, "content"))
-        case "attachment":
-            return _attachment(mapping(raw, "attachment"), head)
-        case "api-request" if (id_ := string(raw, "id")) is not None:
-            return RequestSent(head, id_, _request_facts(raw))
-        case "cost-state":
-            cost = raw.get("totalCostUSD")
-            return Totals(head, float(cost) if isinstance(cost, int | float) else None)
-        case _:
-            return Skipped(head, ignored(kind))
+        kind = message.get("role")
+    head = _head(raw, message, offset, number)
+    if not isinstance(kind, str):
+        return Skipped(head, "no type")
+    read = _READERS.get(kind)
+    return Skipped(head, ignored(kind)) if read is None else read(raw, head)
 
 
 def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
@@ -262,7 +227,7 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     if prompt is not None and not isinstance(prompt, str):
         prompt = None
     time_ns = parse_time(time) if isinstance(time, str) else None
-    return new(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
+    return make_tuple(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
 
 
 def _origin(forked: Any) -> Any:
@@ -288,11 +253,24 @@ def parse_time(text: str) -> int | None:
     return nanoseconds if 0 <= nanoseconds <= _MAX_NS else None
 
 
-def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: Head) -> Entry:
+def _content(raw: dict[str, Any]) -> object:
+    """Return what a user or assistant line says: in its message, which can be plain text, or beside its type."""
+    message = raw.get("message")
+    if isinstance(message, dict) and message:
+        return message.get("content")
+    return message if isinstance(message, str) else raw.get("content")
+
+
+def _user(raw: dict[str, Any], head: Head) -> Entry:
+    return user_entry(raw, _content(raw), head)
+
+
+def _reply(raw: dict[str, Any], head: Head) -> Entry:
     get = raw.get
     if get("isMeta") is True:
         return Skipped(head, "meta response")
-    model, tokens = string(inner, "model"), inner.get("usage")
+    inner, content = object_field(raw, "message"), _content(raw)
+    model, tokens = text_field(inner, "model"), inner.get("usage")
     synthetic, failed = model == "<synthetic>", get("isApiErrorMessage") is True
     error: str | None = None
     if synthetic or failed:
@@ -300,55 +278,57 @@ def _reply(raw: dict[str, Any], inner: dict[str, Any], content: object, head: He
         if failed or not (text == _NO_RESPONSE or text.startswith("[Request interrupted")):
             error = text or "API error"
     details: dict[str, Any] = tokens if isinstance(tokens, dict) else {}
-    return new(
+    return make_tuple(
         Reply,
         (
             head,
-            string(inner, "id"),
-            string(raw, "requestId"),
+            text_field(inner, "id"),
+            text_field(raw, "requestId"),
             None if synthetic else model,
             blocks(content),
             usage(tokens),
-            string(inner, "stop_reason"),
+            text_field(inner, "stop_reason"),
             get("isAbortedMidStream") is True,
             synthetic,
             error,
-            string(raw, "perTurnEffort"),
-            string(details, "speed"),
-            string(details, "service_tier"),
+            text_field(raw, "perTurnEffort"),
+            text_field(details, "speed"),
+            text_field(details, "service_tier"),
             advisors(tokens) if "iterations" in details else (),
-            string(raw, "requestRef"),
+            text_field(raw, "requestRef"),
         ),
     )
 
 
-def _request_facts(raw: dict[str, Any]) -> dict[str, JsonValue]:
-    params = mapping(raw, "params")
-    thinking, betas = mapping(params, "thinking"), params.get("betas")
+def _request_sent(raw: dict[str, Any], head: Head) -> Entry:
+    if (id_ := text_field(raw, "id")) is None:
+        return Skipped(head, "api-request")
+    params = object_field(raw, "params")
+    thinking, betas = object_field(params, "thinking"), params.get("betas")
     known: dict[str, JsonValue] = {
-        "requested_model": string(params, "model"),
-        "max_tokens": count(params, "max_tokens") or None,
-        "thinking": string(thinking, "type"),
-        "thinking_budget": count(thinking, "budget_tokens") or None,
+        "requested_model": text_field(params, "model"),
+        "max_tokens": count_field(params, "max_tokens") or None,
+        "thinking": text_field(thinking, "type"),
+        "thinking_budget": count_field(thinking, "budget_tokens") or None,
         "betas": [beta for beta in betas if isinstance(beta, str)] if isinstance(betas, list) else None,
-        "query_source": string(raw, "querySource"),
+        "query_source": text_field(raw, "querySource"),
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return RequestSent(head, id_, {name: value for name, value in known.items() if value is not None})
 
 
 def _system(raw: dict[str, Any], head: Head) -> Entry:
     match raw.get("subtype"):
         case "turn_duration":
-            return TurnEnd(head, count(raw, "durationMs"))
+            return TurnEnd(head, count_field(raw, "durationMs"))
         case "stop_hook_summary":
             return TurnEnd(head, None)
         case "compact_boundary":
-            return Compaction(head, None, _facts(mapping(raw, "compactMetadata"), _COMPACTION_FACTS))
+            return Compaction(head, None, _scalars(object_field(raw, "compactMetadata"), _COMPACTION_KEYS))
         case "microcompact_boundary":
-            facts = _facts(mapping(raw, "microcompactMetadata"), _COMPACTION_FACTS)
-            return Compaction(head, None, {"micro": True, **facts})
+            metadata = _scalars(object_field(raw, "microcompactMetadata"), _COMPACTION_KEYS)
+            return Compaction(head, None, {"micro": True, **metadata})
         case "api_error":
-            return Retry(head, _retry_message(raw), _facts(raw, _RETRY_FACTS))
+            return Retry(head, _retry_message(raw), _scalars(raw, _RETRY_KEYS))
         case "local_command" if "<local-command-std" in plain_text(raw.get("content")):
             return CommandOutput(head, plain_text(raw.get("content")))
         case str(subtype):
@@ -357,7 +337,7 @@ def _system(raw: dict[str, Any], head: Head) -> Entry:
             return Skipped(head, "system")
 
 
-def _facts(raw: dict[str, Any], keys: tuple[str, ...]) -> dict[str, JsonValue]:
+def _scalars(raw: dict[str, Any], keys: tuple[str, ...]) -> dict[str, JsonValue]:
     return {key: value for key in keys if isinstance(value := raw.get(key), str | int | float)}
 
 
@@ -367,34 +347,83 @@ def _retry_message(raw: dict[str, Any]) -> str:
         return error
     details: dict[str, Any] = error if isinstance(error, dict) else {}
     status = details.get("status")
-    cause = string(details, "message") or string(mapping(details, "cause"), "code") or string(raw, "content")
+    cause = (
+        text_field(details, "message")
+        or text_field(object_field(details, "cause"), "code")
+        or text_field(raw, "content")
+    )
     return cause or (f"HTTP {status}" if isinstance(status, int) else "request failed")
 
 
 def _progress(raw: dict[str, Any], head: Head) -> Entry:
-    data = mapping(raw, "data")
+    data = object_field(raw, "data")
     line = data.get("message")
     if data.get("type") != "agent_progress" or not isinstance(line, dict):
         return Skipped(head, "progress")
-    agent_id = string(data, "agentId")
-    call = string(raw, "parentToolUseID")
+    agent_id = text_field(data, "agentId")
+    call = text_field(raw, "parentToolUseID")
     return Progress(head, agent_id, call, entry({**line, "isSidechain": False}, head.offset, head.number))
 
 
+def _tool_use(raw: dict[str, Any], head: Head) -> Entry:
+    """Read a call that is a line of its own, as in the simplest format."""
+    return Reply(head, None, None, None, (tool_use(raw),), None, None)
+
+
+def _tool_result(raw: dict[str, Any], head: Head) -> Entry:
+    """Read a result that is a line of its own, as in the simplest format."""
+    return Results(head, (tool_result(raw, raw, alone=True),), None)
+
+
+def _queue(raw: dict[str, Any], head: Head) -> Entry:
+    return Queue(head, text_field(raw, "operation") or "", text_field(raw, "content"))
+
+
+def _totals(raw: dict[str, Any], head: Head) -> Entry:
+    cost = raw.get("totalCostUSD")
+    return Totals(head, float(cost) if isinstance(cost, int | float) else None)
+
+
 def _attachment(raw: dict[str, Any], head: Head) -> Entry:
-    match raw:
-        case {"type": "structured_output", "data": data}:
-            return StructuredOutput(head, compact_json(data), string(raw, "toolUseID"))
-        case {"type": "goal_status", "met": bool(met)}:
-            return Goal(head, met)
-        case {"type": "queued_command"}:
-            return _queued(raw, head)
-        case _:
-            return Skipped(head, f"attachment/{raw.get('type')}")
+    attachment = object_field(raw, "attachment")
+    kind = attachment.get("type")
+    read = _ATTACHMENT_READERS.get(kind) if isinstance(kind, str) else None
+    found = None if read is None else read(attachment, head)
+    return Skipped(head, f"attachment/{kind}") if found is None else found
 
 
-def _queued(raw: dict[str, Any], head: Head) -> Entry:
+def _structured_output(raw: dict[str, Any], head: Head) -> Entry | None:
+    return StructuredOutput(head, compact_json(raw["data"]), text_field(raw, "toolUseID")) if "data" in raw else None
+
+
+def _goal(raw: dict[str, Any], head: Head) -> Entry | None:
+    met = raw.get("met")
+    return Goal(head, met) if isinstance(met, bool) else None
+
+
+def _queued(raw: dict[str, Any], head: Head) -> Entry | None:
     text = plain_text(raw.get("prompt"))
     if raw.get("commandMode") == "task-notification" or "-notification>" in text[:40]:
         return notification(text, head)
-    return QueuedPrompt(head, text) if text.strip() else Skipped(head, "attachment/queued_command")
+    return QueuedPrompt(head, text) if text.strip() else None
+
+
+# Every line type that is read. What it becomes is a member of `Entry`, and mypy checks that turns/boundaries takes it.
+_READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry]]] = {
+    "user": _user,
+    "assistant": _reply,
+    "system": _system,
+    "progress": _progress,
+    "queue-operation": _queue,
+    "attachment": _attachment,
+    "cost-state": _totals,
+    "api-request": _request_sent,
+    "tool_use": _tool_use,
+    "tool_result": _tool_result,
+}
+# Every attachment that is read; None: it lacks what makes it one.
+_ATTACHMENT_READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry | None]]] = {
+    "queued_command": _queued,
+    "structured_output": _structured_output,
+    "goal_status": _goal,
+}

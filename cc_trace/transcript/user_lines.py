@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_trace.transcript.blocks import mapping, plain_text, string, tool_result
+from cc_trace.transcript.blocks import object_field, plain_text, text_field, tool_result
 from cc_trace.transcript.entries import (
     CommandOutput,
     Compaction,
@@ -16,7 +16,7 @@ from cc_trace.transcript.entries import (
     Prompt,
     Results,
     Skipped,
-    new,
+    make_tuple,
 )
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def user_entry(raw: dict[str, Any], content: object, head: Head) -> Entry:
     if isinstance(content, list):
         if len(content) == 1 and _is_result(content[0]):  # as on nearly all lines
             ends_turn = raw.get("toolEndsTurn") is True
-            return new(Results, (head, (tool_result(content[0], raw, alone=True),), None, ends_turn))
+            return make_tuple(Results, (head, (tool_result(content[0], raw, alone=True),), None, ends_turn))
         found = [item for item in content if _is_result(item)]
         if found:
             results = tuple([tool_result(item, raw, alone=len(found) == 1) for item in found])
             typed = _typed_beside(raw, content, head) if len(content) > len(found) else None
-            return new(Results, (head, results, typed, raw.get("toolEndsTurn") is True))
+            return make_tuple(Results, (head, results, typed, raw.get("toolEndsTurn") is True))
     return _text_entry(raw, plain_text(content), head)
 
 
@@ -72,7 +72,7 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
     begin = text[:200].lstrip()
     tag = _TAG.match(begin)
     name = tag[1] if tag else ""
-    kind = string(mapping(raw, "origin"), "kind")
+    kind = text_field(object_field(raw, "origin"), "kind")
     if raw.get("isCompactSummary") is True or begin.startswith(_SUMMARY_START):
         return Compaction(head, text, {})
     if name in _NOTIFICATIONS or kind == "task-notification":
@@ -80,7 +80,7 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
     if name in _OUTPUTS:
         return CommandOutput(head, text)
     if kind in ("coordinator", "peer") or begin.startswith(_FROM_PEER):  # what another agent, or session, sent
-        return Prompt(head, "teammate", text, None, string(raw, "permissionMode"))
+        return Prompt(head, "teammate", text, None, text_field(raw, "permissionMode"))
     if name == "local-command-caveat" or (raw.get("isMeta") is True and begin.startswith("Caveat:")):
         return Skipped(head, "local-command-caveat")
     if raw.get("isMeta") is True or (name == "system-reminder" and _REMINDERS.fullmatch(text)):
@@ -93,14 +93,14 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
 
 
 def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: Head) -> Prompt:
-    mode = string(raw, "permissionMode")
+    mode = text_field(raw, "permissionMode")
     if tag in ("command-name", "command-message") and (found := _COMMAND_NAME.search(text)):
         args = _COMMAND_ARGS.search(text)
         shown = f"/{found[1]} {args[1].strip() if args else ''}".rstrip()
         return Prompt(head, "command", shown, found[1], mode)
     if tag == "bash-input" and (found := _BASH_INPUT.search(text)):
         return Prompt(head, "bash", f"!{found[1]}", found[1], mode)
-    if kind == "auto-continuation" or string(raw, "planContent"):
+    if kind == "auto-continuation" or text_field(raw, "planContent"):
         other = _OTHER_TRANSCRIPT.search(text)
         return Prompt(head, "continuation", text, None, mode, other[1] if other else None)
     return Prompt(head, "prompt", text, None, mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cc_trace.turns.agents import Agent, Agents, Run, Runs, from_progress, sidechains
 from cc_trace.turns.boundaries import assemble
-from cc_trace.turns.builder import Seen, later
+from cc_trace.turns.builder import Seen, latest_ns
 from cc_trace.turns.model import Call, Event, Generation, Message, Turn
 from cc_trace.turns.status import Status, agent_status, clipped, current_activity, tool_status, turn_status
 
@@ -25,7 +25,7 @@ __all__ = [
     "clipped",
     "current_activity",
     "from_progress",
-    "later",
+    "latest_ns",
     "sidechains",
     "tool_status",
     "turn_status",

@@ -2,7 +2,7 @@
 
 Every link is optional, in both directions: an agent is found by its meta file, by the result of its call, by its
 prompt, by its workflow's directory, or by the turn it ran in. What cannot be linked hangs under its turn; nothing
-is left out and nothing hangs in two places.
+is dropped and nothing hangs in two places.
 """
 
 from __future__ import annotations

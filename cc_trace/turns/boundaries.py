@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from cc_trace.transcript import (
     CommandOutput,
@@ -29,7 +29,9 @@ from cc_trace.transcript import (
     RequestSent,
     Results,
     Retry,
+    Skipped,
     StructuredOutput,
+    Totals,
     TurnEnd,
     notification,
 )
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 
     from cc_trace.transcript import Entry, Head
     from cc_trace.turns.builder import Seen
+
+_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress
+# With those that `add` takes itself these are all of `Entry`: mypy refuses one that is in neither.
+_ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Retry | Goal | RequestSent | Totals | Skipped
 
 
 class PromptQueue:
@@ -134,7 +140,7 @@ class _Assembler:
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
         self._goal = False  # one is set and not met
         self._queue = PromptQueue()
-        self._launched = call_by_task
+        self._call_by_task = call_by_task
         self._delegated = delegated
         self._requests: dict[str, RequestSent] = {}  # attempts without a response; one can stand before its prompt
         self._held: list[Entry] = []  # a prompt after a turn that may still go on, and what came since
@@ -200,12 +206,17 @@ class _Assembler:
                 return self._notification(entry)
             case Injected():
                 return self._inject(entry)
-        self._other(entry)
+            case _:
+                self._other(entry)
         return None
 
-    def _other(self, entry: Entry) -> None:
+    def _other(self, entry: _ClosesNothing) -> None:
         """Take an entry that never closes a turn."""
         match entry:
+            case QueuedPrompt() if self._open is None:
+                self._start(Start(entry.head, "prompt", entry.text))
+            case QueuedPrompt() | Interrupt() | StructuredOutput() | Progress():
+                self._within(entry)
             case Queue():
                 self._queue.operate(entry)
             case RequestSent():
@@ -215,22 +226,28 @@ class _Assembler:
             case Compaction():
                 self._compaction(entry)
             case Retry(head=head):
-                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.facts))
-            case Interrupt(head=head) if self._open is not None:
-                self._requests.clear()  # nobody waits for them any more
-                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
-            case QueuedPrompt() if self._open is not None:
-                self._open.typed(entry.text, self._queue.forget(entry.text) or entry.head)
-            case QueuedPrompt():
-                self._start(Start(entry.head, "prompt", entry.text))  # closes nothing
-            case StructuredOutput() if self._open is not None:
-                self._open.structured(entry)
+                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.metadata))
             case Goal():
                 self._set_goal(open_=not entry.met)
-            case Progress() if self._open is not None:
-                self._open.turn.progress.append(entry)
+            case Totals() | Skipped():
+                pass  # says nothing of turns
             case _:
-                pass
+                assert_never(entry)
+
+    def _within(self, entry: _Within) -> None:
+        """Take an entry that belongs to the open turn; between turns it says nothing."""
+        if self._open is None:
+            return
+        match entry:
+            case QueuedPrompt():
+                self._open.typed(entry.text, self._queue.forget(entry.text) or entry.head)
+            case Interrupt(head=head):
+                self._requests.clear()  # nobody waits for them any more
+                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
+            case StructuredOutput():
+                self._open.structured(entry)
+            case Progress():
+                self._open.turn.progress.append(entry)
 
     def _set_goal(self, *, open_: bool) -> None:
         self._goal = open_
@@ -324,7 +341,7 @@ class _Assembler:
 
     def _call_of(self, entry: Notification) -> str | None:
         """Return the call that launched the task that ended; older notifications name only the task."""
-        return entry.tool_use_id or self._launched.get(entry.task_id or "")
+        return entry.tool_use_id or self._call_by_task.get(entry.task_id or "")
 
     def _inject(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
@@ -361,7 +378,7 @@ class _Assembler:
         return closed
 
     def _taken(self, message_id: str | None) -> bool:
-        """Tell whether a response was taken before this turn: copies of lines are stepped over."""
+        """Tell whether a response was taken before this turn: copies of lines are skipped."""
         if message_id is None or message_id not in self._seen.responses:
             return False
         if self._open is not None:
@@ -381,7 +398,7 @@ class _Assembler:
         self._open.results(entry)
         for result in entry.results:
             if result.task_id is not None:
-                self._launched[result.task_id] = result.tool_use_id
+                self._call_by_task[result.task_id] = result.tool_use_id
         return None
 
     def _event(self, event: Event) -> None:
@@ -421,9 +438,9 @@ class _Assembler:
 
     def _is_of_an_agent(self, entry: Notification) -> bool:
         """Tell whether a task that ended was launched by an agent: its notification was taken out for that agent."""
-        if entry.tool_use_id is None or entry.task_id in self._launched or self._open is None:
+        if entry.tool_use_id is None or entry.task_id in self._call_by_task or self._open is None:
             return False
-        return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._launched.values()
+        return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._call_by_task.values()
 
     def _turn_end(self, entry: TurnEnd) -> Turn | None:
         if self._open is None or not self._open.answered:

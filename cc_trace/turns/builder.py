@@ -141,7 +141,7 @@ class OpenTurn:
             self._uuids.add(uuid)
         turn.last = "reply"
         turn.context = head.context
-        turn.end_ns = later(turn.end_ns, time_ns)
+        turn.end_ns = latest_ns(turn.end_ns, time_ns)
         for block in entry.blocks:
             if not isinstance(block, ToolUse):
                 generation.blocks.append(block)
@@ -154,7 +154,7 @@ class OpenTurn:
         head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors, ref = entry
         ready_ns = self.ready_ns
         if self._newest is not None:
-            ready_ns = later(ready_ns, self._newest.last_ns)
+            ready_ns = latest_ns(ready_ns, self._newest.last_ns)
         made = Generation(key, head, id_, ready_ns, self.waiting, request_id, model, time_ns, time_ns)
         made.usage, made.stop_reason, made.aborted = usage, stop_reason, aborted
         made.effort, made.speed, made.service_tier, made.advisors = effort, speed, tier, advisors
@@ -199,7 +199,7 @@ class OpenTurn:
 
     def _answer(self, call: Call, result: ToolResult, time_ns: int | None) -> None:
         call.result, call.end_ns = result, time_ns
-        self.turn.end_ns = later(self.turn.end_ns, time_ns)
+        self.turn.end_ns = latest_ns(self.turn.end_ns, time_ns)
         self._received(Message("", call), time_ns)
         if call.id == self._data_call and not result.is_error:
             self.turn.last = "stop"  # before 2.1.3 nothing else says that the model is not asked again
@@ -217,32 +217,30 @@ class OpenTurn:
         if entry.feedback:
             self._received(Message(entry.text), entry.head.time_ns)
         else:
-            self.ready_ns = later(self.ready_ns, entry.head.time_ns)
+            self.ready_ns = latest_ns(self.ready_ns, entry.head.time_ns)
 
     def task_ended(self, entry: Notification, call: str | None) -> None:
         """Take the end of a background task."""
         if self._told("notification", entry.text):
             return
         known = {"task_id": entry.task_id, "status": entry.status, "summary": entry.summary}
-        facts: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
+        metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
         time_ns = entry.head.time_ns
-        self.event(Event("notification", time_ns, time_ns, entry.text, facts, call))
+        self.event(Event("notification", time_ns, time_ns, entry.text, metadata, call))
         self._received(Message(entry.text), time_ns)
         if entry.waiting:
             return
         turn = self.turn
-        turn.finished_tasks.update(
-            {finished_tasks: entry.status for finished_tasks in (entry.task_id, call) if finished_tasks is not None}
-        )
+        turn.finished_tasks.update({name: entry.status for name in (entry.task_id, call) if name is not None})
         turn.running = {
             task: by for task, by in turn.running.items() if task != entry.task_id and (call is None or by != call)
         }
 
     def printed(self, entry: CommandOutput) -> None:
-        """Take what a command came to that an agent ran."""
+        """Take the output of a command that an agent ran."""
         self.turn.result = _OUTPUT.sub("", entry.text).strip()
         self.turn.last = "stop"
-        self.turn.end_ns = later(self.turn.end_ns, entry.head.time_ns)
+        self.turn.end_ns = latest_ns(self.turn.end_ns, entry.head.time_ns)
 
     def _told(self, kind: EventKind, text: str) -> bool:
         """Tell whether an event was told already since the last response: the queue and an attachment tell it both."""
@@ -255,7 +253,7 @@ class OpenTurn:
 
     def _received(self, message: Message, time_ns: int | None) -> None:
         self.waiting.append(message)
-        self.ready_ns = later(self.ready_ns, time_ns)
+        self.ready_ns = latest_ns(self.ready_ns, time_ns)
         self.turn.last = "input"
 
     def failed(self, entry: Reply, key: str) -> None:
@@ -267,14 +265,14 @@ class OpenTurn:
             "request_id": entry.request_id,
             "attempts": len(self._requests) or None,
         }
-        facts: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
+        metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
         self._requests.clear()
-        self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", facts, None, key), "error")
+        self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", metadata, None, key), "error")
 
     def event(self, event: Event, last: Literal["interrupt", "error"] | None = None) -> None:
         """Take anything else that happened."""
         self.turn.steps.append(event)
-        self.turn.end_ns = later(self.turn.end_ns, event.end_ns)
+        self.turn.end_ns = latest_ns(self.turn.end_ns, event.end_ns)
         self.turn.last = last or self.turn.last
 
 
@@ -283,15 +281,15 @@ def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction)
     if entry.summary is not None and steps and isinstance(last := steps[-1], Event) and last.kind == "compaction":
         last.text = last.text or entry.summary
         return None
-    return Event("compaction", entry.head.time_ns, entry.head.time_ns, entry.summary or "", entry.facts)
+    return Event("compaction", entry.head.time_ns, entry.head.time_ns, entry.summary or "", entry.metadata)
 
 
 def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
-    """Add a further line of a response; only these facts differ between its lines."""
+    """Add a further line of a response; only these fields differ between its lines."""
     _, _, request_id, model, _, usage, stop_reason, aborted, *_ = entry
     if generation.first_ns is None:
         generation.first_ns = time_ns
-    generation.last_ns = later(generation.last_ns, time_ns)
+    generation.last_ns = latest_ns(generation.last_ns, time_ns)
     generation.model = generation.model or model
     generation.request_id = generation.request_id or request_id
     generation.stop_reason = stop_reason or generation.stop_reason
@@ -302,7 +300,7 @@ def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
         generation.usage = usage if generation.usage is None else generation.usage.maximum(usage)
 
 
-def later(one: int | None, other: int | None) -> int | None:
+def latest_ns(one: int | None, other: int | None) -> int | None:
     """Return the later of two times, either of which may be unknown."""
     if one is None or other is None:
         return other if one is None else one

@@ -1,6 +1,6 @@
 """Turns: what set Claude going, its responses, their tool calls, and what happened in between. Plain data.
 
-`assembly` makes them from entries; a turn and its parts change only there, while the turn is open.
+`boundaries` and `builder` make them from entries; a turn and its parts change only there, while the turn is open.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Event:
     start_ns: int | None
     end_ns: int | None
     text: str = ""
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tool_use_id: str | None = None
     key: str | None = None  # of an API error: the id of the line that tells it
 
@@ -139,12 +139,12 @@ class Turn:
     last: Literal["input", "reply", "interrupt", "error", "stop"] = "input"
     duration_ms: int | None = None
     goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is
-    data: str | None = None  # what it was asked to give in a form of the user's own, as JSON
+    data: str | None = None  # the data that was asked for with `--json-schema`
     sidechain: list[Entry] = field(default_factory=list)  # lines of agents inside this file
     progress: list[Progress] = field(default_factory=list)
     closed: bool = False
     delegated: bool = False  # a command that an agent ran instead of the main thread
-    result: str = ""  # what such a command came to
+    result: str = ""  # what such a command printed
 
     @property
     def key(self) -> str | None:
@@ -175,7 +175,7 @@ class Turn:
 
     @property
     def output(self) -> str:
-        """Return what the turn came to: data in the form that was asked for, else its last text."""
+        """Return the turn's result: the data that was asked for (`--json-schema`), else its last text."""
         if self.data is not None:
             return self.data
         for step in reversed(self.steps):

@@ -107,7 +107,7 @@ def test_a_project_with_a_wrong_setting_holds_up_no_other(history: History, back
     for number in range(4):
         history.write(number, days=2, project=bad)
     paths = history.add(*RECORDED)
-    message = "4 sessions {}: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"
+    message = "4 sessions {}: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata"
     code, out, _ = history.run("--dry-run")
     assert (code, lines(out)[-1].strip()) == (1, message.format("cannot be counted"))
     code, out, _ = history.run()
@@ -149,7 +149,7 @@ def test_a_store_gets_what_a_fork_copied_with_the_fork(history: History) -> None
         ),
         (["--jobs", "0"], "--jobs is 0; it must be at least 1"),
         (["/nowhere"], "there is no transcript or folder /nowhere"),
-        (["--to", "moon"], "--to names 'moon'; allowed are local, otlp, langfuse, file and otel:NAME"),
+        (["--to", "moon"], "--to names 'moon'; it must be one of local, otlp, langfuse, file, otel:NAME"),
     ],
 )
 def test_a_wrong_call_is_answered_in_one_line(history: History, arguments: list[str], message: str) -> None:

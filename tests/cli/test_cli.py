@@ -131,6 +131,23 @@ def test_tree_for_people(home: Path) -> None:
     assert "1 turn · 2 tool calls" in shown[-2]
 
 
+def test_malformed_lines_are_counted_for_people(home: Path) -> None:
+    """What was skipped by design is not mentioned; an unknown type is, and what could be repaired."""
+    transcript = home / "mixed.jsonl"
+    lines = [
+        *TRANSCRIPT.read_text().splitlines(),
+        '{"type":',
+        "<html>",
+        "{}",
+        '{"type":"new"}',
+        '{"type":"system"}{',
+        "",
+    ]
+    transcript.write_text("\n".join(lines))
+    shown = cc_trace("show", str(transcript), home=home).stdout.splitlines()
+    assert shown[-1] == "skipped 2 malformed lines, 1 line without a type, 1 line of unknown type new; repaired 1 line"
+
+
 def test_errors_are_seen(home: Path) -> None:
     """A failed tool says so, with its message."""
     transcript = CASES / "2.1.325--f_tool_error" / "ffffffff-0000-4000-8000-000000000001.jsonl"
@@ -167,9 +184,12 @@ def test_one_turn(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "no/such/file.jsonl"], "cc-trace: no transcript at no/such/file.jsonl\n"),
-        (["show", "."], "cc-trace: . is a directory; name a transcript (.jsonl) or a session id\n"),
-        (["show", SESSION, "--turn", "7"], f"cc-trace: session {SESSION} has no turn 7; it has 1\n"),
+        (
+            ["show", "no/such/file.jsonl"],
+            "cc-trace: no transcript at no/such/file.jsonl; pass the path of a transcript (.jsonl) or a session id\n",
+        ),
+        (["show", "."], "cc-trace: . is a directory; pass a transcript (.jsonl) or a session id\n"),
+        (["show", SESSION, "--turn", "7"], f"cc-trace: session {SESSION} has no turn 7; it has 1 turn\n"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line(home: Path, arguments: list[str], message: str) -> None:

@@ -150,12 +150,12 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["set", "contents", "full"], "there is no setting 'contents'; `cc-trace config` lists them"),
-        (["set", "content", "some"], "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
-        (["set", "enabled", "maybe"], "CC_TRACE_ENABLED is 'maybe'; allowed are true and false"),
+        (["set", "contents", "full"], "unknown setting 'contents'; `cc-trace config` lists all settings"),
+        (["set", "content", "some"], "content is 'some'; it must be one of full, no-tool-content, metadata"),
+        (["set", "enabled", "maybe"], "enabled is 'maybe'; it must be true or false"),
         (
             ["set", "otlp_headers", SECRET],
-            "CC_TRACE_OTLP_HEADERS has a part that is not key=value, such as",
+            "otlp_headers must be key=value pairs with commas between, such as",
         ),
         (
             ["set", "mask", "(a"],
@@ -163,9 +163,11 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
         ),
         (
             ["set", "wait", "1"],
-            "CC_TRACE_WAIT is read from the environment only: set it in your shell",
+            "CC_TRACE_WAIT can only be set in the environment, not in config.toml",
         ),
-        (["unset", "nothing"], "there is no setting 'nothing'; `cc-trace config` lists them"),
+        (["set", "otlp_endpoint", "localhost"], "otlp_endpoint must be a URL with http:// or https://, such as"),
+        (["set", "destinations", "moon"], "destinations names 'moon'; it must be one of local, otlp, langfuse, file"),
+        (["unset", "nothing"], "unknown setting 'nothing'; `cc-trace config` lists all settings"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_written(shell: Shell, arguments: list[str], message: str) -> None:
@@ -213,7 +215,8 @@ def test_a_key_nobody_knows_is_named(shell: Shell) -> None:
     done = shell.run()
     assert done.returncode == 2
     assert (
-        done.stderr == f"cc-trace: {shell.file} has 'contnet', which is not a setting; `cc-trace config` lists them\n"
+        done.stderr
+        == f"cc-trace: {shell.file} has 'contnet', which is not a setting; `cc-trace config` lists all settings\n"
     )
 
 

@@ -95,15 +95,15 @@ def test_one_turn_of_a_session(shell: Shell) -> None:
     assert len(shell.run("preview", SESSION, "--turn", "1").stdout.splitlines()) == 10
     none = shell.run("preview", SESSION, "--turn", "9")
     assert (none.returncode, none.stdout) == (2, "")
-    assert none.stderr == f"cc-trace: session {SESSION} has no turn 9; it has 1\n"
+    assert none.stderr == f"cc-trace: session {SESSION} has no turn 9; it has 1 turn\n"
 
 
 def test_a_choice_is_asked_for_and_an_unknown_one_refused(shell: Shell) -> None:
     several = shell.run("preview", SESSION, CC_TRACE_DESTINATIONS="local,file")
-    assert several.stderr == "cc-trace: there are several destinations; say --to with one of local, file\n"
+    assert several.stderr == "cc-trace: several destinations are configured; choose one with --to: local, file\n"
     unknown = shell.run("preview", SESSION, "--to", "nowhere")
     assert unknown.returncode == 2
-    assert "names 'nowhere'; allowed are local, otlp, langfuse, file and otel:NAME" in unknown.stderr
+    assert "names 'nowhere'; it must be one of local, otlp, langfuse, file, otel:NAME" in unknown.stderr
     missing = shell.run("preview", SESSION, "--to", "otlp")
     assert missing.stderr == (
         "cc-trace: destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318\n"
@@ -113,4 +113,4 @@ def test_a_choice_is_asked_for_and_an_unknown_one_refused(shell: Shell) -> None:
 def test_nothing_is_shown_of_what_is_left_out(shell: Shell) -> None:
     shown = shell.run("preview", SESSION, CC_TRACE_EXCLUDE="/home/dev")
     assert (shown.returncode, shown.stdout) == (1, "")
-    assert shown.stderr == "cc-trace: nothing of this session is sent: CC_TRACE_EXCLUDE has /home/dev\n"
+    assert shown.stderr == "cc-trace: this session is not sent: CC_TRACE_EXCLUDE has /home/dev\n"

@@ -543,7 +543,7 @@ FAULTS = {
     "unknown destination": Fault(
         lambda home: home.environment.update(CC_TRACE_DESTINATIONS="lokal"),
         "configuration",
-        "CC_TRACE_DESTINATIONS names 'lokal'; allowed are",
+        "CC_TRACE_DESTINATIONS names 'lokal'; it must be one of",
         "cc-trace config",
     ),
     "tracing off": Fault(

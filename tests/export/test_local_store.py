@@ -87,9 +87,9 @@ def test_a_session_comes_out_as_it_went_in(store: LocalStore, path: Path) -> Non
     session = Session(path)
     spans = list(session.spans())
     write(store, reversed(spans))
-    assert read(store, session.facts.session_id) == spans
+    assert read(store, session.summary.session_id) == spans
     write(store, reversed(spans))
-    assert read(store, session.facts.session_id) == spans
+    assert read(store, session.summary.session_id) == spans
     assert len(columns(store)) == len(spans)
 
 
@@ -100,7 +100,7 @@ def test_any_order_of_writing_gives_a_tree(store: LocalStore) -> None:
     shuffled = random.Random(1).sample(spans, len(spans))
     for kinds in (("generation", "tool", "event"), ("subagent",), ("turn",)):
         write(store, [span for span in shuffled if span.kind in kinds])
-        found = [span.span_id for span in read(store, session.facts.session_id)]
+        found = [span.span_id for span in read(store, session.summary.session_id)]
         inside = [(span.parent_id, span.span_id) for span in spans if {span.parent_id, span.span_id} <= {*found}]
         assert [pair for pair in inside if found.index(str(pair[0])) > found.index(pair[1])] == []
     assert sorted(found) == sorted(span.span_id for span in spans)

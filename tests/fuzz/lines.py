@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.cli.rows import session_row, span_row
+from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.export.otlp import encode_span
 from cc_trace.export.profiles import PROFILES, Labels
 from cc_trace.privacy.content import Privacy, PrivacySettings
@@ -145,17 +145,17 @@ def check(transcript: Path) -> None:
 
     Every span can be sent, too, whatever part of it may leave.
     """
-    spans, facts = _built(transcript)
-    rows = _rows(spans, facts)
+    spans, summary = _built(transcript)
+    rows = _rows(spans, summary)
     again = _built(transcript)
     # Rows are made from nothing else; only a NaN differs from itself.
-    if (spans, facts) != again and rows != _rows(*again):
+    if (spans, summary) != again and rows != _rows(*again):
         message = "building twice gives different rows"
         raise BrokenError(message)
     seen: dict[str, Span] = {}
     messages: set[str] = set()
     for span in spans:
-        for rule, broken in _broken(span, seen, messages, facts.session_id):
+        for rule, broken in _broken(span, seen, messages, summary.session_id):
             if broken:
                 message = f"{rule} ({span.kind}): {span.name!r} {span.span_id}"
                 raise BrokenError(message)
@@ -175,11 +175,11 @@ def _send(spans: list[Span]) -> None:
 
 def _built(transcript: Path) -> tuple[list[Span], SessionSummary]:
     session = Session(transcript)
-    return list(session.spans()), session.facts
+    return list(session.spans()), session.summary
 
 
-def _rows(spans: list[Span], facts: SessionSummary) -> bytes:
-    return b"".join([*(orjson.dumps(span_row(span)) for span in spans), orjson.dumps(session_row(facts))])
+def _rows(spans: list[Span], summary: SessionSummary) -> bytes:
+    return b"".join([*(orjson.dumps(span_json(span)) for span in spans), orjson.dumps(session_json(summary))])
 
 
 def _broken(span: Span, seen: dict[str, Span], messages: set[str], session_id: str) -> Iterator[tuple[str, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cc_trace.errors import ConfigError
 from cc_trace.export.destination import DestinationSettings
 from cc_trace.export.profiles.labels import Labels
 from cc_trace.privacy.content import PrivacySettings
+from cc_trace.settings import lookup
 from cc_trace.settings.catalogue import SETTINGS
 from cc_trace.settings.config import Config, read_config
 from cc_trace.settings.lookup import Layer, Settings
@@ -122,44 +124,44 @@ def test_no_key_is_shown() -> None:
     [
         (
             {"CC_TRACE_DESTINATIONS": "nowhere"},
-            "CC_TRACE_DESTINATIONS names 'nowhere'; allowed are local, otlp, langfuse, file and otel:NAME",
+            "CC_TRACE_DESTINATIONS names 'nowhere'; it must be one of local, otlp, langfuse, file, otel:NAME",
         ),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_DESTINATIONS": "otlp,otlp:x"},
-            "CC_TRACE_DESTINATIONS names 'otlp:x'; allowed are local, otlp, langfuse, file and otel:NAME",
+            "CC_TRACE_DESTINATIONS names 'otlp:x'; it must be one of local, otlp, langfuse, file, otel:NAME",
         ),
-        ({"CC_TRACE_ENABLED": "maybe"}, "CC_TRACE_ENABLED is 'maybe'; allowed are true and false"),
+        ({"CC_TRACE_ENABLED": "maybe"}, "CC_TRACE_ENABLED is 'maybe'; it must be true or false"),
         (
             {"CC_TRACE_DESTINATIONS": "otlp"},
             "destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318",
         ),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_PROTOCOL": "smoke"},
-            "CC_TRACE_OTLP_PROTOCOL is 'smoke'; allowed are http/protobuf, http/json, grpc",
+            "CC_TRACE_OTLP_PROTOCOL is 'smoke'; it must be one of http/protobuf, http/json, grpc",
         ),
         (
             {"CC_LANGFUSE_PUBLIC_KEY": "pk"},
             "destination langfuse needs LANGFUSE_SECRET_KEY; set it where CC_LANGFUSE_PUBLIC_KEY is set: environment",
         ),
-        ({"TRACE_TO_LANGFUSE": "1"}, "TRACE_TO_LANGFUSE is '1'; allowed are true and false"),
+        ({"TRACE_TO_LANGFUSE": "1"}, "TRACE_TO_LANGFUSE is '1'; it must be true or false"),
         (
             {"CC_TRACE_TIMEOUT_SECONDS": "0"},
             "CC_TRACE_TIMEOUT_SECONDS is 0; it must be more than 0",
         ),
         ({"CC_TRACE_FILE": "traces.jsonl"}, "CC_TRACE_FILE is 'traces.jsonl'; it must be an absolute path"),
-        ({"CC_TRACE_CONTENT": "some"}, "CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata"),
+        ({"CC_TRACE_CONTENT": "some"}, "CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata"),
         (
             {"CC_TRACE_TRACEPARENT": "00-1-2-01"},
             "CC_TRACE_TRACEPARENT is '00-1-2-01'; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal",
         ),
-        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number of at least 0"),
+        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number, at least 0"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
-            "CC_TRACE_OTLP_HEADERS has a part that is not key=value, such as authorization=Bearer KEY",
+            "CC_TRACE_OTLP_HEADERS must be key=value pairs with commas between, such as authorization=Bearer KEY",
         ),
         (
             {"CC_TRACE_TIMEOUT_SECONDS": "soon"},
-            "CC_TRACE_TIMEOUT_SECONDS is 'soon'; it must be a number of at least 0",
+            "CC_TRACE_TIMEOUT_SECONDS is 'soon'; it must be a number, at least 0",
         ),
     ],
 )
@@ -170,9 +172,16 @@ def test_a_wrong_value_is_named(environment: dict[str, str], message: str) -> No
     assert str(caught.value) == message
 
 
+def test_the_example_of_the_layers_is_true() -> None:
+    """The worked example in the module's docstring."""
+    result = doctest.testmod(lookup)
+    assert (result.failed, result.attempted) == (0, 7)
+
+
 def test_a_wrong_value_in_the_file_is_named_with_the_file() -> None:
-    """So that one knows where to mend it."""
-    with pytest.raises(ConfigError, match=r"content in /c/config.toml is 'some'; allowed are full, no-tool-content"):
+    """So that one knows where to fix it."""
+    message = r"content in /c/config.toml is 'some'; it must be one of full, no-tool-content"
+    with pytest.raises(ConfigError, match=message):
         config({"content": "some"})
 
 

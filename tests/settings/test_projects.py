@@ -269,7 +269,7 @@ def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Mac
     machine.settings(tmp_path / "bad", CC_TRACE_CONTENT="some")
     machine.turn(TWO, tmp_path / "bad", "b")
     assert machine.command("status").stdout.splitlines() == [
-        f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata",
+        f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata",
         f"{ONE}  {LEFT_OUT}",
     ]
 
@@ -329,7 +329,7 @@ def test_a_wrong_setting_is_in_the_log_and_loses_nothing(
     path = machine.turn(ONE, tmp_path, "a")
     assert machine.hook(path, tmp_path, CC_TRACE_CONTENT="some") == 2
     log = (machine.state / "cc-trace.log").read_text()
-    assert "nothing is delivered: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata" in log
+    assert "nothing is delivered: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata" in log
     assert machine.command("sync").returncode == 0
     assert sessions(backend) == {ONE}
 
@@ -355,7 +355,7 @@ def test_status_tells_of_a_wrong_setting_of_a_session_that_was_delivered(machine
     machine.turn(ONE, tmp_path, "b")
     machine.settings(tmp_path, CC_TRACE_CONTENT="some")
     assert f"{path.stem}: pending: CC_TRACE_CONTENT is 'some'" in machine.command("sync").stdout
-    assert "  pending: CC_TRACE_CONTENT is 'some'; allowed are full" in machine.command("status").stdout
+    assert "  pending: CC_TRACE_CONTENT is 'some'; it must be one of full" in machine.command("status").stdout
     assert json.loads(machine.command("status", "--json").stdout)[0]["error"].startswith("CC_TRACE_CONTENT is 'some'")
 
 

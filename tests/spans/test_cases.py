@@ -12,7 +12,7 @@ import orjson
 import pytest
 from shared import case_transcripts, label
 
-from cc_trace.cli.rows import session_row, span_row
+from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def rows(transcript: Path) -> list[dict[str, object]]:
     """What `cc-trace show --json` prints."""
     session = Session(transcript)
-    found = [span_row(span) for span in session.spans()]
-    return [*found, session_row(session.facts)]
+    found = [span_json(span) for span in session.spans()]
+    return [*found, session_json(session.summary)]
 
 
 @pytest.mark.parametrize("transcript", case_transcripts(), ids=label)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shared import case_transcripts, corpus, label, recordings
 
-from cc_trace.cli.rows import span_row
+from cc_trace.cli.json_output import span_json
 from cc_trace.spans.session import Resume, Session
 from cc_trace.transcript.agent_files import agent_paths
 
@@ -36,7 +36,7 @@ def assert_final_spans_stay(before: list[Span], after: list[Span]) -> None:
     later = {span.span_id: span for span in after}
     for span in before:
         if span.final:
-            assert span_row(span) == span_row(later[span.span_id])
+            assert span_json(span) == span_json(later[span.span_id])
     closed = {span.trace_id for span in before if span.kind == "turn" and span.final}
     for trace in closed:
         assert _main_thread(before, trace) == _main_thread(after, trace)
@@ -133,8 +133,8 @@ def test_reading_on_from_any_turn_gives_the_same_spans(transcript: Path) -> None
         known = Resume(
             trace.turn.begin, trace.turn.number - 1, dict(whole.resume.call_by_task), dict(whole.resume.trace_by_call)
         )
-        again = [span_row(span) for span in Session(transcript, known).spans()]
-        expected = [span_row(span) for span in whole_spans(traces) if span.turn >= trace.turn.number]
+        again = [span_json(span) for span in Session(transcript, known).spans()]
+        expected = [span_json(span) for span in whole_spans(traces) if span.turn >= trace.turn.number]
         assert expected == again
 
 

@@ -12,7 +12,7 @@ import pytest
 from recount import USAGE, agent_files, recount
 from shared import CASES, everything, label
 
-from cc_trace.cli.rows import session_row, span_row
+from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ def test_building_twice_gives_the_same_bytes(transcript: Path) -> None:
 
 def _bytes(transcript: Path) -> bytes:
     session = Session(transcript)
-    rows = [span_row(span) for span in session.spans()]
-    return orjson.dumps([*rows, session_row(session.facts)])
+    rows = [span_json(span) for span in session.spans()]
+    return orjson.dumps([*rows, session_json(session.summary)])
 
 
 @pytest.mark.parametrize(
@@ -214,4 +214,4 @@ def test_what_claude_code_spent_beyond_what_is_traced(recording: str, session: s
     """Traced and unseen are Claude Code's own total, where that covers the same responses."""
     read = Session(CASES / recording / f"{session}.jsonl")
     list(read.spans())
-    assert read.facts.unseen_cost_usd == unseen
+    assert read.summary.unseen_cost_usd == unseen

@@ -55,7 +55,7 @@ def test_branch_names_its_origin_and_keeps_ids(tmp_path_factory: pytest.TempPath
     branch = list(read.spans())
     assert [span.span_id for span in branch] == [span.span_id for span in origin]
     assert {span.session_id for span in branch} == {branch_id}
-    assert read.facts.predecessor == ORIGIN
+    assert read.summary.predecessor == ORIGIN
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_branch_names_its_origin_and_keeps_ids(tmp_path_factory: pytest.TempPath
 def test_predecessor(case: str, session_id: str, predecessor: str | None) -> None:
     """The session that went before is a fact of the session."""
     _, read = session(case, session_id)
-    assert read.facts.predecessor == predecessor
+    assert read.summary.predecessor == predecessor
 
 
 def test_first_line_of_another_session_names_the_predecessor(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -104,4 +104,4 @@ def test_first_line_of_another_session_names_the_predecessor(tmp_path_factory: p
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     read = Session(path)
     assert [(span.kind, span.session_id) for span in read.spans()] == [("turn", own), ("generation", own)]
-    assert read.facts.predecessor == other
+    assert read.summary.predecessor == other

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from lines import (
@@ -31,10 +31,15 @@ from cc_trace.spans.session import Session
 from cc_trace.transcript.entries import (
     CommandOutput,
     Compaction,
+    Context,
+    Entry,
+    Goal,
+    Head,
     Injected,
     Interrupt,
     Notification,
     Other,
+    Progress,
     Prompt,
     Queue,
     QueuedPrompt,
@@ -42,6 +47,7 @@ from cc_trace.transcript.entries import (
     Results,
     Retry,
     Skipped,
+    StructuredOutput,
     Text,
     Thinking,
     ToolResult,
@@ -52,13 +58,14 @@ from cc_trace.transcript.entries import (
 )
 from cc_trace.transcript.lines import Line as RawLine
 from cc_trace.transcript.parse import parse
+from cc_trace.turns import Seen, assemble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lines import Line
 
-    from cc_trace.transcript.entries import Block, Entry
+    from cc_trace.transcript.entries import Block
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
 SHOWN_IMAGE = "[image image/png, 5 bytes, sha256 of base64 333d6b3a3c1f5db6]"
@@ -176,6 +183,7 @@ def test_user_lines_are_told_apart(kind: str) -> None:
     assert expected == only(item)
 
 
+NO_HEAD = Head(0, 0, None, None, None, sidechain=False, agent_id=None, prompt_id=None, context=Context())
 OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
     (turn_duration(1500, at=1), (TurnEnd, 1500)),
     (stop_hook_summary(at=1), (TurnEnd, None)),
@@ -188,6 +196,18 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
         (QueuedPrompt, "more"),
     ),
     (line("attachment", 1, attachment={"type": "prompt_snapshot"}), (Skipped, "attachment/prompt_snapshot")),
+    (
+        line("attachment", 1, attachment={"type": "structured_output", "data": {"a": 1}, "toolUseID": "t1"}),
+        (StructuredOutput, '{"a":1}', "t1"),
+    ),
+    (line("attachment", 1, attachment={"type": "structured_output"}), (Skipped, "attachment/structured_output")),
+    (line("attachment", 1, attachment={"type": "goal_status", "met": False}), (Goal, False)),
+    (line("attachment", 1, attachment={"type": "goal_status"}), (Skipped, "attachment/goal_status")),
+    (
+        line("progress", 1, data={"type": "agent_progress", "agentId": "a1", "message": {}}, parentToolUseID="t1"),
+        (Progress, "a1", "t1", Skipped(NO_HEAD, "no type")),
+    ),
+    (line("progress", 1, data={"type": "bash_progress"}), (Skipped, "progress")),
     (line("cost-state", 1, totalCostUSD=0.25), (Totals, 0.25)),
     (line("summary", 1, summary="Fixed it"), (Skipped, "summary")),
     (line("brand-new", 1), (Skipped, "unknown type brand-new")),
@@ -330,7 +350,25 @@ def test_a_timestamp_can_be_inside_the_message() -> None:
     assert times == [ns(5), None, None, None, ns(9), ns(9), ns(9), ns(9)]
 
 
-# Lines that are skipped, and lines that are damaged
+ALL_LINES = [*USER_LINES.values(), *OTHER_LINES, *SIMPLE_LINES.values()]
+
+
+def test_every_kind_of_entry_has_a_line_above() -> None:
+    """A new one needs an example here; mypy asks for it where turns are assembled."""
+    assert {expected[0] for _, expected in ALL_LINES} == set(get_args(Entry))
+
+
+@pytest.mark.parametrize("item", [item for item, _ in ALL_LINES])
+def test_every_kind_of_entry_can_stand_anywhere(item: Line) -> None:
+    """Before, in, and after a turn: a line in an unusual place ends nothing."""
+    turn = [prompt("go", 0), reply("m0", "done", at=1)]
+    for order in ([item, *turn], [turn[0], item, turn[1]], [*turn, item]):
+        read = [entry for each in order for entry in entries(each)]
+        keys = [step.key for made in assemble(read, Seen()) for step in made.generations]
+        assert "m0" in keys
+
+
+# Lines that are skipped, and lines that are malformed
 
 
 @pytest.mark.parametrize("kind", ["api-request-blob", "file-history-snapshot", "last-prompt"])
@@ -345,10 +383,10 @@ GOOD = encoded(prompt("go"))
 # fmt: off
 BYTES: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
     "a blank line": (b"  \r", []),
-    "an unfinished object": (GOOD[:-1], [(Skipped, "damaged line")]),
-    "an unfinished type": (b'{"type":"us', [(Skipped, "damaged line")]),
-    "a type without end": (b'{"type":"' + b"x" * 999, [(Skipped, "damaged line")]),
-    "no JSON": (b"<html>", [(Skipped, "damaged line")]),
+    "an unfinished object": (GOOD[:-1], [(Skipped, "malformed line")]),
+    "an unfinished type": (b'{"type":"us', [(Skipped, "malformed line")]),
+    "a type without end": (b'{"type":"' + b"x" * 999, [(Skipped, "malformed line")]),
+    "no JSON": (b"<html>", [(Skipped, "malformed line")]),
     "no object": (b"[1]", [(Skipped, "not an object")]),
     "two objects": (GOOD + GOOD, [(Skipped, "several objects on one line"), *[(Prompt, "prompt", "go")] * 2]),
     "two objects, the first one heavy": (
@@ -359,14 +397,14 @@ BYTES: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
     "CRLF": (GOOD + b"\r", [(Prompt, "prompt", "go")]),
     "a byte order mark": (b"\xef\xbb\xbf" + GOOD, [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
     "NUL": (b"\x00\x00" + GOOD, [(Skipped, "repaired line"), (Prompt, "prompt", "go")]),
-    "only NUL": (b"\x00" * 9, [(Skipped, "damaged line")]),
+    "only NUL": (b"\x00" * 9, [(Skipped, "malformed line")]),
     "invalid UTF-8": (
         GOOD.replace(b"go", b"g\xffo"), [(Skipped, "repaired line"), (Prompt, "prompt", "g\ufffdo")]
     ),
     "a lone surrogate": (
         GOOD.replace(b"go", rb"g\ud83do"), [(Skipped, "repaired line"), (Prompt, "prompt", "g?o")]
     ),
-    "deeper than any parser": (b'{"type":"user","content":' + b"[" * 100_000, [(Skipped, "damaged line")]),
+    "deeper than any parser": (b'{"type":"user","content":' + b"[" * 100_000, [(Skipped, "malformed line")]),
 }
 # fmt: on
 
@@ -385,7 +423,7 @@ def test_damage_ends_nothing(tmp_path: Path, what: str) -> None:
     found = list(read.spans())
     assert [(span.kind, span.output) for span in found][:1] == [("turn", "after")]
     reasons = [reason for kind, reason, *_ in expected if kind is Skipped]
-    assert read.facts.skipped == {reason: reasons.count(reason) for reason in reasons} | repeats(what)
+    assert read.summary.skipped == {reason: reasons.count(reason) for reason in reasons} | repeats(what)
 
 
 def repeats(what: str) -> dict[str, int]:
@@ -427,7 +465,7 @@ def test_a_line_too_long_to_hold_is_counted() -> None:
 
 def test_an_empty_file_is_a_session_without_turns(tmp_path: Path) -> None:
     read = Session(session(tmp_path))
-    assert (list(read.spans()), read.facts.turns, dict(read.facts.skipped)) == ([], 0, {})
+    assert (list(read.spans()), read.summary.turns, dict(read.summary.skipped)) == ([], 0, {})
 
 
 def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -436,4 +474,5 @@ def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest
     with pytest.raises(OSError, match="missing"):
         list(Session(missing).spans())
     assert command_line(["show", str(missing)]) == 2
-    assert capsys.readouterr() == ("", f"cc-trace: no transcript at {missing}\n")
+    fix = "pass the path of a transcript (.jsonl) or a session id"
+    assert capsys.readouterr() == ("", f"cc-trace: no transcript at {missing}; {fix}\n")

@@ -338,7 +338,7 @@ def test_progress_lines_are_passed_over_where_the_agent_has_a_file(tmp_path: Pat
     agent(main, "a1", *agent_lines(), agentType="Explore", toolUseId="t1")
     read = Session(main)
     assert cleandoc(ONE_AGENT) == tree(read.spans())
-    assert read.facts.skipped == {}
+    assert read.summary.skipped == {}
 
 
 # An agent that starts with a copy of its parent's conversation

@@ -22,7 +22,7 @@ def rfc3339(time_ns: int | None) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-def span_row(span: Span, *, content: bool = True) -> dict[str, Any]:
+def span_json(span: Span, *, content: bool = True) -> dict[str, Any]:
     """Return one span; without `content` nothing in it quotes the conversation."""
     response, metadata = span.response, span.metadata
     usage = response.usage if response is not None else None
@@ -43,7 +43,7 @@ def span_row(span: Span, *, content: bool = True) -> dict[str, Any]:
         "request_id": response.request_id if response is not None else None,
         "model": response.model if response is not None else None,
         "first_token": rfc3339(response.first_token_ns) if response is not None else None,
-        "usage": usage and usage_row(usage),
+        "usage": usage and usage_json(usage),
         "usage_complete": response.usage_complete if response is not None else None,
         "cost_usd": response.cost_usd if response is not None else None,
         "tool": {"id": span.tool.id, "name": span.tool.name} if span.tool is not None else None,
@@ -53,39 +53,39 @@ def span_row(span: Span, *, content: bool = True) -> dict[str, Any]:
     }
 
 
-def session_row(facts: SessionSummary, *, content: bool = True) -> dict[str, Any]:
-    """Return the facts of a session as a whole."""
-    first, last = facts.first_ns, facts.last_ns
+def session_json(summary: SessionSummary, *, content: bool = True) -> dict[str, Any]:
+    """Return a session's summary; without `content` nothing in it quotes the conversation."""
+    first, last = summary.first_ns, summary.last_ns
     return {
         "kind": "session",
-        "session_id": facts.session_id,
-        "turns": facts.turns,
-        "tool_calls": facts.tool_calls,
+        "session_id": summary.session_id,
+        "turns": summary.turns,
+        "tool_calls": summary.tool_calls,
         "start": rfc3339(first),
         "end": rfc3339(last),
         "duration_ms": (last - first) // 1_000_000 if first is not None and last is not None else None,
-        "files_modified": list(facts.files_modified),
-        "context_tokens": facts.context_tokens,
-        "output_tokens": facts.output_tokens,
-        "cost_usd": facts.cost_usd,
-        "cost_complete": facts.unpriced == 0,
-        "reported_cost_usd": facts.reported_cost_usd,
-        "unseen_cost_usd": facts.unseen_cost_usd,
-        "models": list(facts.models),
-        "cwd": facts.cwd,
-        "project": facts.project,
-        "git_branch": facts.git_branch,
-        "version": facts.version,
-        "slug": facts.slug,
-        "goal": facts.goal if content else None,
-        "latest_output": facts.latest_output if content else None,
-        "predecessor": facts.predecessor,
-        "unanswered_prompts": list(facts.unanswered_prompts) if content else None,
-        "skipped": dict(sorted(facts.skipped.items())),
+        "files_modified": list(summary.files_modified),
+        "context_tokens": summary.context_tokens,
+        "output_tokens": summary.output_tokens,
+        "cost_usd": summary.cost_usd,
+        "cost_complete": summary.unpriced == 0,
+        "reported_cost_usd": summary.reported_cost_usd,
+        "unseen_cost_usd": summary.unseen_cost_usd,
+        "models": list(summary.models),
+        "cwd": summary.cwd,
+        "project": summary.project,
+        "git_branch": summary.git_branch,
+        "version": summary.version,
+        "slug": summary.slug,
+        "goal": summary.goal if content else None,
+        "latest_output": summary.latest_output if content else None,
+        "predecessor": summary.predecessor,
+        "unanswered_prompts": list(summary.unanswered_prompts) if content else None,
+        "skipped": dict(sorted(summary.skipped.items())),
     }
 
 
-def usage_row(usage: Usage) -> dict[str, int]:
+def usage_json(usage: Usage) -> dict[str, int]:
     """Return the tokens of a response by kind."""
     return {
         "input": usage.input,
