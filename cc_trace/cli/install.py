@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
-    places = find_install_paths(environment, here() if options.project else None)
+    paths = find_install_paths(environment, here() if options.project else None)
     python = own_python()
-    states = States(places.state)
+    states = States(paths.state)
 
     def prepare() -> None:
         states.prepare()
         states.stamp_installed()
 
-    done = install(places, python, prepare)
-    _report(places, done)
+    done = install(paths, python, prepare)
+    _report(paths, done)
     return _try_out(done.command, environment, python)
 
 
@@ -39,15 +39,16 @@ def try_out(hook: str, environment: Mapping[str, str]) -> int:
     return _try_out(f"exec {shlex.quote(hook)}", environment, own_python())
 
 
-def _report(places: InstallPaths, done: Installed) -> None:
+def _report(paths: InstallPaths, done: Installed) -> None:
     change = done.change
     if not done.changed:
         print(f"cc-trace is installed already; nothing was changed in {change.path}")
     else:
-        print(f"hook      {places.hook}")
+        print(f"hook      {paths.hook}")
         verb = "registered for Stop and SessionEnd" if change.needed else "was registered already"
-        kept = f"; as it was before: {change.backup.name}" if change.backup is not None and change.needed else ""
-        print(f"settings  {change.path}: {verb}{kept}")
+        print(f"settings  {change.path}: {verb}")
+        if change.backup is not None and change.needed:
+            print(f"backup    {change.backup}")
     for name in plugins(change.after):
         print(f"note      the plugin {name} is enabled, too. A turn is still delivered once; one of the two is enough")
     if meaning(change.after).get("disableAllHooks") is True:

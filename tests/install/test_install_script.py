@@ -23,7 +23,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="install.sh is f
 
 SCRIPT = ROOT / "install.sh"
 SETTINGS = b'{"model":"opus","hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}'
-BACKUP = "settings.json.before-cc-trace"
 # How pip finds its packages here.
 NETWORK = ("PIP_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
 
@@ -77,9 +76,10 @@ def test_one_command_installs_and_shows_a_trace(story: Story) -> None:
     assert lines[:3] == [
         f"command   {bin_}/cc-trace (add {bin_} to your PATH to call it as cc-trace)",
         f"hook      {story.home.hook}",
-        f"settings  {story.home.settings}: registered for Stop and SessionEnd; as it was before: {BACKUP}",
+        f"settings  {story.home.settings}: registered for Stop and SessionEnd",
     ]
-    assert [line.split(" ")[0] for line in lines[5:]].count("Turn") == 1
+    assert lines[3].startswith(f"backup    {story.home.path}/.local/share/cc-trace/backups/settings-")
+    assert [line.split(" ")[0] for line in lines[6:]].count("Turn") == 1
     assert sum("claude-sonnet-4-5" in line for line in lines) == 5
 
 
