@@ -11,7 +11,7 @@ from cc_trace.doctor.check import failed, listed, ok, warning
 from cc_trace.doctor.registration import enabled_plugins, settings_files
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import Privacy
-from cc_trace.settings import SETTINGS, env_layer, project_tables, read_toml, unknown_keys
+from cc_trace.settings import SETTINGS, env_layer, project_tables, read_toml, unknown_keys, why_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
             fix += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
         yield failed("configuration", str(error), fix)
         return
-    if (off := config.off(str(subject.project))) is not None:
+    if (off := why_off(config, str(subject.project))) is not None:
         fix = "nothing, if that is what you want; else `cc-trace config` shows where it is set"
         yield warning("configuration", f"sessions of {subject.project} are left out: {off}", fix)
         return

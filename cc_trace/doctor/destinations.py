@@ -17,6 +17,7 @@ from cc_trace.doctor.check import failed, ok, warning
 from cc_trace.errors import CcTraceError, ConfigError
 from cc_trace.export import Accepted, Rejected, open_destination
 from cc_trace.files import open_regular
+from cc_trace.settings import why_off
 from cc_trace.spans import Span
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def destinations(subject: Subject) -> Iterator[Check]:
         config = subject.config()
     except ConfigError:
         return  # which has its own check
-    if config.off(str(subject.project)) is not None:
+    if why_off(config, str(subject.project)) is not None:
         return
     for settings in config.destinations:
         if settings.kind == "local" and settings.path is not None:

@@ -31,9 +31,11 @@ from lines import SESSION, prompt, reply, session, turn_duration
 from shared import ROOT
 
 from cc_trace.cli.doctor import run
+from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor
 from cc_trace.delivery.state import States
 from cc_trace.doctor.check import Check, Subject, guarded, moment, ok
+from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
 from cc_trace.doctor.destinations import destinations, fix, proven
 from cc_trace.doctor.hook_program import programs
@@ -740,6 +742,24 @@ def test_a_projects_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
 
 
 # Single checks
+
+
+@pytest.mark.parametrize(("excluded", "started"), [("link", "real"), ("real", "link")])
+def test_a_folder_excluded_through_a_link_is_left_out_as_by_the_worker(home: Home, excluded: str, started: str) -> None:
+    """Whichever of the two names is in `exclude`: nothing is sent, and doctor says so."""
+    (home.folder / "real").mkdir()
+    (home.folder / "link").symlink_to("real")
+    home.otlp()
+    home.environment["CC_TRACE_EXCLUDE"] = str(home.folder / excluded)
+    subject = replace(home.subject(), project=home.folder / started)
+    [check] = configuration(subject)
+    assert (check.verdict, check.found) == (
+        "warning",
+        f"sessions of {subject.project} are left out: CC_TRACE_EXCLUDE has {home.folder / excluded}",
+    )
+    assert list(destinations(subject)) == []
+    assert App.open(home.environment).off(str(subject.project)) == f"CC_TRACE_EXCLUDE has {home.folder / excluded}"
+    assert home.backend.requests == []
 
 
 def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
