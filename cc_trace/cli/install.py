@@ -58,7 +58,8 @@ def _report(paths: InstallPaths, done: Installed) -> None:
 def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
     checked = check_hook(command, environment, python)
     if checked.problem is not None:
-        print(f"cc-trace: self-check: {checked.problem}", file=sys.stderr)
+        fix = checked.fix or "install cc-trace again"
+        print(f"cc-trace: self-check: {checked.problem}; {fix}", file=sys.stderr)
         for line in checked.details:
             print(f"cc-trace: self-check: {line}", file=sys.stderr)
         return 1

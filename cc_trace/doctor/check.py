@@ -25,7 +25,7 @@ Verdict: TypeAlias = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found about one thing. Whatever is not ok has a remedy."""
+    """What was found about one thing. Whatever is not ok has a fix."""
 
     name: str
     verdict: Verdict

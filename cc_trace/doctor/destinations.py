@@ -8,6 +8,7 @@ import queue
 import re
 import secrets
 import shlex
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -116,13 +117,16 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
     try:
         destination = open_destination(settings)
     except CcTraceError as error:
-        return failed(_name(settings), str(error), "correct that; `cc-trace config` shows all settings")
+        return failed(_name(settings), str(error), "fix that; `cc-trace config` shows all settings")
+    except ImportError as error:
+        pip = f"{shlex.quote(sys.executable)} -m pip install cc-trace"
+        return failed(_name(settings), f"a package is missing: {error}", f"{pip}, or install cc-trace again")
     try:
-        parcel = destination.encode(trial_span(now))
-        outcome = destination.send([parcel])
+        encoded = destination.encode(trial_span(now))
+        outcome = destination.send([encoded])
         match outcome:
             case Accepted(refused=0):
-                return _read_back(settings, destination, parcel, pauses)
+                return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
                 found = f"{_place(settings)} took the test span and threw it away: {message or 'without a reason'}"
                 return failed(_name(settings), found, "look into its log; what it says is all that is known here")
@@ -138,34 +142,34 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
 
 
 def _read_back(
-    settings: DestinationSettings, destination: Destination, parcel: EncodedSpan, pauses: Sequence[float]
+    settings: DestinationSettings, destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]
 ) -> Check:
     name, place = _name(settings), _place(settings)
     if settings.kind == "file" and settings.path is not None:
-        if not _in_tail(settings.path, parcel.span_id):
+        if not _in_tail(settings.path, encoded.span_id):
             return warning(name, f"a test span was written to {place}, and is not there", "look who moves that file")
         return ok(name, f"a test span was written to {place}")
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span; it cannot be asked whether it kept it")
-    if _held(destination, parcel, pauses):
+    if _held(destination, encoded, pauses):
         if settings.kind == "local" and settings.path is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
 
-            forget(settings.path, parcel.span_id)
+            forget(settings.path, encoded.span_id)
         return ok(name, f"a test span was sent to {place} and read back")
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span; this server does not tell whether it kept it")
     found = f"{place} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
     return warning(
-        name, found, f"look there for trace {parcel.trace_id}; if it never shows, look into the server's log"
+        name, found, f"look there for trace {encoded.trace_id}; if it never shows, look into the server's log"
     )
 
 
-def _held(destination: Destination, parcel: EncodedSpan, pauses: Sequence[float]) -> bool:
+def _held(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:
     """Ask until the backend has the span, says that it never tells, or has been asked often enough."""
     for pause in (0.0, *pauses):
         time.sleep(pause)
-        if destination.stored_ids([parcel]):
+        if destination.stored_ids([encoded]):
             return True
         if not _tells(destination):
             break

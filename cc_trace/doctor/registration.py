@@ -109,7 +109,7 @@ def _read(path: Path, scope: Scope) -> SettingsFile | None:
             return None
         return SettingsFile(path, scope, tuple(registered(text)), meaning(text))
     except JsonTextError as error:
-        return SettingsFile(path, scope, trouble=f"{path}, {error}")
+        return SettingsFile(path, scope, trouble=f"{path}: {error}")
     except CcTraceError as error:
         return SettingsFile(path, scope, trouble=str(error))
 
@@ -123,6 +123,16 @@ def enabled_plugins(files: list[SettingsFile]) -> dict[str, SettingsFile]:
         if name.partition("@")[0] == "cc-trace"
     }
     return {name: file for name, (file, on) in said.items() if on is True}
+
+
+def hook_environment(subject: Subject, *, trusted: bool = False) -> dict[str, str]:
+    """Return the environment of a hook: this process's, and what the settings files put into it.
+
+    `trusted`: without what a project's files say; a variable can make a program run another one.
+    """
+    files = [file for file in settings_files(subject) if not trusted or file.scope != "project"]
+    said = {name: value for file in files for name, value in file.mapping("env").items() if isinstance(value, str)}
+    return {**subject.environment, **said}
 
 
 def settings_json(subject: Subject) -> Iterator[Check]:

@@ -99,7 +99,7 @@ def spool(subject: Subject) -> Iterator[Check]:
     old = [time for time in map(mtime, waiting) if 0 < time < subject.now - _WORKER_SECONDS]
     if old:
         found = f"{counted(len(old), 'payload')} of hooks waiting, the oldest since {moment(min(old))}: no worker came"
-        yield warning("spool", found, "`cc-trace sync` delivers now; see `hook python` and the log for why none came")
+        yield warning("spool", found, "`cc-trace sync` delivers now; see `hook run` and the log for why none came")
     elif folder.is_dir():
         yield ok("spool", f"{counted(len(waiting), 'payload')} waiting")
 

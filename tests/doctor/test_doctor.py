@@ -38,9 +38,9 @@ from cc_trace.doctor.check import Check, Subject, guarded, moment, ok
 from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
 from cc_trace.doctor.destinations import destinations, fix, proven
-from cc_trace.doctor.hook_program import programs
+from cc_trace.doctor.hook_run import hook_python, hook_run
 from cc_trace.doctor.locks import locks
-from cc_trace.doctor.machine import environment, packages
+from cc_trace.doctor.machine import environment
 from cc_trace.doctor.registration import hook, hook_events, hooks_enabled
 from cc_trace.doctor.state_folder import log
 from cc_trace.doctor.transcripts import last_run
@@ -71,14 +71,14 @@ class Home:
         self.claude = folder / ".claude"
         self.settings = self.claude / "settings.json"
         self.config = folder / ".config" / "cc-trace" / "config.toml"
-        self.places = find_install_paths(self.environment, None)
-        self.hook = self.places.hook
-        self.state = self.places.state
+        self.paths = find_install_paths(self.environment, None)
+        self.hook = self.paths.hook
+        self.state = self.paths.state
         self.transcripts = self.claude / "projects" / "-project"
 
     def installed(self) -> Home:
         states = States(self.state)
-        install(self.places, own_python(), states.prepare)
+        install(self.paths, own_python(), states.prepare)
         states.stamp_installed()
         return self
 
@@ -112,7 +112,7 @@ class Home:
         return self
 
     def checks(self, *, process: bool = False) -> tuple[int, list[Check]]:
-        """What doctor says, as JSON. Whatever it is, each verdict that is not ok has a remedy, and no key is told."""
+        """What doctor says, as JSON. Whatever it is, each verdict that is not ok has a fix, and no key is told."""
         if process:
             done = self.run("doctor", "--json")
             code, said = done.returncode, done.stdout
@@ -224,7 +224,7 @@ def test_the_test_span_says_what_it_is(home: Home) -> None:
 
 
 def test_text_says_the_same(healthy: Home) -> None:
-    """One line per check, its verdict first; a remedy stands below; a count stands last."""
+    """One line per check, its verdict first; its fix stands below; a count stands last."""
     home = healthy
     home.hook.chmod(0o644)
     _, checks = home.checks()
@@ -236,7 +236,7 @@ def test_text_says_the_same(healthy: Home) -> None:
     assert [verdict for verdict, _ in shown] == wanted
     assert all(line.startswith(check.name) for (_, line), check in zip(shown, checks, strict=True))
     at = next(number for number, line in enumerate(lines) if line.startswith("failed"))
-    assert lines[at] == f"failed   hook program           {home.hook} cannot be executed"
+    assert lines[at] == f"failed   hook run               {home.hook} cannot be executed"
     assert lines[at + 1] == f"         fix: chmod +x {home.hook}"
     assert (empty, count) == ("", f"{len(checks)} checks: 1 failed, 0 warnings")
 
@@ -509,6 +509,17 @@ def a_key_in_the_command(home: Home) -> None:
     home.settings.write_text(with_hooks("{}", f"LANGFUSE_SECRET_KEY={SECRET} {home.hook}"))
 
 
+def another_version(home: Home) -> None:
+    """A Python whose cc-trace says that it is older."""
+    python = home.folder / "python"
+    program = (
+        "import runpy, sys, cc_trace; cc_trace.__version__ = '0.0.9'; runpy.run_module('cc_trace', run_name='__main__')"
+    )
+    python.write_text(f'#!/bin/sh\nshift 4\nexec {shlex.quote(sys.executable)} -c "{program}" "$@"\n')
+    python.chmod(0o755)
+    home.environment["CC_TRACE_PYTHON"] = str(python)
+
+
 FAULTS = {
     "a SessionEnd hook without a timeout": Fault(
         take_the_timeout_out, "hook", "the SessionEnd hook has no timeout of its own", "cc-trace install", "warning"
@@ -521,10 +532,10 @@ FAULTS = {
     "hook and plugin": Fault(
         enable_the_plugin_too, "hook", "plugin cc-trace@somewhere", "claude plugin uninstall cc-trace@", "warning"
     ),
-    "hook gone": Fault(lambda home: home.hook.unlink(), "hook program", "is not there", "cc-trace install"),
-    "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook program", "be executed", "chmod +x"),
-    "a key in the command": Fault(a_key_in_the_command, "hook program", "has a key in it", "config set", "warning"),
-    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the end", "fix"),
+    "hook gone": Fault(lambda home: home.hook.unlink(), "hook run", "is not there", "cc-trace install"),
+    "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook run", "be executed", "chmod +x"),
+    "a key in the command": Fault(a_key_in_the_command, "hook command", "contains a key", "config set", "warning"),
+    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the closing", "fix"),
     "an unknown event": Fault(
         lambda home: home.change_settings(hooks={"Stopp": [{}], **json.loads(home.settings.read_text())["hooks"]}),
         "hook events",
@@ -535,12 +546,33 @@ FAULTS = {
     "hooks disabled": Fault(
         lambda home: home.change_settings(disableAllHooks=True), "hooks enabled", "disableAllHooks", "take"
     ),
-    "Python gone": Fault(other_python("/nowhere/python"), "hook python", "no Python", "cc-trace install"),
+    "Python gone": Fault(
+        other_python("/nowhere/python"),
+        "hook run",
+        "0 of 10 spans arrived. The Python that it starts is missing or cannot run cc-trace",
+        "cc-trace install",
+    ),
     "another Python": Fault(
         other_python(shlex.quote(os.path.realpath(sys.executable))),
-        "hook python",
-        "ModuleNotFoundError: No module named 'cc_trace'",
+        "hook run",
+        "0 of 10 spans arrived. The Python that it starts is missing or cannot run cc-trace",
         "cc-trace install",
+    ),
+    "a Python of the user's choice that is wrong": Fault(
+        lambda home: home.environment.update(CC_TRACE_PYTHON="/bin/false"),
+        "hook run",
+        "0 of 10 spans arrived",
+        "correct or unset CC_TRACE_PYTHON",
+    ),
+    "a Python of the user's choice that is gone": Fault(
+        lambda home: home.environment.update(CC_TRACE_PYTHON="/nowhere/python"),
+        "hook python",
+        "CC_TRACE_PYTHON is /nowhere/python, which is not a program",
+        "unset CC_TRACE_PYTHON",
+        "warning",
+    ),
+    "another version of cc-trace": Fault(
+        another_version, "hook run", "the hook runs cc-trace 0.0.9, but this is ", "cc-trace install", "warning"
     ),
     "unknown destination": Fault(
         lambda home: home.environment.update(CC_TRACE_DESTINATIONS="lokal"),
@@ -639,7 +671,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_planted_fault_is_found(healthy: Home, fault: Fault) -> None:
-    """The check that it belongs to names it, with a remedy."""
+    """The check that it belongs to names it, with a fix."""
     fault.plant(healthy)
     code, checks = healthy.checks()
     blamed = [check for check in named(fault.check, checks) if check.verdict != "ok"]
@@ -686,6 +718,8 @@ def test_the_hooks_of_a_project_are_not_run(healthy: Home) -> None:
     home.settings.write_text("{}")
     _, checks = home.checks()
     assert (named("hook", checks)[0].verdict, named("hook run", checks)) == ("ok", [])
+    [project] = named("project hook", checks)
+    assert (project.verdict, "not tried" in project.found) == ("ok", True)
     home.settings.write_text(registered)
     _, checks = home.checks()
     assert [check.verdict for check in named("hook run", checks)] == ["ok"]
@@ -905,27 +939,48 @@ def test_who_holds_a_lock_is_told(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "program"),
+    ("command", "verdict"),
     [
-        ("[ ! -x '{hook}' ] || exec '{hook}'", "{hook}"),
-        ('"{hook}"; true', "{hook}"),
-        ("sh {hook}", "{hook}"),
-        ("$HOME/.local/share/cc-trace/hooks/cc-trace-hook", "{hook}"),
-        ("~/.local/share/cc-trace/hooks/cc-trace-hook", "{hook}"),
-        ('"${{CLAUDE_PROJECT_DIR}}/a b/cc-trace-hook"', "{project}/a b/cc-trace-hook"),
-        ("hooks/cc-trace-hook", "{project}/hooks/cc-trace-hook"),
-        ("/opt/python -I -m cc_trace.hook", "/opt/python"),
-        ("$UNKNOWN/cc-trace-hook", None),
-        ("sh -c 'exec /opt/cc-trace-hook'", None),
-        ("cc-trace-hook 'unended", None),
+        ('"{hook}"; true', "ok"),
+        ("sh {hook}", "ok"),
+        ("$HOME/.local/share/cc-trace/hooks/cc-trace-hook", "ok"),
+        ("~/.local/share/cc-trace/hooks/cc-trace-hook", "ok"),
+        ("sh -c 'exec {hook}'", "ok"),
+        ("{python} -I -m cc_trace.hook", "ok"),
+        ("$UNKNOWN/cc-trace-hook", "failed"),
+        ("/nowhere/python -I -m cc_trace.hook", "failed"),
+        ("cc-trace-hook", "failed"),
+        ("cc-trace-hook 'unended", "failed"),
+        ("{hook}; echo hello", "failed"),
     ],
 )
-def test_what_a_command_starts(home: Home, command: str, program: str | None) -> None:
-    """The program is told from the command, in every form users write it; where it is not, nothing is claimed."""
-    home.claude.mkdir()
-    home.settings.write_text(with_hooks("{}", command.format(hook=home.hook)))
-    wanted = None if program is None else Path(program.format(hook=home.hook, project=home.project))
-    assert [found.path for found in programs(home.subject())] == [wanted]
+def test_a_command_is_tried_however_it_is_written(healthy: Home, command: str, verdict: str) -> None:
+    """As Claude Code runs it: by a shell."""
+    text = command.format(hook=healthy.hook, python=sys.executable)
+    healthy.settings.write_text(with_hooks("{}", text))
+    assert [check.verdict for check in hook_run(healthy.subject())] == [verdict]
+
+
+def test_a_projects_hook_whose_program_is_gone_is_found(healthy: Home) -> None:
+    """Without running anything: as in a settings file that came from another machine."""
+    folder = healthy.project / ".claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text(with_hooks("{}", "[ ! -x /gone/cc-trace-hook ] || exec /gone/cc-trace-hook"))
+    mine, projects = hook_run(healthy.subject())
+    assert mine.verdict == "ok"
+    found = f"/gone/cc-trace-hook is registered in {folder / 'settings.json'}, but is not there"
+    assert projects == Check("project hook", "failed", found, "cc-trace install --project")
+
+
+def test_every_command_is_tried(healthy: Home) -> None:
+    """One that works does not hide one that does not."""
+    name, folder = "cc-trace@somewhere", healthy.claude / "plugins" / "cache" / "cc-trace"
+    shutil.copytree(ROOT / "hooks", folder / "hooks")
+    installed = {"version": 1, "plugins": {name: {"installPath": str(folder)}}}
+    (healthy.claude / "plugins" / "installed_plugins.json").write_text(json.dumps(installed))
+    healthy.change_settings(enabledPlugins={name: True})
+    assert [check.verdict for check in hook_run(healthy.subject())] == ["ok", "failed"]
+    assert list(hook_python(healthy.subject())) == []
 
 
 def test_an_exporter_that_prints_does_not_spoil_the_json(home: Home) -> None:
@@ -991,9 +1046,11 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
     home.settings.write_text(json.dumps({"enabledPlugins": {name: True}, "pluginConfigs": options}))
     _, checks = home.checks()
     assert named("hook", checks) == [ok("hook", f"registered for Stop and SessionEnd in plugin {name}")]
-    assert named("hook program", checks) == [ok("hook program", str(folder / "hooks" / "cc-trace-hook"))]
-    [python] = named("hook python", checks)
-    assert (python.verdict, python.fix) == ("failed", f"sh {folder}/install.sh --no-hooks")
+    [tried] = named("hook run", checks)
+    assert (tried.verdict, tried.fix) == ("failed", f"sh {folder}/install.sh --no-hooks")
+    shutil.rmtree(folder)
+    [tried] = hook_run(home.subject())
+    assert (tried.verdict, tried.fix) == ("failed", f"claude plugin install {name}")
     assert named("configuration", checks) == [ok("configuration", f"traces of {home.project} go to file")]
     assert named("plugin options", checks) == []
 
@@ -1016,7 +1073,7 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
     ],
 )
 def test_what_to_do_follows_from_what_was_said(kind: DestinationKind, message: str, wanted: str) -> None:
-    """A wrong key, a wrong address, no network and a certificate each have their own remedy."""
+    """A wrong key, a wrong address, no network and a certificate each have their own fix."""
     assert wanted in fix(DestinationSettings(kind, kind, endpoint="https://h.example"), message)
 
 
@@ -1041,9 +1098,18 @@ def test_what_else_a_hook_gets_is_told(home: Home) -> None:
     assert told == ok("environment", said)
 
 
-def test_needed_packages_are_named(home: Home) -> None:
-    """Only what the destinations in use need is asked for."""
-    home.environment |= {"CC_TRACE_OTLP_ENDPOINT": "h:4317", "CC_TRACE_OTLP_PROTOCOL": "grpc"}
-    [check] = packages(home.subject())
-    assert "grpcio 1." in check.found
-    assert "httpx" not in check.found
+@pytest.mark.parametrize(
+    ("module", "imported_by", "protocol", "wanted"),
+    [("grpc", "otlp_grpc", "grpc", "pip install 'cc-trace[grpc]'"), ("httpx", "otlp_http", "http/protobuf", "httpx")],
+)
+def test_a_package_that_is_missing_is_found(
+    home: Home, monkeypatch: pytest.MonkeyPatch, module: str, imported_by: str, protocol: str, wanted: str
+) -> None:
+    """By the destination that needs it, whether an extra or not."""
+    home.environment |= {"CC_TRACE_OTLP_ENDPOINT": "127.0.0.1:9", "CC_TRACE_OTLP_PROTOCOL": protocol}
+    for each in (imported_by, "http", "langfuse"):
+        monkeypatch.delitem(sys.modules, f"cc_trace.export.{each}", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    [check] = destinations(home.subject())
+    assert (check.name, check.verdict) == ("destination otlp", "failed")
+    assert wanted in check.found
