@@ -42,17 +42,17 @@ def try_out(hook: str, environment: Mapping[str, str]) -> int:
 def _report(paths: InstallPaths, done: Installed) -> None:
     change = done.change
     if not done.changed:
-        print(f"cc-trace is installed already; nothing was changed in {change.path}")
+        print(f"cc-trace is already installed; nothing changed in {change.path}")
     else:
         print(f"hook      {paths.hook}")
-        verb = "registered for Stop and SessionEnd" if change.needed else "was registered already"
+        verb = "registered for Stop and SessionEnd" if change.needed else "already registered"
         print(f"settings  {change.path}: {verb}")
         if change.backup is not None and change.needed:
             print(f"backup    {change.backup}")
     for name in plugins(change.after):
-        print(f"note      the plugin {name} is enabled, too. A turn is still delivered once; one of the two is enough")
+        print(f"note      the plugin {name} is enabled, too. Turns are still delivered once; one of the two is enough")
     if meaning(change.after).get("disableAllHooks") is True:
-        print("note      disableAllHooks is true there: Claude Code runs no hook until that is gone")
+        print("note      disableAllHooks is true there: Claude Code runs no hooks until you remove it")
 
 
 def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
@@ -69,5 +69,5 @@ def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
     printer = Printer(full=False, content=True)
     for _, spans in groupby(checked.spans, key=lambda span: span.turn):
         printer.turn(list(spans))
-    print("\nIt works: sessions that start from now on are traced. `cc-trace status` says what was delivered.")
+    print("\nIt works: sessions that start from now on are traced. `cc-trace status` shows what was delivered.")
     return 0

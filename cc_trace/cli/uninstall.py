@@ -36,14 +36,17 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Uninstall; each settings file is dealt with whatever becomes of the others. Exit 2 if one could not be."""
     paths = find_install_paths(environment, here() if options.project else None)
     if options.project and options.purge:
-        message = "--purge takes away what all projects share; leave out --project"
+        message = "--purge removes what all projects share; run it without --project"
         raise InstallError(message)
     done, failed = _unregister(paths, only=options.project)
     if failed:
         for error in failed:
             print(f"cc-trace: {error}", file=sys.stderr)
         if not options.project:
-            print("cc-trace: all else was left in place, so that you can run this again", file=sys.stderr)
+            print(
+                "cc-trace: everything else was left in place; run `cc-trace uninstall` again after fixing this",
+                file=sys.stderr,
+            )
         return 2
     if options.project:
         forget_settings(paths)
@@ -62,7 +65,7 @@ def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcT
             if outcome in _SAID:
                 done.append(f"settings {path}: {_SAID[outcome]}")
             elif path != paths.settings and not path.exists():
-                done.append(f"left: {path} is gone; if it was moved, {_again(path)}")
+                done.append(f"not found: {path}; if it was moved, {_again(path)}")
             done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
         except CcTraceError as error:
             failed.append(error)
@@ -84,9 +87,9 @@ def _remove(paths: InstallPaths, *, everything: bool) -> list[str]:
     else:
         kept = [paths.state / "sessions", paths.state / "traces.db"]
         if any(path.is_file() or (path.is_dir() and any(path.iterdir())) for path in kept):
-            done.append(f"left: state, store and log in {paths.state} (`--purge` removes them, too)")
+            done.append(f"left: state, store and log in {paths.state} (removed by --purge)")
         if paths.config.exists():
-            done.append(f"left: your settings in {paths.config} (`--purge` removes them, too)")
+            done.append(f"left: your settings in {paths.config} (removed by --purge)")
     others = Path(sys.prefix).resolve() != paths.environment.resolve() and paths.hook.exists()
     done += [f"{what}: removed" for what in remove_files(paths)]
     if others:

@@ -105,7 +105,7 @@ def _in_time(proof: Callable[[], Check], settings: DestinationSettings) -> Check
         try:
             outcome = found.get(timeout=_LONGEST_SECONDS)
         except queue.Empty:
-            what = f"sending a test span has not ended within {_LONGEST_SECONDS:g} seconds"
+            what = f"sending a test span did not finish within {_LONGEST_SECONDS:g} seconds"
             return failed(_name(settings), what, f"give it a shorter timeout: {_set('timeout_seconds', '10')}")
     if isinstance(outcome, Exception):
         raise outcome
@@ -128,8 +128,8 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
             case Accepted(refused=0):
                 return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
-                found = f"{_place(settings)} took the test span and threw it away: {message or 'without a reason'}"
-                return failed(_name(settings), found, "look into its log; what it says is all that is known here")
+                found = f"{_place(settings)} accepted the test span and discarded it: {message or 'without a reason'}"
+                return failed(_name(settings), found, "check the server's log; it gave no other reason")
             case Rejected(status=status, message=message):
                 found = f"{_place(settings)} refused the test span: {status} {message}"
                 return failed(_name(settings), found, _rejected(settings))
@@ -147,10 +147,14 @@ def _read_back(
     name, place = _name(settings), _place(settings)
     if settings.kind == "file" and settings.path is not None:
         if not _in_tail(settings.path, encoded.span_id):
-            return warning(name, f"a test span was written to {place}, and is not there", "look who moves that file")
+            return warning(
+                name,
+                f"a test span was written to {place}, but is not there",
+                "find out what moves or empties that file",
+            )
         return ok(name, f"a test span was written to {place}")
     if not _tells(destination):
-        return ok(name, f"{place} accepted a test span; it cannot be asked whether it kept it")
+        return ok(name, f"{place} accepted a test span, which cannot be read back from it")
     if _held(destination, encoded, pauses):
         if settings.kind == "local" and settings.path is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
@@ -158,10 +162,10 @@ def _read_back(
             forget(settings.path, encoded.span_id)
         return ok(name, f"a test span was sent to {place} and read back")
     if not _tells(destination):
-        return ok(name, f"{place} accepted a test span; this server does not tell whether it kept it")
+        return ok(name, f"{place} accepted a test span, which this server does not let us read back")
     found = f"{place} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
     return warning(
-        name, found, f"look there for trace {encoded.trace_id}; if it never shows, look into the server's log"
+        name, found, f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
     )
 
 
@@ -192,17 +196,17 @@ def fix(settings: DestinationSettings, message: str) -> str:
     url = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
     kind = next((kind for kind, words in _KINDS if words.search(message)), None)
     if settings.path is not None:
-        return f"make {shlex.quote(str(settings.path))} writable for you, and make sure that there is room"
+        return f"make {shlex.quote(str(settings.path))} writable, and make sure the disk is not full"
     match kind, settings.kind:
         case _, "otel":
-            return f"look at the exporter's own settings, such as OTEL_EXPORTER_*, or send with {_set(url, 'URL')}"
+            return f"check the exporter's own settings, such as OTEL_EXPORTER_*, or use OTLP: {_set(url, 'URL')}"
         case "redirect", _:
-            return f"name the address that it leads to: {_set(url, 'URL')}"
+            return f"use the address it redirects to: {_set(url, 'URL')}"
         case "key", "langfuse":
             keys = f"{_set('langfuse_public_key')} and {_set('langfuse_secret_key')}"
             return f"{keys} with the keys of this project on this server ({_place(settings)})"
         case "key", _:
-            return f"{_set('otlp_headers')} with the header that the backend asks for, such as authorization=..."
+            return f"{_set('otlp_headers')} with the header that the backend requires, such as authorization=..."
         case "url", _:
             return f"correct the address: {_set(url, 'URL')}"
         case "plain", _:
@@ -214,14 +218,14 @@ def fix(settings: DestinationSettings, message: str) -> str:
         case "network", _:
             return f"start what should listen there, or correct the address: {_set(url, 'URL')}; nothing is lost"
         case _:
-            return "wait until the backend is well again; nothing is lost, the next turn or `cc-trace sync` sends it"
+            return "wait until the backend has recovered; nothing is lost, the next turn or `cc-trace sync` sends it"
 
 
 def _rejected(settings: DestinationSettings) -> str:
     if settings.kind == "langfuse":
         return f"update the server, or correct the address: {_set('langfuse_base_url', 'URL')}"
     protocol = _set("otlp_protocol", "http/protobuf|http/json|grpc")
-    return f"give it the headers it asks for, {_set('otlp_headers')}, or try another protocol: {protocol}"
+    return f"set the headers it requires, {_set('otlp_headers')}, or try another protocol: {protocol}"
 
 
 def _set(name: str, value: str | None = None) -> str:

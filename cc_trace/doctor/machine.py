@@ -33,7 +33,7 @@ def disk(subject: Subject) -> Iterator[Check]:
     free = shutil.disk_usage(there).free
     found = f"{free // 1_000_000} MB free for {folder}"
     if free < _MIN_FREE_BYTES:
-        yield warning("disk", found, "make room, or set CC_TRACE_HOME to a folder on another disk")
+        yield warning("disk", found, "free some space, or set CC_TRACE_HOME to a folder on another disk")
     else:
         yield ok("disk", found)
 
@@ -49,7 +49,7 @@ def environment(subject: Subject) -> Iterator[Check]:
     else:
         said.append("the hook does not wait for its worker")
     if proxies := [name for name in _PROXIES if given.get(name) or given.get(name.lower())]:
-        said.append(f"requests go through the proxy of {listed(proxies)}")
+        said.append(f"requests go through the proxy in {listed(proxies)}")
     yield ok("environment", "; ".join(said))
 
 
@@ -57,7 +57,7 @@ def _home(given: dict[str, str], subject: Subject) -> Check:
     """Tell whether hooks use the state folder that is looked at here."""
     of_hooks, here = given.get("CC_TRACE_HOME"), subject.environment.get("CC_TRACE_HOME")
     if of_hooks != here and of_hooks:
-        found = f"hooks get CC_TRACE_HOME {of_hooks} from a settings file, and this shell does not: it looks elsewhere"
+        found = f"a settings file sets CC_TRACE_HOME to {of_hooks} for hooks, but it is not set in this shell"
         return warning("state folder of hooks", found, f"export CC_TRACE_HOME={of_hooks}")
     return ok("state folder of hooks", str(subject.states.folder))
 

@@ -82,7 +82,7 @@ def find_install_paths(environment: Mapping[str, str], project: Path | None) -> 
     """Return where things are for this user, with the settings of a project if one is given. Raises InstallError."""
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
     if not home:
-        message = "HOME is not set, so it is not known where to install; set it and try again"
+        message = "HOME is not set; set it to your home folder and try again"
         raise InstallError(message)
     user = Path(home).absolute()
     claude = claude_folder(environment, user).absolute()
@@ -102,7 +102,7 @@ def _project_settings(project: Path) -> Path:
     path = project / ".claude" / "settings.json"
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(project)):
-        message = f"{path} leads out of the project, to {real}; replace the link by a file of the project's own"
+        message = f"{path} links outside the project, to {real}; replace the link with a regular file"
         raise InstallError(message)
     return path
 
@@ -134,7 +134,7 @@ def registered_command(hook: Path, python: Path) -> str:
         command.encode()
     except UnicodeEncodeError:
         message = (
-            f"{os.fsencode(hook)!r} is not UTF-8, as settings.json is; set XDG_DATA_HOME to a folder whose name is"
+            f"{os.fsencode(hook)!r} is not UTF-8, so settings.json cannot name it; set XDG_DATA_HOME to another folder"
         )
         raise InstallError(message) from None
     return command
@@ -143,7 +143,7 @@ def registered_command(hook: Path, python: Path) -> str:
 def hook_copy(script: bytes, python: Path) -> bytes:
     """Return the hook script with the Python it belongs to written into it."""
     if script.count(_INSTALLED) != 1:
-        message = "the hook script has no line `installed=`; install cc-trace anew"
+        message = "the hook script has no line `installed=`; install cc-trace again"
         raise InstallError(message)
     return script.replace(_INSTALLED, b"\ninstalled=%b\n" % os.fsencode(shlex.quote(str(python))))
 

@@ -34,17 +34,17 @@ def remove_files(paths: InstallPaths) -> list[str]:
     The environment may be the one this runs in: nothing may be imported afterwards.
     """
     folders = noted(paths, "folder")
-    removed = [f"hook {paths.hook}"] if _removed(paths.hook) else []
-    removed += [f"command {paths.command}"] if _is_ours(paths.command, paths) and _removed(paths.command) else []
+    removed = [f"hook {paths.hook}"] if _unlink(paths.hook) else []
+    removed += [f"command {paths.command}"] if _is_ours(paths.command, paths) and _unlink(paths.command) else []
     with attempt("remove", paths.state):
         _forget(paths.state)
     if (paths.environment / "pyvenv.cfg").is_file():
         with attempt("remove", paths.environment):
             shutil.rmtree(paths.environment)
         removed.append(f"environment {paths.environment}")
-    _removed(paths.record)
+    _unlink(paths.record)
     for backup in paths.backups.glob("settings-*.json"):  # of files that are gone
-        _removed(backup)
+        _unlink(backup)
     made_here = [paths.hook.parent, paths.backups, paths.data]
     for folder in sorted({*folders, *made_here}, key=lambda path: len(path.parts), reverse=True):
         _remove_if_empty(folder)
@@ -69,7 +69,7 @@ def purge(paths: InstallPaths) -> tuple[list[str], list[str]]:
         removed.append(f"state {state}")
     elif state.exists():
         left.append(f"{state}, which does not look like a state folder")
-    if _removed(paths.config):
+    if _unlink(paths.config):
         removed.append(f"configuration {paths.config}")
         _remove_if_empty(paths.config.parent)
     return removed, left
@@ -90,7 +90,7 @@ def _is_ours(command: Path, paths: InstallPaths) -> bool:
     return command.is_symlink() and command.readlink() == paths.environment / "bin" / "cc-trace"
 
 
-def _removed(path: Path) -> bool:
+def _unlink(path: Path) -> bool:
     with attempt("remove", path):
         try:
             path.unlink()

@@ -52,7 +52,9 @@ def check_hook(command: str, environment: Mapping[str, str], python: Path | None
         with tempfile.TemporaryDirectory(prefix="cc-trace-", ignore_cleanup_errors=True) as folder:
             return _check(command, environment, python, Path(folder))
     except (OSError, CcTraceError) as error:
-        return SelfCheck((), f"the check could not be made: {error}", "make room in the folder for temporary files")
+        return SelfCheck(
+            (), f"the check could not be made: {error}", "free some space in the folder for temporary files"
+        )
 
 
 def _check(command: str, environment: Mapping[str, str], python: Path | None, folder: Path) -> SelfCheck:
@@ -147,7 +149,7 @@ def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], fol
             command, env=environment, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return ["`cc-trace sync` does not end, either"]
+        return ["`cc-trace sync` does not end either"]
     return [text.decode(errors="replace").splitlines()[-1] for text in (done.stdout, done.stderr) if text]
 
 

@@ -192,7 +192,7 @@ def test_a_healthy_installation_passes(home: Home, kind: str) -> None:
     """All is ok, and the destination is proven: read back where that is possible."""
     found = {
         "local": f"a test span was sent to {home.state}/traces.db and read back",
-        "otlp": f"127.0.0.1:{home.backend.port} accepted a test span; it cannot be asked whether it kept it",
+        "otlp": f"127.0.0.1:{home.backend.port} accepted a test span, which cannot be read back from it",
         "langfuse": f"a test span was sent to 127.0.0.1:{home.backend.port} and read back",
         "file": f"a test span was written to {home.state}/traces.jsonl",
     }
@@ -527,7 +527,7 @@ FAULTS = {
     "hook not registered": Fault(take_the_hook_out, "hook", "not registered", "cc-trace install"),
     "hook not registered for Stop": Fault(only_session_end, "hook", "but not for Stop", "cc-trace install"),
     "hook registered twice": Fault(
-        register_in_the_project_too, "hook", "delivered once all the same", "uninstall --project", "warning"
+        register_in_the_project_too, "hook", "still delivered once", "uninstall --project", "warning"
     ),
     "hook and plugin": Fault(
         enable_the_plugin_too, "hook", "plugin cc-trace@somewhere", "claude plugin uninstall cc-trace@", "warning"
@@ -540,11 +540,11 @@ FAULTS = {
         lambda home: home.change_settings(hooks={"Stopp": [{}], **json.loads(home.settings.read_text())["hooks"]}),
         "hook events",
         "hooks for Stopp",
-        "take Stopp out",
+        "remove Stopp from",
         "warning",
     ),
     "hooks disabled": Fault(
-        lambda home: home.change_settings(disableAllHooks=True), "hooks enabled", "disableAllHooks", "take"
+        lambda home: home.change_settings(disableAllHooks=True), "hooks enabled", "disableAllHooks", "remove"
     ),
     "Python gone": Fault(
         other_python("/nowhere/python"),
@@ -584,21 +584,21 @@ FAULTS = {
         lambda home: home.write_config("enabled = false\n"), "configuration", "left out", "cc-trace config", "warning"
     ),
     "a mistyped key": Fault(
-        lambda home: home.write_config("enable = false\n"), "config.toml", "has 'enable', which", "fix"
+        lambda home: home.write_config("enable = false\n"), "config.toml", "has unknown settings: 'enable'", "fix"
     ),
-    "keys for everybody": Fault(keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"),
+    "keys for everybody": Fault(keys_for_everybody, "keys", "other users can read (mode 0644)", "chmod 600", "warning"),
     "a project's keys for everybody": Fault(
-        a_projects_keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"
+        a_projects_keys_for_everybody, "keys", "other users can read (mode 0644)", "chmod 600", "warning"
     ),
-    "keys in settings.json": Fault(keys_in_settings, "keys", "others can read it", "config set", "warning"),
+    "keys in settings.json": Fault(keys_in_settings, "keys", "other users can read", "config set", "warning"),
     "keys in the options of the plugin": Fault(
-        keys_in_plugin_options, "keys", "others can read it", "config set", "warning"
+        keys_in_plugin_options, "keys", "other users can read", "config set", "warning"
     ),
     "keys that only hooks get": Fault(
         a_plugin_whose_keys_are_elsewhere,
         "configuration",
         "destination langfuse needs LANGFUSE_PUBLIC_KEY",
-        "Keys among the options of the plugin reach hooks only",
+        "Keys in the plugin's options reach only hooks",
     ),
     "wrong Langfuse key": Fault(
         with_wrong_key, "destination langfuse", "401 Unauthorized", "config set langfuse_secret_key"
@@ -613,18 +613,18 @@ FAULTS = {
     "wrong path": Fault(behaving(status(404, "no such page")), "destination otlp", "404", "correct the address"),
     "refusing": Fault(behaving(status(400, "not protobuf")), "destination otlp", "refused", "config set otlp_protocol"),
     "thrown away": Fault(
-        behaving(partial_success(1, "quota")), "destination otlp", "threw it away: quota", "look into its log"
+        behaving(partial_success(1, "quota")), "destination otlp", "discarded it: quota", "check the server's log"
     ),
     "overloaded": Fault(behaving(status(503)), "destination otlp", "503 Service Unavailable", "nothing is lost"),
     "a damaged store": Fault(damage_the_store, "local store", "is damaged", "mv"),
     "no store at all": Fault(no_database, "local store", "file is not a database", ".recover"),
-    "a newer store": Fault(newer_store, "local store", "has form 7", "update cc-trace"),
+    "a newer store": Fault(newer_store, "local store", "has schema version 7", "update cc-trace"),
     "a damaged ledger": Fault(damage_the_ledger, "ledger", "is damaged", "mv "),
     "no ledger but text": Fault(
         lambda home: (home.state / "ledger.db").write_bytes(b"nothing of the kind" * 100),
         "ledger",
         "file is not a database",
-        "the states of sessions know what was sent",
+        "each session's state still knows what was sent",
     ),
     "no ledger but a folder": Fault(a_folder_for_the_ledger, "ledger", "is not a file", "mv "),
     "no ledger but a link": Fault(a_link_for_the_ledger, "ledger", "is a symlink", "mv "),
@@ -635,9 +635,7 @@ FAULTS = {
         lambda home: home.state.chmod(0o777), "state folder", "(mode 0777)", "chmod -R go= "
     ),
     "no state folder but a file": Fault(a_file_for_a_folder, "state folder", "is not a folder", "mv"),
-    "spooled and never taken": Fault(
-        spool_something, "spool", "1 payload of hooks waiting", "cc-trace sync", "warning"
-    ),
+    "spooled and never taken": Fault(spool_something, "spool", "1 hook payload waiting", "cc-trace sync", "warning"),
     "put aside": Fault(put_something_aside, "files put aside", "1 damaged file", "rm ", "warning"),
     "session behind": Fault(
         delivered_while(REFUSE), "delivery otlp", "1 session pending: cannot connect to", "`cc-trace sync`"
@@ -657,15 +655,15 @@ FAULTS = {
     ),
     "unfinished": Fault(unfinished_for_days, "delivery local", "unfinished for more than", "cc-trace sync", "warning"),
     "hook stopped running": Fault(
-        a_hook_that_stopped_running, "last run", "22222222-0000-4000-8000-000000000002", "start claude anew"
+        a_hook_that_stopped_running, "last run", "22222222-0000-4000-8000-000000000002", "restart claude"
     ),
     "hook stopped running, delivered by hand": Fault(
-        worked_by_hand_since, "last run", "22222222-0000-4000-8000-000000000002", "start claude anew"
+        worked_by_hand_since, "last run", "22222222-0000-4000-8000-000000000002", "restart claude"
     ),
     "no transcripts": Fault(
-        without_transcripts, "transcripts", "there are none", "--no-session-persistence", "warning"
+        without_transcripts, "transcripts", "no transcripts in", "--no-session-persistence", "warning"
     ),
-    "clock behind": Fault(written_in_the_future, "clock", "the newest transcript is of", "set the clock", "warning"),
+    "clock behind": Fault(written_in_the_future, "clock", "the newest transcript is from", "set the clock", "warning"),
 }
 
 
@@ -700,7 +698,7 @@ def test_a_state_folder_of_another_user_is_found(healthy: Home) -> None:
     code, checks = home.checks()
     [check] = named("state folder", checks)
     assert (check.verdict, code) == ("failed", 1)
-    assert f"{SESSION}.json belongs to user 65534, and this is user 0" in check.found
+    assert f"{SESSION}.json belongs to user 65534, but you are user 0" in check.found
 
 
 def test_the_hooks_of_a_project_are_not_run(healthy: Home) -> None:
@@ -910,7 +908,7 @@ def test_a_server_that_never_tells_is_no_fault(backend: HttpBackend) -> None:
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.reads = status(404)
     check = proven(settings, time.time())
-    assert (check.verdict, "does not tell" in check.found) == ("ok", True)
+    assert (check.verdict, "does not let us read back" in check.found) == ("ok", True)
 
 
 def test_who_holds_a_lock_is_told(home: Home) -> None:
@@ -932,8 +930,8 @@ def test_who_holds_a_lock_is_told(home: Home) -> None:
         holder.stdin.close()
         assert holder.wait(30) == 0
     [after] = locks(home.subject())
-    who = f"process {holder.pid} since " if told else "a process that cannot be told"
-    assert (now.verdict, after) == ("ok", ok("locks", "none is held"))
+    who = f"process {holder.pid} since " if told else "an unknown process"
+    assert (now.verdict, after) == ("ok", ok("locks", "none held"))
     assert now.found.startswith(f"1 session being worked on: {SESSION} by {who}")
     assert (later.verdict, f"kill {holder.pid}" in (later.fix or "")) == (("warning", True) if told else ("ok", False))
 
@@ -1062,13 +1060,13 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
         ("otlp", "UNAUTHENTICATED: no", "otlp_headers"),
         ("otlp", "UNIMPLEMENTED", "otlp_endpoint"),
         ("otlp", "200 with a web page for an answer: the URL is not one that takes traces", "otlp_endpoint"),
-        ("otlp", "UNKNOWN: Received http2 header with status: 302", "leads to"),
+        ("otlp", "UNKNOWN: Received http2 header with status: 302", "redirects to"),
         ("otlp", "cannot connect to h:4318: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "otlp_ca_file"),
         ("langfuse", "cannot connect to h:443: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "SSL_CERT_FILE"),
         ("otlp", "cannot connect to h:4318: [Errno -2] Name or service not known", "start what should listen"),
         ("otlp", "h:4318: no answer within 5 seconds", "start what should listen"),
         ("otlp", "UNAVAILABLE: failed to connect to all addresses", "start what should listen"),
-        ("otlp", "429 Too Many Requests", "wait until the backend is well"),
+        ("otlp", "429 Too Many Requests", "wait until the backend has recovered"),
         ("otel", "the exporter raised ValueError: no", "OTEL_EXPORTER_"),
     ],
 )
@@ -1084,7 +1082,7 @@ def test_a_destination_that_does_not_end_is_given_up(home: Home, monkeypatch: py
     home.backend.behaviour = HANG
     [check] = destinations(home.subject())
     assert (check.name, check.verdict) == ("destination otlp", "failed")
-    assert "has not ended within 0.2 seconds" in check.found
+    assert "did not finish within 0.2 seconds" in check.found
 
 
 def test_what_else_a_hook_gets_is_told(home: Home) -> None:
@@ -1094,7 +1092,7 @@ def test_what_else_a_hook_gets_is_told(home: Home) -> None:
     home.settings.write_text(json.dumps({"env": env}))
     state, told = environment(home.subject())
     assert (state.verdict, state.fix) == ("warning", "export CC_TRACE_HOME=/elsewhere")
-    said = "CI is set, so the hook waits for its worker; requests go through the proxy of HTTPS_PROXY"
+    said = "CI is set, so the hook waits for its worker; requests go through the proxy in HTTPS_PROXY"
     assert told == ok("environment", said)
 
 

@@ -106,7 +106,7 @@ def test_twice_changes_nothing(home: Home) -> None:
     home.write_settings(OTHERS)
     installed(home)
     before = snapshot(home.path)
-    assert installed(home).startswith("cc-trace is installed already; nothing was changed in ")
+    assert installed(home).startswith("cc-trace is already installed; nothing changed in ")
     assert snapshot(home.path) == before
 
 
@@ -302,7 +302,7 @@ def test_what_stands_in_the_way_is_named_and_nothing_is_half_done(home: Home) ->
 
 
 def test_without_home_there_is_one_line(home: Home) -> None:
-    line = "HOME is not set, so it is not known where to install; set it and try again\n"
+    line = "HOME is not set; set it to your home folder and try again\n"
     for command in ("install", "uninstall"):
         for value in (None, ""):
             assert refused(home, command, HOME=value) == line
@@ -311,7 +311,7 @@ def test_without_home_there_is_one_line(home: Home) -> None:
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff")
     path.mkdir()
-    assert "is not UTF-8, as settings.json is; set XDG_DATA_HOME" in refused(Home(path), "install")
+    assert "is not UTF-8, so settings.json cannot name it; set XDG_DATA_HOME" in refused(Home(path), "install")
 
 
 def test_a_symlink_is_written_through(home: Home) -> None:
@@ -401,7 +401,7 @@ def test_a_project_has_its_own(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
-    """Its hooks cannot be taken out from elsewhere; one whose hooks are out already is no longer spoken of."""
+    """Its hooks cannot be removed from elsewhere; one whose hooks are out already is no longer spoken of."""
     first, second = tmp_path / "first", tmp_path / "second"
     for project in (first, second):
         project.mkdir()
@@ -409,8 +409,8 @@ def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
     uninstalled(home, "--project", cwd=first)
     second.rename(tmp_path / "moved")
     gone = second / ".claude" / "settings.json"
-    line = f"left: {gone} is gone; if it was moved, run `cc-trace uninstall --project` there"
-    assert [said for said in uninstalled(home) if "is gone" in said] == [line]
+    line = f"not found: {gone}; if it was moved, run `cc-trace uninstall --project` there"
+    assert [said for said in uninstalled(home) if "not found" in said] == [line]
     said = uninstalled(home, "--project", cwd=tmp_path / "moved")
     assert said == [f"settings {tmp_path}/moved/.claude/settings.json: removed; there was none before"]
 
@@ -439,7 +439,7 @@ def test_what_was_recorded_stays_unless_it_is_purged(home: Home) -> None:
     config = home.path / ".config" / "cc-trace" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("content = 'full'\n")
-    assert f"left: state, store and log in {home.state} (`--purge` removes them, too)" in uninstalled(home)
+    assert f"left: state, store and log in {home.state} (removed by --purge)" in uninstalled(home)
     assert not (home.state / "installed").exists()  # the next installation starts anew
     assert len(home.stored()) == SAMPLE_SPANS + 1
     installed(home)
@@ -462,7 +462,7 @@ def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     installed(home, CC_TRACE_HOME=str(work))
     assert f"left: {work / 'essay.txt'}" in uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
     assert sorted(path.name for path in work.iterdir()) == sorted(theirs)
-    assert refused(home, "uninstall", "--purge", "--project").startswith("--purge takes away what all projects share")
+    assert refused(home, "uninstall", "--purge", "--project").startswith("--purge removes what all projects share")
 
 
 def test_not_installed_is_said(home: Home) -> None:
@@ -473,7 +473,7 @@ def test_not_installed_is_said(home: Home) -> None:
 
 
 def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) -> None:
-    """And all else stays until that one is mended."""
+    """And all else stays until that one is fixed."""
     project = tmp_path / "project"
     project.mkdir()
     before = home.write_settings(OTHERS)
@@ -486,7 +486,7 @@ def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) 
     assert (done.returncode, done.stdout) == (2, "")
     why, also = done.stderr.splitlines()
     assert why.startswith(f"cc-trace: {broken}: line 1, column 1: JSON does not allow comments; ")
-    assert also == "cc-trace: all else was left in place, so that you can run this again"
+    assert also == "cc-trace: everything else was left in place; run `cc-trace uninstall` again after fixing this"
     assert (home.settings.read_bytes(), home.hook.exists()) == (before, True)
     broken.write_text(text)
     uninstalled(home)
@@ -533,7 +533,7 @@ def test_the_check_leaves_and_sends_nothing(home: Home) -> None:
 def test_what_else_concerns_the_hooks_is_said(home: Home) -> None:
     home.write_settings(json.dumps({"enabledPlugins": {"cc-trace@somewhere": True}, "disableAllHooks": True}))
     said = installed(home)
-    assert "the plugin cc-trace@somewhere is enabled, too. A turn is still delivered once" in said
+    assert "the plugin cc-trace@somewhere is enabled, too. Turns are still delivered once" in said
     assert "disableAllHooks is true there" in said
     assert any("the plugin cc-trace@somewhere is still enabled" in line for line in uninstalled(home))
 
