@@ -106,17 +106,15 @@ def unregister(path: Path, backups: Path) -> Removal:
 
     If nobody else has changed the file since they were added, it becomes again what it was, byte for byte.
     """
-    try:
-        for _ in range(_TRIES):
-            text = read_settings(path)
-            outcome = "not registered" if text is None else _unregister(path, text, backups)
-            if outcome is not None:
-                with attempt("remove", _old_backup(path)):
-                    _old_backup(path).unlink(missing_ok=True)
-                return outcome
-        raise _restless(path)
-    finally:
-        _remove_stale(backups, path)
+    for _ in range(_TRIES):
+        text = read_settings(path)
+        outcome = "not registered" if text is None else _unregister(path, text, backups)
+        if outcome is not None:
+            with attempt("remove", _old_backup(path)):
+                _old_backup(path).unlink(missing_ok=True)
+            _remove_stale(backups, path)
+            return outcome
+    raise _restless(path)
 
 
 def _unregister(path: Path, text: str, backups: Path) -> Removal | None:

@@ -143,6 +143,20 @@ def test_a_backup_is_forgotten_once_others_have_changed_the_file(home: Home) -> 
     assert home.settings.read_text() == '{"model": "haiku"}'
 
 
+def test_a_backup_outlives_a_removal_that_failed(home: Home) -> None:
+    """Whoever fixes the file by undoing the change gets it back byte for byte."""
+    before = home.write_settings(OTHERS)
+    kept = home.path / "backups"
+    apply(plan(home.settings, COMMAND, kept))
+    text = home.settings.read_text()
+    home.settings.write_text(f"// mine\n{text}")
+    with pytest.raises(CcTraceError, match="JSON does not allow comments"):
+        unregister(home.settings, kept)
+    home.settings.write_text(text)
+    assert unregister(home.settings, kept) == "restored"
+    assert (home.settings.read_bytes(), kept.exists()) == (before, False)
+
+
 def test_a_file_that_was_there_before_stays_even_if_it_says_nothing(home: Home) -> None:
     home.write_settings('{"model": "opus"}')
     kept = home.path / "backups"
