@@ -33,8 +33,8 @@ for option; do
     *) usage >&2 && fail "unknown option $option" 2 ;;
     esac
 done
-[ -z "$purge" ] || [ -n "$uninstall" ] || fail "--purge goes with --uninstall only" 2
-[ -n "${HOME-}" ] || fail "HOME is not set, so it is not known where to install; set it and try again" 2
+[ -z "$purge" ] || [ -n "$uninstall" ] || fail "--purge needs --uninstall" 2
+[ -n "${HOME-}" ] || fail "HOME is not set; set it to your home folder and try again" 2
 
 # Others may read the code but not change it, whatever the caller's umask.
 umask 022
@@ -55,7 +55,7 @@ runs() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/nul
 find_python() {
     for python in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11; do
         if runs "$python"; then return; fi
-        [ "$python" != "${PYTHON-}" ] || fail "PYTHON is $python, which is no Python 3.11 or newer; name another one"
+        [ "$python" != "${PYTHON-}" ] || fail "PYTHON is $python, which is not Python 3.11 or newer; set PYTHON to another one"
     done
     python=
 }
@@ -64,7 +64,7 @@ find_python() {
 make_folder() {
     if [ -d "$1" ]; then return; fi
     make_folder "$(dirname -- "$1")"
-    mkdir -- "$1" || fail "cannot make the folder $1; make the one above it writable and try again"
+    mkdir -- "$1" || fail "cannot create the folder $1; make its parent folder writable and try again"
     made="$made$(printf 'folder\t%s' "$1")
 "
 }
@@ -77,13 +77,13 @@ make_environment() {
     rm -rf -- "$venv"
     find_python
     if [ -n "$python" ] && "$python" -I -c 'import ensurepip, venv' >/dev/null 2>&1; then
-        "$python" -I -m venv "$venv" || fail "cannot make an environment in $venv (see above)"
+        "$python" -I -m venv "$venv" || fail "cannot create an environment in $venv (see above)"
     elif command -v uv >/dev/null; then
-        uv venv --quiet --python "${python:->=3.11}" "$venv" || fail "uv cannot make an environment in $venv (see above)"
+        uv venv --quiet --python "${python:->=3.11}" "$venv" || fail "uv cannot create an environment in $venv (see above)"
     elif [ -n "$python" ]; then
         fail "$python has no venv module; install it (on Debian and Ubuntu: apt install python3-venv) and try again"
     else
-        fail "Python 3.11 or newer is needed, or uv; install one, or name one: PYTHON=/path/to/python3 ./install.sh"
+        fail "cc-trace needs Python 3.11 or newer, or uv; install one, or run: PYTHON=/path/to/python3 ./install.sh"
     fi
 }
 
@@ -107,7 +107,7 @@ link_command() {
     if [ "$(readlink -- "$bin/cc-trace" 2>/dev/null)" = "$target" ]; then
         :
     elif [ -e "$bin/cc-trace" ] || [ -L "$bin/cc-trace" ]; then
-        echo "install.sh: $bin/cc-trace is not ours and was left as it is; the command is $target" >&2
+        echo "install.sh: $bin/cc-trace is not ours and was not changed; run $target instead" >&2
         return
     else
         ln -s -- "$target" "$bin/cc-trace"
@@ -128,8 +128,8 @@ remove() {
     if [ "$(readlink -- "$bin/cc-trace" 2>/dev/null)" = "$venv/bin/cc-trace" ]; then rm -f -- "$bin/cc-trace"; fi
     rm -rf -- "$venv" "$data/hooks" "$data/installed"
     rmdir -- "$data" 2>/dev/null || :
-    fail "environment and hook are removed, but without Python 3.11 settings.json cannot be edited: take out what names \
-cc-trace-hook there (it does nothing any more)"
+    fail "environment and hook are removed, but without Python 3.11 settings.json cannot be edited: remove the \
+entries that name cc-trace-hook (they do nothing any more)"
 }
 
 if [ -n "$uninstall" ]; then

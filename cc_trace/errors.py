@@ -3,7 +3,7 @@
 CcTraceError        the command line prints it as one line and exits with 2
 ├── ConfigError     a setting that is missing or wrong
 ├── InstallError    the hook could not be registered or removed
-├── JsonTextError   a settings file that cannot be edited, with line and column
+├── JsonTextError   a settings file that cannot be edited without changing more than our hooks
 ├── NotFoundError   a path or session id that leads to no transcript
 └── StateError      the state folder cannot be used, or a name that would lead out of it
 
@@ -32,4 +32,4 @@ class InstallError(CcTraceError):
 
 
 class JsonTextError(CcTraceError):
-    """A settings file cannot be edited; the message begins with the line and column."""
+    """A settings file is not JSON, or says what cannot be kept; its message says where or what."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # In this order: the state folder is looked at before a test span is sent into it.
 _GROUPS: Final = (
     "registration",
-    "hook_program",
+    "hook_run",
     "machine",
     "configuration",
     "state_folder",

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
-    places = find_install_paths(environment, here() if options.project else None)
+    paths = find_install_paths(environment, here() if options.project else None)
     python = own_python()
-    states = States(places.state)
+    states = States(paths.state)
 
     def prepare() -> None:
         states.prepare()
         states.stamp_installed()
 
-    done = install(places, python, prepare)
-    _report(places, done)
+    done = install(paths, python, prepare)
+    _report(paths, done)
     return _try_out(done.command, environment, python)
 
 
@@ -39,25 +39,27 @@ def try_out(hook: str, environment: Mapping[str, str]) -> int:
     return _try_out(f"exec {shlex.quote(hook)}", environment, own_python())
 
 
-def _report(places: InstallPaths, done: Installed) -> None:
+def _report(paths: InstallPaths, done: Installed) -> None:
     change = done.change
     if not done.changed:
-        print(f"cc-trace is installed already; nothing was changed in {change.path}")
+        print(f"cc-trace is already installed; nothing changed in {change.path}")
     else:
-        print(f"hook      {places.hook}")
-        verb = "registered for Stop and SessionEnd" if change.needed else "was registered already"
-        kept = f"; as it was before: {change.backup.name}" if change.backup is not None and change.needed else ""
-        print(f"settings  {change.path}: {verb}{kept}")
+        print(f"hook      {paths.hook}")
+        verb = "registered for Stop and SessionEnd" if change.needed else "already registered"
+        print(f"settings  {change.path}: {verb}")
+        if change.backup is not None and change.needed:
+            print(f"backup    {change.backup}")
     for name in plugins(change.after):
-        print(f"note      the plugin {name} is enabled, too. A turn is still delivered once; one of the two is enough")
+        print(f"note      the plugin {name} is enabled, too. Turns are still delivered once; one of the two is enough")
     if meaning(change.after).get("disableAllHooks") is True:
-        print("note      disableAllHooks is true there: Claude Code runs no hook until that is gone")
+        print("note      disableAllHooks is true there: Claude Code runs no hooks until you remove it")
 
 
 def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
     checked = check_hook(command, environment, python)
     if checked.problem is not None:
-        print(f"cc-trace: self-check: {checked.problem}", file=sys.stderr)
+        fix = checked.fix or "install cc-trace again"
+        print(f"cc-trace: self-check: {checked.problem}; {fix}", file=sys.stderr)
         for line in checked.details:
             print(f"cc-trace: self-check: {line}", file=sys.stderr)
         return 1
@@ -67,5 +69,5 @@ def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
     printer = Printer(full=False, content=True)
     for _, spans in groupby(checked.spans, key=lambda span: span.turn):
         printer.turn(list(spans))
-    print("\nIt works: sessions that start from now on are traced. `cc-trace status` says what was delivered.")
+    print("\nIt works: sessions that start from now on are traced. `cc-trace status` shows what was delivered.")
     return 0

@@ -19,7 +19,7 @@ from cc_trace.export import check_name, open_destination
 from cc_trace.log import Log
 from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.privacy import Privacy
-from cc_trace.settings import Layer, Sources, read_config, read_scope
+from cc_trace.settings import Layer, Sources, read_config, read_scope, why_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,10 +112,10 @@ class App:
         key = _key(project, remembered)
         if key not in self._off:
             try:
-                off = self.config(project, remembered).off(project, os.path.realpath)
+                off = why_off(self.config(project, remembered), project)
             except ConfigError as error:
                 settings = self.settings(project, remembered)
-                off = read_scope(settings, self.sources.home).off(project, os.path.realpath)
+                off = why_off(read_scope(settings, self.sources.home), project)
                 if off is None:
                     raise
                 self.log.write(f"{project or 'settings'}: {off}; and {error}")

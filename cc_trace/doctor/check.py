@@ -25,7 +25,7 @@ Verdict: TypeAlias = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found about one thing. Whatever is not ok has a remedy."""
+    """What was found about one thing. Whatever is not ok has a fix."""
 
     name: str
     verdict: Verdict
@@ -79,7 +79,7 @@ def guarded(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> It
     except Exception as error:  # noqa: BLE001  (whatever it is, it is named)
         name = check.__name__.replace("_", " ")
         what = f"the check ended with {type(error).__name__}: {error}"
-        yield failed(name, what, "report this as a fault of cc-trace, with the output of `cc-trace doctor --json`")
+        yield failed(name, what, "report this as a bug in cc-trace, with the output of `cc-trace doctor --json`")
 
 
 def moment(seconds: float) -> str:

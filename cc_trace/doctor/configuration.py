@@ -11,7 +11,7 @@ from cc_trace.doctor.check import failed, listed, ok, warning
 from cc_trace.doctor.registration import enabled_plugins, settings_files
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import Privacy
-from cc_trace.settings import SETTINGS, env_layer, project_tables, read_toml, unknown_keys
+from cc_trace.settings import SETTINGS, env_layer, project_tables, read_toml, unknown_keys, why_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,11 +34,11 @@ def configuration(subject: Subject) -> Iterator[Check]:
         fix = "fix that; `cc-trace config` shows every setting and where it is set"
         if enabled_plugins(settings_files(subject)):
             # Claude Code keeps those where it keeps its own, and we do not look.
-            fix += ". Keys among the options of the plugin reach hooks only; `cc-trace config set` holds everywhere"
+            fix += ". Keys in the plugin's options reach only hooks; `cc-trace config set` works everywhere"
         yield failed("configuration", str(error), fix)
         return
-    if (off := config.off(str(subject.project))) is not None:
-        fix = "nothing, if that is what you want; else `cc-trace config` shows where it is set"
+    if (off := why_off(config, str(subject.project))) is not None:
+        fix = "nothing if that is intended; otherwise `cc-trace config` shows where it is set"
         yield warning("configuration", f"sessions of {subject.project} are left out: {off}", fix)
         return
     names = ", ".join(destination.name for destination in config.destinations)
@@ -54,9 +54,9 @@ def config_file(subject: Subject) -> Iterator[Check]:
         unknown = []  # `configuration` has said what is wrong with it
     if unknown:
         fix = f"fix them in {path}; `cc-trace config` lists all settings"
-        yield failed("config.toml", f"{path} has {listed(map(repr, unknown))}, which are not settings", fix)
+        yield failed("config.toml", f"{path} has unknown settings: {listed(map(repr, unknown))}", fix)
     else:
-        yield ok("config.toml", str(path) if path.exists() else "there is none")
+        yield ok("config.toml", str(path) if path.exists() else "none")
 
 
 def keys(subject: Subject) -> Iterator[Check]:
@@ -71,9 +71,9 @@ def keys(subject: Subject) -> Iterator[Check]:
         fix = f"chmod 600 {shlex.quote(str(path))}"
         if path != toml:
             fix += ", or keep the keys with `cc-trace config set`"
-        yield warning("keys", f"{path} holds a key, and others can read it (mode {mode})", fix)
+        yield warning("keys", f"{path} contains a key that other users can read (mode {mode})", fix)
     if not opened:
-        yield ok("keys", f"kept in {listed(holding)}, which others cannot read" if holding else "none in any file")
+        yield ok("keys", f"in {listed(holding)}, which only you can read" if holding else "none in any file")
 
 
 def _has_key(file: SettingsFile) -> bool:

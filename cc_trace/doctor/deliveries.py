@@ -23,7 +23,7 @@ _STATUS: Final = "`cc-trace status` shows which"
 
 
 def deliveries(subject: Subject) -> Iterator[Check]:
-    """Tell what is behind, what was refused, and what never ended: at every destination, of whichever project."""
+    """Tell what is pending, what was refused, and what never ended: at every destination, of whichever project."""
     states = [state for id_ in subject.states.sessions() if (state := subject.states.peek(id_)) is not None]
     known = dict.fromkeys(name for state in states for name in state.destinations)
     here = _destinations(subject, None)
@@ -70,7 +70,7 @@ def _delivery(
     said = f"{counted(len(sessions), 'session')}, {counted(sum(each.delivered for _, each in sessions), 'span')}"
     if pending_spans:
         found = f"{counted(len(pending_spans), 'session')} pending: {_reasons([cursor for _, cursor in pending_spans])}"
-        return _behind(name, found, [state for state, _ in pending_spans], subject)
+        return _pending(name, found, [state for state, _ in pending_spans], subject)
     if recent:
         found = f"{counted(_spans(recent), 'span')} refused for good: {_refusals(recent)}"
         return warning(title, found, f"nothing, if you can do without them; {_STATUS}")
@@ -90,8 +90,8 @@ def _delivery(
     return ok(title, f"{said}, nothing pending")
 
 
-def _behind(name: str, found: str, states: Sequence[SessionState], subject: Subject) -> Check:
-    """Return that sessions are behind. Whether `sync` can help depends on the settings of their projects."""
+def _pending(name: str, found: str, states: Sequence[SessionState], subject: Subject) -> Check:
+    """Return that sessions are pending. Whether `sync` can help depends on the settings of their projects."""
     title, here = f"delivery {name}", name in _destinations(subject, None)
     for state in {(state.cwd, repr(state.environment)): state for state in states}.values():
         if name in _destinations(subject, state):

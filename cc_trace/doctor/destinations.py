@@ -8,6 +8,7 @@ import queue
 import re
 import secrets
 import shlex
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ from cc_trace.doctor.check import failed, ok, warning
 from cc_trace.errors import CcTraceError, ConfigError
 from cc_trace.export import Accepted, Rejected, open_destination
 from cc_trace.files import open_regular
+from cc_trace.settings import why_off
 from cc_trace.spans import Span
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def destinations(subject: Subject) -> Iterator[Check]:
         config = subject.config()
     except ConfigError:
         return  # which has its own check
-    if config.off(str(subject.project)) is not None:
+    if why_off(config, str(subject.project)) is not None:
         return
     for settings in config.destinations:
         if settings.kind == "local" and settings.path is not None:
@@ -103,7 +105,7 @@ def _in_time(proof: Callable[[], Check], settings: DestinationSettings) -> Check
         try:
             outcome = found.get(timeout=_LONGEST_SECONDS)
         except queue.Empty:
-            what = f"sending a test span has not ended within {_LONGEST_SECONDS:g} seconds"
+            what = f"sending a test span did not finish within {_LONGEST_SECONDS:g} seconds"
             return failed(_name(settings), what, f"give it a shorter timeout: {_set('timeout_seconds', '10')}")
     if isinstance(outcome, Exception):
         raise outcome
@@ -115,16 +117,19 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
     try:
         destination = open_destination(settings)
     except CcTraceError as error:
-        return failed(_name(settings), str(error), "correct that; `cc-trace config` shows all settings")
+        return failed(_name(settings), str(error), "fix that; `cc-trace config` shows all settings")
+    except ImportError as error:
+        pip = f"{shlex.quote(sys.executable)} -m pip install cc-trace"
+        return failed(_name(settings), f"a package is missing: {error}", f"{pip}, or install cc-trace again")
     try:
-        parcel = destination.encode(trial_span(now))
-        outcome = destination.send([parcel])
+        encoded = destination.encode(trial_span(now))
+        outcome = destination.send([encoded])
         match outcome:
             case Accepted(refused=0):
-                return _read_back(settings, destination, parcel, pauses)
+                return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
-                found = f"{_place(settings)} took the test span and threw it away: {message or 'without a reason'}"
-                return failed(_name(settings), found, "look into its log; what it says is all that is known here")
+                found = f"{_place(settings)} accepted the test span and discarded it: {message or 'without a reason'}"
+                return failed(_name(settings), found, "check the server's log; it gave no other reason")
             case Rejected(status=status, message=message):
                 found = f"{_place(settings)} refused the test span: {status} {message}"
                 return failed(_name(settings), found, _rejected(settings))
@@ -137,34 +142,38 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
 
 
 def _read_back(
-    settings: DestinationSettings, destination: Destination, parcel: EncodedSpan, pauses: Sequence[float]
+    settings: DestinationSettings, destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]
 ) -> Check:
     name, place = _name(settings), _place(settings)
     if settings.kind == "file" and settings.path is not None:
-        if not _in_tail(settings.path, parcel.span_id):
-            return warning(name, f"a test span was written to {place}, and is not there", "look who moves that file")
+        if not _in_tail(settings.path, encoded.span_id):
+            return warning(
+                name,
+                f"a test span was written to {place}, but is not there",
+                "find out what moves or empties that file",
+            )
         return ok(name, f"a test span was written to {place}")
     if not _tells(destination):
-        return ok(name, f"{place} accepted a test span; it cannot be asked whether it kept it")
-    if _held(destination, parcel, pauses):
+        return ok(name, f"{place} accepted a test span, which cannot be read back from it")
+    if _held(destination, encoded, pauses):
         if settings.kind == "local" and settings.path is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
 
-            forget(settings.path, parcel.span_id)
+            forget(settings.path, encoded.span_id)
         return ok(name, f"a test span was sent to {place} and read back")
     if not _tells(destination):
-        return ok(name, f"{place} accepted a test span; this server does not tell whether it kept it")
+        return ok(name, f"{place} accepted a test span, which this server does not let us read back")
     found = f"{place} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
     return warning(
-        name, found, f"look there for trace {parcel.trace_id}; if it never shows, look into the server's log"
+        name, found, f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
     )
 
 
-def _held(destination: Destination, parcel: EncodedSpan, pauses: Sequence[float]) -> bool:
+def _held(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:
     """Ask until the backend has the span, says that it never tells, or has been asked often enough."""
     for pause in (0.0, *pauses):
         time.sleep(pause)
-        if destination.stored_ids([parcel]):
+        if destination.stored_ids([encoded]):
             return True
         if not _tells(destination):
             break
@@ -187,17 +196,17 @@ def fix(settings: DestinationSettings, message: str) -> str:
     url = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
     kind = next((kind for kind, words in _KINDS if words.search(message)), None)
     if settings.path is not None:
-        return f"make {shlex.quote(str(settings.path))} writable for you, and make sure that there is room"
+        return f"make {shlex.quote(str(settings.path))} writable, and make sure the disk is not full"
     match kind, settings.kind:
         case _, "otel":
-            return f"look at the exporter's own settings, such as OTEL_EXPORTER_*, or send with {_set(url, 'URL')}"
+            return f"check the exporter's own settings, such as OTEL_EXPORTER_*, or use OTLP: {_set(url, 'URL')}"
         case "redirect", _:
-            return f"name the address that it leads to: {_set(url, 'URL')}"
+            return f"use the address it redirects to: {_set(url, 'URL')}"
         case "key", "langfuse":
             keys = f"{_set('langfuse_public_key')} and {_set('langfuse_secret_key')}"
             return f"{keys} with the keys of this project on this server ({_place(settings)})"
         case "key", _:
-            return f"{_set('otlp_headers')} with the header that the backend asks for, such as authorization=..."
+            return f"{_set('otlp_headers')} with the header that the backend requires, such as authorization=..."
         case "url", _:
             return f"correct the address: {_set(url, 'URL')}"
         case "plain", _:
@@ -209,14 +218,14 @@ def fix(settings: DestinationSettings, message: str) -> str:
         case "network", _:
             return f"start what should listen there, or correct the address: {_set(url, 'URL')}; nothing is lost"
         case _:
-            return "wait until the backend is well again; nothing is lost, the next turn or `cc-trace sync` sends it"
+            return "wait until the backend has recovered; nothing is lost, the next turn or `cc-trace sync` sends it"
 
 
 def _rejected(settings: DestinationSettings) -> str:
     if settings.kind == "langfuse":
         return f"update the server, or correct the address: {_set('langfuse_base_url', 'URL')}"
     protocol = _set("otlp_protocol", "http/protobuf|http/json|grpc")
-    return f"give it the headers it asks for, {_set('otlp_headers')}, or try another protocol: {protocol}"
+    return f"set the headers it requires, {_set('otlp_headers')}, or try another protocol: {protocol}"
 
 
 def _set(name: str, value: str | None = None) -> str:

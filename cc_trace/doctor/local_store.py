@@ -27,13 +27,13 @@ def looked_through(path: Path) -> Check:
     """Return whether a store that is there can be read and has our form."""
     version, whole, said = _look(path, "ro", "spans")
     if version not in (0, VERSION):
-        found = f"{path} has form {version}, and this cc-trace writes form {VERSION}"
+        found = f"{path} has schema version {version}, but this cc-trace writes version {VERSION}"
         return failed("local store", found, f"update cc-trace, or move it away: {_moved(path)}")
     if whole:
         return ok("local store", f"{path}, {said}")
     back = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
     found = f"{path} is damaged: {said}"
-    return failed("local store", found, f"{_moved(path)}; `{back}` brings back what can be read of it")
+    return failed("local store", found, f"{_moved(path)}; `{back}` recovers what can still be read")
 
 
 def _moved(path: Path) -> str:
@@ -67,8 +67,8 @@ def _quick_check(database: sqlite3.Connection, table: str) -> tuple[bool, str]:
     except sqlite3.OperationalError:
         if time.monotonic() <= end:
             raise
-        return True, f"whole as far as {_SECONDS:g} seconds of looking go"
-    return True, f"whole, with {count} {table}"
+        return True, f"no damage found within {_SECONDS:g} seconds"
+    return True, f"intact, with {count} {table}"
 
 
 def ledger_looked_through(path: Path) -> Check:
@@ -80,14 +80,14 @@ def ledger_looked_through(path: Path) -> Check:
         if whole:
             return ok("ledger", f"{path}, {said}")
         trouble = f"is damaged: {said}"
-    fix = f"{_moved(path)}; the next delivery makes a new one, and the states of sessions know what was sent"
+    fix = f"{_moved(path)}; the next delivery creates a new one, and each session's state still knows what was sent"
     return failed("ledger", f"{path} {trouble}", fix)
 
 
 def _no_file(path: Path) -> str | None:
     """Return what keeps a path from being used as a file."""
     if path.is_symlink():
-        return "is a symlink, and symlinks are not followed"
+        return "is a symlink, which is not followed"
     if not path.is_file():
         return "is not a file"
     if not os.access(path, os.R_OK | os.W_OK):

@@ -30,18 +30,18 @@ def locks(subject: Subject) -> Iterator[Check]:
     for path in held:
         pid = holders.get(path.stat().st_ino)
         since = _since(path, pid)
-        who = f"process {pid}" if pid is not None else "a process that cannot be told"
+        who = f"process {pid}" if pid is not None else "an unknown process"
         shown.append(f"{path.stem} by {who}" + (f" since {moment(since)}" if since is not None else ""))
         if since is not None and subject.now - since > _LONG_SECONDS:
             long.append((path.stem, pid, since))
     if long:
         session, pid, _ = long[0]
-        end = f"look at it with `ps -fp {pid}`, and end it: kill {pid}" if pid is not None else f"lsof {folder}/*.lock"
+        end = f"check it with `ps -fp {pid}`, then end it: kill {pid}" if pid is not None else f"lsof {folder}/*.lock"
         yield warning("locks", f"held for more than 5 minutes: {listed(shown)}", f"{end} (session {session})")
     elif held:
         yield ok("locks", f"{counted(len(held), 'session')} being worked on: {listed(shown)}")
     else:
-        yield ok("locks", "none is held")
+        yield ok("locks", "none held")
 
 
 def _holders() -> dict[int, int]:

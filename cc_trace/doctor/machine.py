@@ -1,26 +1,20 @@
-"""What cc-trace runs on: Python, packages, disk, and the environment that hooks get."""
+"""What cc-trace runs on: Python, disk, and the environment that hooks get."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from cc_trace import __version__
-from cc_trace.doctor.check import failed, listed, ok, warning
-from cc_trace.doctor.hook_program import hook_environment
-from cc_trace.errors import ConfigError
+from cc_trace.doctor.check import listed, ok, warning
+from cc_trace.doctor.registration import hook_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cc_trace.doctor.check import Check, Subject
-    from cc_trace.export import DestinationSettings
 
-_OLDEST: Final = (3, 11)
-_ALWAYS: Final = ("ahocorasick_rs", "filelock", "orjson", "rich")
-_OTLP: Final = ("opentelemetry-proto", "protobuf")
 _MIN_FREE_BYTES: Final = 100_000_000
 _ON: Final = ("1", "true")
 _OFF: Final = ("0", "no", "off", "false")
@@ -28,48 +22,8 @@ _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def python(subject: Subject) -> Iterator[Check]:  # noqa: ARG001
-    """Tell which Python runs this."""
-    found = f"{sys.version.split()[0]} at {sys.executable}, with cc-trace {__version__}"
-    if sys.version_info < _OLDEST:
-        yield failed("python", found, "install Python 3.11 or later, and cc-trace for it")
-    else:
-        yield ok("python", found)
-
-
-def packages(subject: Subject) -> Iterator[Check]:
-    """Tell whether the packages are there that the destinations in use need. None is imported."""
-    try:
-        destinations = subject.config().destinations
-    except ConfigError:
-        destinations = ()
-    wanted = list(dict.fromkeys([*_ALWAYS, *(name for each in destinations for name in _needed(each))]))
-    found: list[str] = []
-    missing: list[str] = []
-    for name in wanted:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        extra = "[grpc]" if "grpcio" in missing else ""
-        fix = f"{sys.executable} -m pip install 'cc-trace{extra}', or install cc-trace anew"
-        yield failed("packages", f"missing: {', '.join(missing)}", fix)
-    else:
-        yield ok("packages", ", ".join(found))
-
-
-def _needed(destination: DestinationSettings) -> tuple[str, ...]:
-    match destination.kind, destination.protocol:
-        case "local", _:
-            return ()
-        case "file", _:
-            return _OTLP
-        case "otel", _:
-            return (*_OTLP, "opentelemetry-sdk")
-        case "otlp", "grpc":
-            return (*_OTLP, "grpcio", "googleapis-common-protos")
-        case _:
-            return (*_OTLP, "httpx")
+    """Tell which Python runs this, and which cc-trace this is."""
+    yield ok("python", f"{sys.version.split()[0]} at {sys.executable}, with cc-trace {__version__}")
 
 
 def disk(subject: Subject) -> Iterator[Check]:
@@ -79,7 +33,7 @@ def disk(subject: Subject) -> Iterator[Check]:
     free = shutil.disk_usage(there).free
     found = f"{free // 1_000_000} MB free for {folder}"
     if free < _MIN_FREE_BYTES:
-        yield warning("disk", found, "make room, or set CC_TRACE_HOME to a folder on another disk")
+        yield warning("disk", found, "free some space, or set CC_TRACE_HOME to a folder on another disk")
     else:
         yield ok("disk", found)
 
@@ -95,7 +49,7 @@ def environment(subject: Subject) -> Iterator[Check]:
     else:
         said.append("the hook does not wait for its worker")
     if proxies := [name for name in _PROXIES if given.get(name) or given.get(name.lower())]:
-        said.append(f"requests go through the proxy of {listed(proxies)}")
+        said.append(f"requests go through the proxy in {listed(proxies)}")
     yield ok("environment", "; ".join(said))
 
 
@@ -103,9 +57,9 @@ def _home(given: dict[str, str], subject: Subject) -> Check:
     """Tell whether hooks use the state folder that is looked at here."""
     of_hooks, here = given.get("CC_TRACE_HOME"), subject.environment.get("CC_TRACE_HOME")
     if of_hooks != here and of_hooks:
-        found = f"hooks get CC_TRACE_HOME {of_hooks} from a settings file, and this shell does not: it looks elsewhere"
+        found = f"a settings file sets CC_TRACE_HOME to {of_hooks} for hooks, but it is not set in this shell"
         return warning("state folder of hooks", found, f"export CC_TRACE_HOME={of_hooks}")
     return ok("state folder of hooks", str(subject.states.folder))
 
 
-CHECKS: Final = (python, packages, disk, environment)
+CHECKS: Final = (python, disk, environment)

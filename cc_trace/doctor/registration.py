@@ -109,7 +109,7 @@ def _read(path: Path, scope: Scope) -> SettingsFile | None:
             return None
         return SettingsFile(path, scope, tuple(registered(text)), meaning(text))
     except JsonTextError as error:
-        return SettingsFile(path, scope, trouble=f"{path}, {error}")
+        return SettingsFile(path, scope, trouble=f"{path}: {error}")
     except CcTraceError as error:
         return SettingsFile(path, scope, trouble=str(error))
 
@@ -125,6 +125,16 @@ def enabled_plugins(files: list[SettingsFile]) -> dict[str, SettingsFile]:
     return {name: file for name, (file, on) in said.items() if on is True}
 
 
+def hook_environment(subject: Subject, *, trusted: bool = False) -> dict[str, str]:
+    """Return the environment of a hook: this process's, and what the settings files put into it.
+
+    `trusted`: without what a project's files say; a variable can make a program run another one.
+    """
+    files = [file for file in settings_files(subject) if not trusted or file.scope != "project"]
+    said = {name: value for file in files for name, value in file.mapping("env").items() if isinstance(value, str)}
+    return {**subject.environment, **said}
+
+
 def settings_json(subject: Subject) -> Iterator[Check]:
     """Tell whether Claude Code can read its settings; one that it cannot read it ignores, hooks and all."""
     files = settings_files(subject)
@@ -132,11 +142,11 @@ def settings_json(subject: Subject) -> Iterator[Check]:
     for file in broken:
         yield failed(
             "settings.json",
-            f"{file.trouble}; Claude Code ignores what is in it",
+            f"{file.trouble}; Claude Code ignores the file",
             f"fix {file.path}; `cc-trace install` then registers the hook again if it is gone",
         )
     if not broken:
-        yield ok("settings.json", listed((file.path for file in files), most=5) or "there is none")
+        yield ok("settings.json", listed((file.path for file in files), most=5) or "none")
 
 
 def hook(subject: Subject) -> Iterator[Check]:
@@ -147,7 +157,7 @@ def hook(subject: Subject) -> Iterator[Check]:
     everywhere = list(dict.fromkeys(place for event in EVENTS for place in places[event]))
     if not everywhere:
         looked = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
-        yield failed("hook", f"not registered: not in {looked}, and no plugin of it is enabled", "cc-trace install")
+        yield failed("hook", f"not registered in {looked}, and the plugin is not enabled", "cc-trace install")
     elif missing:
         what = f"registered in {listed(everywhere)}, but not for {' and '.join(missing)}"
         check = failed if "Stop" in missing else warning
@@ -155,7 +165,7 @@ def hook(subject: Subject) -> Iterator[Check]:
     elif any(len(places[event]) > 1 for event in EVENTS):
         times = Counter(place for event in EVENTS for place in places[event])
         where = listed(f"{place} ({count} times)" if count > len(EVENTS) else place for place, count in times.items())
-        found = f"registered more than once: {where}. A turn is delivered once all the same"
+        found = f"registered more than once: {where}. Turns are still delivered once"
         yield warning("hook", found, _one_is_enough(files))
     elif others := sorted({each.event for file in files for each in file.hooks} - set(EVENTS)):
         yield warning("hook", f"also registered for {listed(others)}, where it does nothing", "cc-trace install")
@@ -181,8 +191,8 @@ def _one_is_enough(files: list[SettingsFile]) -> str:
     if len(plugins) > 1:
         return f"claude plugin uninstall {plugins[0]}"
     if users and projects:
-        return "`cc-trace uninstall --project` in this folder, or take it out of the project's settings by hand"
-    return "cc-trace install, which leaves one"
+        return "`cc-trace uninstall --project` in this folder, or remove it from the project's settings by hand"
+    return "cc-trace install, which keeps one"
 
 
 def hook_events(subject: Subject) -> Iterator[Check]:
@@ -196,8 +206,8 @@ def hook_events(subject: Subject) -> Iterator[Check]:
         found = f"{path} has hooks for {listed(events)}, which Claude Code {'2.0' if old else '2.1.325'} does not know"
         yield warning(
             "hook events",
-            f"{found}; versions before 2.1 ignore the whole file then, without a word",
-            f"take {listed(events)} out of {path} if mistyped, or update Claude Code",
+            f"{found}; versions before 2.1 then silently ignore the whole file",
+            f"remove {listed(events)} from {path} if mistyped, or update Claude Code",
         )
     if not unknown:
         yield ok("hook events", "all known to Claude Code")
@@ -218,15 +228,15 @@ def hooks_enabled(subject: Subject) -> Iterator[Check]:
     off = [file for file in files if file.value("disableAllHooks") is True]
     for file in off:
         if file.scope == "managed" or not by_managed:
-            found = f"{file.path} has disableAllHooks: Claude Code runs no hook"
-            yield failed("hooks enabled", found, f'take "disableAllHooks" out of {file.path}')
+            found = f"{file.path} has disableAllHooks: Claude Code runs no hooks"
+            yield failed("hooks enabled", found, f'remove "disableAllHooks" from {file.path}')
             return
     for file in managed:
         if file.value("allowManagedHooksOnly") is True and not by_managed:
             found = f"{file.path} has allowManagedHooksOnly: Claude Code runs only the hooks that are registered there"
             yield failed("hooks enabled", found, f"ask your administrator to register the hook in {file.path}")
             return
-    yield ok("hooks enabled", "no settings file switches hooks off")
+    yield ok("hooks enabled", "no settings file turns hooks off")
 
 
 CHECKS: Final = (settings_json, hook, hook_events, hooks_enabled)

@@ -40,21 +40,21 @@ def state_folder(subject: Subject) -> Iterator[Check]:
     elif (problem := _owned_by_others(folder)) is not None:
         yield failed("state folder", problem, f"chown -R $(id -u) {quoted}, or set CC_TRACE_HOME to a folder of yours")
     elif opened := _open_to_others(folder):
-        found = f"others can get at {listed(opened)}"
+        found = f"other users can access {listed(opened)}"
         yield failed("state folder", found, f"chmod -R go= {quoted}")
     elif links := [path for path in (folder, *(folder / name for name in _FOLDERS)) if path.is_symlink()]:
         found = f"{listed(links)} is a symlink; the hook does not follow symlinks"
         yield warning("state folder", found, "set CC_TRACE_HOME to the folder itself")
     else:
-        yield ok("state folder", f"{folder}, writable and closed to others")
+        yield ok("state folder", f"{folder}, writable and private")
 
 
 def _missing(folder: Path) -> Check:
     there = next((path for path in folder.absolute().parents if path.exists()), folder)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        found = f"{folder} is not there, and cannot be made in {there}"
+        found = f"{folder} does not exist and cannot be created in {there}"
         return failed("state folder", found, f"make {there} writable, or set CC_TRACE_HOME to another folder")
-    return warning("state folder", f"{folder} is not there: no hook has run yet", "cc-trace install")
+    return warning("state folder", f"{folder} does not exist: no hook has run yet", "cc-trace install")
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -78,7 +78,7 @@ def _owned_by_others(folder: Path) -> str | None:
     others = [(path, owner) for path in _files(folder) if (owner := os.lstat(path).st_uid) != own]
     if not others:
         return None
-    return f"{listed(path for path, _ in others)} belongs to user {others[0][1]}, and this is user {own}"
+    return f"{listed(path for path, _ in others)} belongs to user {others[0][1]}, but you are user {own}"
 
 
 def _open_to_others(folder: Path) -> list[str]:
@@ -98,8 +98,8 @@ def spool(subject: Subject) -> Iterator[Check]:
     waiting = [*_waiting(folder / "spool"), *_waiting(folder / "pending")]
     old = [time for time in map(mtime, waiting) if 0 < time < subject.now - _WORKER_SECONDS]
     if old:
-        found = f"{counted(len(old), 'payload')} of hooks waiting, the oldest since {moment(min(old))}: no worker came"
-        yield warning("spool", found, "`cc-trace sync` delivers now; see `hook python` and the log for why none came")
+        found = f"{counted(len(old), 'hook payload')} waiting for a worker, the oldest since {moment(min(old))}"
+        yield warning("spool", found, "`cc-trace sync` delivers now; `hook run` and `log` may show why no worker came")
     elif folder.is_dir():
         yield ok("spool", f"{counted(len(waiting), 'payload')} waiting")
 
@@ -116,10 +116,10 @@ def log(subject: Subject) -> Iterator[Check]:
     size = path.stat().st_size
     ended = _ended(path) or _ended(path.with_name(f"{path.name}.1"))
     if ended is not None and ended[0] > _delivered(subject):
-        fix = f"`cc-trace sync` delivers now; if it ends so, too, report it with the lines around it in {path}"
+        fix = f"`cc-trace sync` delivers now; if that fails too, report it with the lines around it in {path}"
         yield warning("log", f"{_ENDED}{ended[1]} (at {moment(ended[0])})", fix)
     elif size > 2 * MAX_BYTES:
-        yield warning("log", f"{path} has {size // 1_000_000} MB", f"rm {shlex.quote(str(path))}")
+        yield warning("log", f"{path} is {size // 1_000_000} MB", f"rm {shlex.quote(str(path))}")
     else:
         yield ok("log", f"{path}, {size // 1000} KB, last written {moment(mtime(path))}")
 
@@ -154,7 +154,7 @@ def put_aside(subject: Subject) -> Iterator[Check]:
     if aside:
         found = f"{counted(len(aside), 'damaged file')} put aside: {listed(path.name for path in aside)}"
         fix = f"look at them if you like, then: rm {folder}/*.aside-* {folder}/sessions/*.aside-*"
-        yield warning("files put aside", f"{found}. Nothing is sent twice for it", fix)
+        yield warning("files put aside", f"{found}. Nothing is sent twice because of that", fix)
     elif folder.is_dir():
         yield ok("files put aside", "none")
 

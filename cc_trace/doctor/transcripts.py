@@ -29,13 +29,13 @@ def transcripts(subject: Subject) -> Iterator[Check]:
     """Tell whether there are any."""
     found = list(main_transcripts(subject.config_dir))
     if found:
-        yield ok("transcripts", f"{counted(len(found), 'session')} below {subject.config_dir}")
+        yield ok("transcripts", f"{counted(len(found), 'session')} in {subject.config_dir}")
         return
     fix = (
-        "start claude and say something; if there are none then, CLAUDE_CONFIG_DIR differs here from where claude runs,"
-        " or it runs with --no-session-persistence, which leaves nothing to trace"
+        "start claude and say something; if there are still none, CLAUDE_CONFIG_DIR is not what claude runs with,"
+        " or claude runs with --no-session-persistence, which leaves nothing to trace"
     )
-    yield warning("transcripts", f"there are none below {subject.config_dir}", fix)
+    yield warning("transcripts", f"no transcripts in {subject.config_dir}", fix)
 
 
 def last_run(subject: Subject) -> Iterator[Check]:
@@ -44,8 +44,8 @@ def last_run(subject: Subject) -> Iterator[Check]:
     missed = _missed(subject, ran)
     if missed:
         found = f"{counted(len(missed), 'session')} written since the hook last ran"
-        when = f" at {moment(ran)}" if ran else ", which it never did"
-        fix = "see the checks of the hook; start claude anew, for it reads its settings at its start; cc-trace sync"
+        when = f" at {moment(ran)}" if ran else ", and it never has"
+        fix = "restart claude, which reads its settings at startup; `cc-trace sync` delivers these sessions"
         yield failed("last run", f"{found}{when}: {listed(path.stem for path in missed)}", fix)
     elif not ran:
         yield warning("last run", "the hook has never run", "start claude, say something, run `cc-trace doctor` again")
@@ -108,7 +108,7 @@ def line_types(subject: Subject) -> Iterator[Check]:
     unknown = {kind: count for kind, count in skipped.most_common() if kind.startswith("unknown type ")}
     if unknown:
         types = listed((f"{kind.removeprefix('unknown type ')} ({count})" for kind, count in unknown.items()), most=8)
-        fix = "look for a newer cc-trace; what these lines say is missing from the traces, the rest is not"
+        fix = "update cc-trace; until then only these lines are missing from traces"
         yield warning("line types", f"unknown in {shown}: {types}", fix)
     else:
         passed = [
@@ -145,7 +145,7 @@ def _clock(subject: Subject, read: list[SessionSummary]) -> Check:
     ahead = {what: time for what, time in times.items() if time > subject.now + _AHEAD_SECONDS}
     if ahead:
         what, time = max(ahead.items(), key=lambda item: item[1])
-        found = f"it is {moment(subject.now)} here, and {what} is of {moment(time)}"
+        found = f"it is {moment(subject.now)} here, but {what} is from {moment(time)}"
         return warning("clock", found, "set the clock, for example with `timedatectl set-ntp true`")
     return ok("clock", moment(subject.now))
 

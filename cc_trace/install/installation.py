@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError
 from cc_trace.files import read_regular
-from cc_trace.install.settings_file import attempt, carry_out, planned, replace_file
+from cc_trace.install.settings_file import apply, attempt, plan, replace_file
 from cc_trace.paths import claude_folder, state_folder
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class InstallPaths:
     def hook(self) -> Path:
         """Return the copy of the hook script."""
         return self.data / "hooks" / HOOK
+
+    @property
+    def backups(self) -> Path:
+        """Return where settings files are kept as they were."""
+        return self.data / "backups"
 
     @property
     def environment(self) -> Path:
@@ -77,7 +82,7 @@ def find_install_paths(environment: Mapping[str, str], project: Path | None) -> 
     """Return where things are for this user, with the settings of a project if one is given. Raises InstallError."""
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
     if not home:
-        message = "HOME is not set, so it is not known where to install; set it and try again"
+        message = "HOME is not set; set it to your home folder and try again"
         raise InstallError(message)
     user = Path(home).absolute()
     claude = claude_folder(environment, user).absolute()
@@ -97,7 +102,7 @@ def _project_settings(project: Path) -> Path:
     path = project / ".claude" / "settings.json"
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(project)):
-        message = f"{path} leads out of the project, to {real}; replace the link by a file of the project's own"
+        message = f"{path} links outside the project, to {real}; replace the link with a regular file"
         raise InstallError(message)
     return path
 
@@ -129,7 +134,7 @@ def registered_command(hook: Path, python: Path) -> str:
         command.encode()
     except UnicodeEncodeError:
         message = (
-            f"{os.fsencode(hook)!r} is not UTF-8, as settings.json is; set XDG_DATA_HOME to a folder whose name is"
+            f"{os.fsencode(hook)!r} is not UTF-8, so settings.json cannot name it; set XDG_DATA_HOME to another folder"
         )
         raise InstallError(message) from None
     return command
@@ -138,49 +143,49 @@ def registered_command(hook: Path, python: Path) -> str:
 def hook_copy(script: bytes, python: Path) -> bytes:
     """Return the hook script with the Python it belongs to written into it."""
     if script.count(_INSTALLED) != 1:
-        message = "the hook script has no line `installed=`; install cc-trace anew"
+        message = "the hook script has no line `installed=`; install cc-trace again"
         raise InstallError(message)
     return script.replace(_INSTALLED, b"\ninstalled=%b\n" % os.fsencode(shlex.quote(str(python))))
 
 
-def install(places: InstallPaths, python: Path, prepare: Callable[[], None]) -> Installed:
+def install(paths: InstallPaths, python: Path, prepare: Callable[[], None]) -> Installed:
     """Put the hook in its place, call `prepare` for the state folder, then register the hook. Raises InstallError.
 
     All of it is done or nothing: what `prepare` made goes again, too.
     """
-    command = registered_command(places.hook, python)
-    change = planned(places.settings, command)
+    command = registered_command(paths.hook, python)
+    change = plan(paths.settings, command, paths.backups)
     with attempt("read", hook_script()):
         wanted = hook_copy(hook_script().read_bytes(), python)
     with contextlib.ExitStack() as undo:
-        is_new = _put_hook(places, wanted, undo)
-        with attempt("write", places.settings):
-            _make_folder(places, places.settings.parent, 0o700, undo)
-        with attempt("use", places.state):
-            _make_folder(places, places.state, 0o700, undo)
-            undo.callback(_quietly, partial(_empty, places.state, frozenset(places.state.iterdir())))
+        is_new = _put_hook(paths, wanted, undo)
+        with attempt("write", paths.settings):
+            _make_folder(paths, paths.settings.parent, 0o700, undo)
+        with attempt("use", paths.state):
+            _make_folder(paths, paths.state, 0o700, undo)
+            undo.callback(_quietly, partial(_empty, paths.state, frozenset(paths.state.iterdir())))
             prepare()
-        with attempt("write", places.record):
-            _note(places, "settings", places.settings, undo)
-        change = carry_out(change)
+        with attempt("write", paths.record):
+            _note(paths, "settings", paths.settings, undo)
+        change = apply(change)
         undo.pop_all()
     return Installed(command, change, is_new)
 
 
-def noted(places: InstallPaths, kind: Noted) -> list[Path]:
+def noted(paths: InstallPaths, kind: Noted) -> list[Path]:
     """Return the paths of a kind that were noted, in that order."""
     try:
-        lines = read_regular(places.record).split(b"\n")
+        lines = read_regular(paths.record).split(b"\n")
     except OSError:
         return []
     fields = (os.fsdecode(line).partition("\t") for line in lines)
     return [path for word, _, text in fields if word == kind and (path := Path(text)).is_absolute()]
 
 
-def _put_hook(places: InstallPaths, wanted: bytes, undo: contextlib.ExitStack) -> bool:
-    hook = places.hook
+def _put_hook(paths: InstallPaths, wanted: bytes, undo: contextlib.ExitStack) -> bool:
+    hook = paths.hook
     with attempt("write", hook):
-        _make_folder(places, hook.parent, 0o755, undo)
+        _make_folder(paths, hook.parent, 0o755, undo)
         before = read_regular(hook) if hook.is_file() else None
         mode = 0 if before is None else stat.S_IMODE(hook.stat().st_mode)
         if (before, mode) == (wanted, 0o755):
@@ -190,33 +195,33 @@ def _put_hook(places: InstallPaths, wanted: bytes, undo: contextlib.ExitStack) -
     return True
 
 
-def _make_folder(places: InstallPaths, folder: Path, mode: int, undo: contextlib.ExitStack) -> None:
+def _make_folder(paths: InstallPaths, folder: Path, mode: int, undo: contextlib.ExitStack) -> None:
     """Make a folder and those above it, and note which were made. A umask only takes from the mode."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(mode)
         undo.callback(_quietly, path.rmdir)
     for path in reversed(missing):
-        _note(places, "folder", path, undo)
+        _note(paths, "folder", path, undo)
 
 
-def _note(places: InstallPaths, kind: Noted, path: Path, undo: contextlib.ExitStack) -> None:
+def _note(paths: InstallPaths, kind: Noted, path: Path, undo: contextlib.ExitStack) -> None:
     """Add a line to the record. A path with a newline is not noted: it is only left behind if it is a folder."""
-    if "\n" in str(path) or path in noted(places, kind):
+    if "\n" in str(path) or path in noted(paths, kind):
         return
-    record = places.record
+    record = paths.record
     before = read_regular(record) if record.exists() else b""
     replace_file(record, before + os.fsencode(f"{kind}\t{path}\n"))
     undo.callback(_quietly, partial(replace_file, record, before) if before else record.unlink)
 
 
-def forget_settings(places: InstallPaths) -> None:
+def forget_settings(paths: InstallPaths) -> None:
     """Take a settings file out of the record: our hooks are. Raises InstallError."""
-    with attempt("write", places.record):
-        if places.settings in noted(places, "settings"):
-            line = os.fsencode(f"settings\t{places.settings}")
-            lines = read_regular(places.record).split(b"\n")
-            replace_file(places.record, b"\n".join(each for each in lines if each != line))
+    with attempt("write", paths.record):
+        if paths.settings in noted(paths, "settings"):
+            line = os.fsencode(f"settings\t{paths.settings}")
+            lines = read_regular(paths.record).split(b"\n")
+            replace_file(paths.record, b"\n".join(each for each in lines if each != line))
 
 
 def _empty(folder: Path, before: frozenset[Path]) -> None:

@@ -28,31 +28,33 @@ _STATE_FILES: Final = re.compile(
 )
 
 
-def remove_files(places: InstallPaths) -> list[str]:
+def remove_files(paths: InstallPaths) -> list[str]:
     """Remove the hook, the link, the environment and the folders made for them; return what went. Raises InstallError.
 
     The environment may be the one this runs in: nothing may be imported afterwards.
     """
-    folders = noted(places, "folder")
-    removed = [f"hook {places.hook}"] if _removed(places.hook) else []
-    removed += [f"command {places.command}"] if _is_ours(places.command, places) and _removed(places.command) else []
-    with attempt("remove", places.state):
-        _forget(places.state)
-    if (places.environment / "pyvenv.cfg").is_file():
-        with attempt("remove", places.environment):
-            shutil.rmtree(places.environment)
-        removed.append(f"environment {places.environment}")
-    _removed(places.record)
-    made_here = [places.hook.parent, places.data]
+    folders = noted(paths, "folder")
+    removed = [f"hook {paths.hook}"] if _unlink(paths.hook) else []
+    removed += [f"command {paths.command}"] if _is_ours(paths.command, paths) and _unlink(paths.command) else []
+    with attempt("remove", paths.state):
+        _forget(paths.state)
+    if (paths.environment / "pyvenv.cfg").is_file():
+        with attempt("remove", paths.environment):
+            shutil.rmtree(paths.environment)
+        removed.append(f"environment {paths.environment}")
+    _unlink(paths.record)
+    for backup in paths.backups.glob("settings-*.json"):  # of files that are gone
+        _unlink(backup)
+    made_here = [paths.hook.parent, paths.backups, paths.data]
     for folder in sorted({*folders, *made_here}, key=lambda path: len(path.parts), reverse=True):
         _remove_if_empty(folder)
     return removed
 
 
-def purge(places: InstallPaths) -> tuple[list[str], list[str]]:
+def purge(paths: InstallPaths) -> tuple[list[str], list[str]]:
     """Remove the state and the configuration; return what went and what was left because it is not known as ours."""
     removed, left = [], []
-    state = places.state
+    state = paths.state
     if all((state / name).is_dir() for name in ("sessions", "locks", "spool")):
         with attempt("remove", state):
             for path in state.iterdir():
@@ -62,14 +64,14 @@ def purge(places: InstallPaths) -> tuple[list[str], list[str]]:
                     path.unlink()
             left = [str(path) for path in state.iterdir()]
         _remove_if_empty(state)
-        if state.parent == places.settings.parent / "state":  # made for it, by whichever installation
+        if state.parent == paths.settings.parent / "state":  # made for it, by whichever installation
             _remove_if_empty(state.parent)
         removed.append(f"state {state}")
     elif state.exists():
         left.append(f"{state}, which does not look like a state folder")
-    if _removed(places.config):
-        removed.append(f"configuration {places.config}")
-        _remove_if_empty(places.config.parent)
+    if _unlink(paths.config):
+        removed.append(f"configuration {paths.config}")
+        _remove_if_empty(paths.config.parent)
     return removed, left
 
 
@@ -83,12 +85,12 @@ def _forget(state: Path) -> None:
     _remove_if_empty(state)
 
 
-def _is_ours(command: Path, places: InstallPaths) -> bool:
+def _is_ours(command: Path, paths: InstallPaths) -> bool:
     """Tell whether the command on the PATH is the link to our environment, whose file may be gone already."""
-    return command.is_symlink() and command.readlink() == places.environment / "bin" / "cc-trace"
+    return command.is_symlink() and command.readlink() == paths.environment / "bin" / "cc-trace"
 
 
-def _removed(path: Path) -> bool:
+def _unlink(path: Path) -> bool:
     with attempt("remove", path):
         try:
             path.unlink()

@@ -34,23 +34,30 @@ _LOG_LINES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What arrived; if that is not all, what went wrong and what to do, and what was said meanwhile."""
+    """What arrived; if that is not all, what went wrong, what to do about it, and what was said meanwhile."""
 
     spans: tuple[Span, ...]
     problem: str | None = None
+    fix: str | None = None  # None: another installation may help
     details: tuple[str, ...] = ()
+    version: str | None = None  # of the package that delivered them
 
 
-def check_hook(command: str, environment: Mapping[str, str], python: Path) -> SelfCheck:
-    """Run a registered command, whose worker is to be run by `python`, and return what arrived in the store."""
+def check_hook(command: str, environment: Mapping[str, str], python: Path | None = None) -> SelfCheck:
+    """Run a registered command and return what arrived in the store.
+
+    `python`: what its worker is run by, if that is known; where nothing arrives, it is asked why.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="cc-trace-", ignore_cleanup_errors=True) as folder:
             return _check(command, environment, python, Path(folder))
     except (OSError, CcTraceError) as error:
-        return SelfCheck((), f"the check could not be made: {error}; make room in the folder for temporary files")
+        return SelfCheck(
+            (), f"the check could not be made: {error}", "free some space in the folder for temporary files"
+        )
 
 
-def _check(command: str, environment: Mapping[str, str], python: Path, folder: Path) -> SelfCheck:
+def _check(command: str, environment: Mapping[str, str], python: Path | None, folder: Path) -> SelfCheck:
     claude, state = folder / "claude", folder / "state"
     project = claude / "projects" / _PROJECT.replace("/", "-")
     shutil.copytree(SAMPLE, project)
@@ -62,7 +69,7 @@ def _check(command: str, environment: Mapping[str, str], python: Path, folder: P
         "CLAUDE_CODE_SESSION_ID": SESSION_ID,
         "XDG_CONFIG_HOME": str(folder / "config"),
         "CC_TRACE_HOME": str(state),
-        "CC_TRACE_DESTINATIONS": "local",
+        "CC_TRACE_DESTINATIONS": "local,file",  # the file tells the version
         "CC_TRACE_WAIT": "1",
         "CC_TRACE_WAIT_SECONDS": str(_WAIT_SECONDS),
     }
@@ -73,14 +80,15 @@ def _check(command: str, environment: Mapping[str, str], python: Path, folder: P
         "hook_event_name": "SessionEnd",  # after which nobody's Stop hook can make the sample go on
         "reason": "other",
     }
-    said = _run_hook(command, json.dumps(payload).encode(), prepared, folder)
-    if said is not None:
-        return SelfCheck((), said)
+    ended = _run_hook(command, json.dumps(payload).encode(), prepared, folder)
+    if ended is not None:
+        return ended
     spans = _stored(state)
     if sorted(span.span_id for span in spans) == sorted(wanted):
-        return SelfCheck(spans)
-    problem = f"the hook ran, but {len(spans)} of {len(wanted)} spans arrived; install cc-trace again"
-    return SelfCheck(spans, problem, (*_by_hand(python, session.path, prepared, folder), *_log(state)))
+        return SelfCheck(spans, version=_version(state))
+    problem = f"the hook ran, but {len(spans)} of {len(wanted)} spans arrived"
+    by_hand = () if python is None else _by_hand(python, session.path, prepared, folder)
+    return SelfCheck(spans, problem, details=(*by_hand, *_log(state)))
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -91,8 +99,8 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], folder: Path) -> str | None:
-    """Run a command as Claude Code does; return what is wrong with how it ended."""
+def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], folder: Path) -> SelfCheck | None:
+    """Run a command as Claude Code does; return what is wrong with how it ended, if anything is."""
     by_shell: list[str] | str = command if sys.platform == "win32" else ["/bin/sh", "-c", command]
     try:
         done = subprocess.run(  # noqa: S603  (a shell is what runs it later, too)
@@ -106,10 +114,14 @@ def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], fold
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"the hook did not end within {2 * _WAIT_SECONDS} seconds; try again when the machine is less busy"
+        problem = f"the hook did not end within {2 * _WAIT_SECONDS} seconds"
+        return SelfCheck((), problem, "try again when the machine is less busy")
     if done.returncode or done.stdout:
         said = done.stdout.decode(errors="replace").strip()
-        return f"the hook ended with {done.returncode} and said {said[:200]!r}, not with 0 and nothing"
+        problem = (
+            f"the hook exited with {done.returncode} and printed {said[:200]!r}; it must exit with 0 and print nothing"
+        )
+        return SelfCheck((), problem)
     return None
 
 
@@ -120,6 +132,15 @@ def _stored(state: Path) -> tuple[Span, ...]:
     return tuple(read_session(path, SESSION_ID)) if path.is_file() else ()
 
 
+def _version(state: Path) -> str | None:
+    """Return the version of cc-trace that wrote the spans."""
+    try:
+        line = (state / "traces.jsonl").read_bytes().partition(b"\n")[0]
+        return str(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["scope"]["version"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
 def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], folder: Path) -> Iterable[str]:
     """Do what the worker should have done, and return what it says: a worker has nobody to say it to."""
     command = [str(python), "-E", "-P", "-m", "cc_trace", "sync", "--transcript", str(transcript)]
@@ -128,7 +149,7 @@ def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], fol
             command, env=environment, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return ["`cc-trace sync` does not end, either"]
+        return ["`cc-trace sync` does not end either"]
     return [text.decode(errors="replace").splitlines()[-1] for text in (done.stdout, done.stderr) if text]
 
 

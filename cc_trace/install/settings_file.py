@@ -1,14 +1,18 @@
-"""settings.json on disk: our hooks go in and out, and what it was before is kept beside it.
+"""settings.json on disk: our hooks are added and removed, and the file is backed up before.
 
-A file is written beside its old version and renamed over it, with its mode, its owner and through its symlink; whoever
-dies in between leaves the old one. The copy of before is made first, and goes last. Only the standard library is used:
-`uninstall` works when the environment is broken.
+A backup is named after the settings file and after the text that we wrote to it. So it is found again only while nobody
+else has changed the file, and then `uninstall` restores it byte for byte; otherwise our hooks alone are removed.
+
+A file is written beside its old version and renamed over it, with its mode and owner; a symlink stays, and the file it
+leads to is replaced. Whoever dies in between leaves the old one. Only the standard library is used: `uninstall` works
+when the environment is broken.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 from dataclasses import dataclass
@@ -16,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError, JsonTextError
-from cc_trace.files import read_regular
+from cc_trace.files import read_regular, write_private
 from cc_trace.install.hooks import meaning, registered, with_hooks, without_hooks
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 _NEW_MODE: Final = 0o600
 _TRIES: Final = 5  # at a file that others keep writing to
 
-Removal: TypeAlias = Literal["not there", "taken out", "restored", "removed"]
+Removal: TypeAlias = Literal["not registered", "hooks removed", "restored", "file removed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,113 +40,149 @@ class Change:
     command: str
     before: str | None  # None: there is no file
     after: str
-    backup: Path | None  # None: nothing to keep
+    original: str | None  # what it said before our first change to it; None: not known, or there was no file
+    backups: Path
 
     @property
     def needed(self) -> bool:
         """Tell whether anything is to be done."""
         return self.before != self.after
 
+    @property
+    def backup(self) -> Path | None:
+        """Return where the original is kept; None if there is none."""
+        return None if self.original is None else _backup(self.backups, self.path, self.after)
 
-def backup_of(path: Path) -> Path:
-    """Return where a settings file is kept as it was before."""
-    return path.with_name(f"{path.name}.before-cc-trace")
 
-
-def planned(path: Path, command: str) -> Change:
+def plan(path: Path, command: str, backups: Path) -> Change:
     """Return what registering a command takes; nothing is touched. Raises InstallError."""
     before = read_settings(path)
     with _named(path, "install"):
         after = with_hooks(before or "", command)
-        # With our hooks in it, the file is not what it was before; that was kept by an earlier installation.
-        fresh = before is not None and not registered(before)
-    change = Change(path, command, before, after, backup_of(path) if fresh else None)
+        is_original = before is None or not registered(before)
+    original = before if is_original else _read_backup(_backup(backups, path, before or ""))
+    change = Change(path, command, before, after, original, backups)
     with attempt("write", path):
         if change.needed:
-            _allowed(path)
+            _check_writable(path)
     return change
 
 
-def carry_out(change: Change) -> Change:
+def apply(change: Change) -> Change:
     """Make a planned change, wholly or not at all; return it as it was made. Raises InstallError.
 
     Claude Code writes this file, too: if it is no longer what the plan was made for, the plan is made anew.
     """
-    kept: Path | None = None
     try:
         for _ in range(_TRIES):
-            if not change.needed:
+            if not change.needed or _apply(change):
                 return change
-            with attempt("write", change.path):
-                if change.backup is not None:
-                    replace_file(change.backup, (change.before or "").encode(), like=change.path)
-                    kept = change.backup
-                if _replace(change.path, change.before, change.after):
-                    return change
-            change = planned(change.path, change.command)
-            if change.before is not None and change.backup is None:
-                kept = None  # another installation was quicker; it needs the copy
-            elif kept is not None:
-                _drop(kept)
+            change = plan(change.path, change.command, change.backups)
         raise _restless(change.path)
-    except InstallError:
-        if kept is not None:
-            _drop(kept)
-        raise
+    finally:
+        _remove_stale(change.backups, change.path)
 
 
-def _drop(backup: Path) -> None:
-    """Take away the copy of a file that is not changed after all. If that fails, it is a copy too many."""
-    with contextlib.suppress(OSError):
-        backup.unlink()
+def _apply(change: Change) -> bool:
+    """Back the file up and change it, if it still says what it did; return whether it does."""
+    if change.backup is not None and change.original is not None:
+        with attempt("write", change.backup):
+            write_private(change.backup, change.original.encode())
+    with attempt("write", change.path):
+        return _replace(change.path, change.before, change.after)
 
 
-def _replace(path: Path, before: str | None, after: str, like: Path | None = None) -> bool:
+def _replace(path: Path, before: str | None, after: str) -> bool:
     """Replace a settings file that still says what it did; return whether it does."""
-    return replace_file(_target(path), after.encode(), like=like or path, wanted=lambda: read_settings(path) == before)
+    return replace_file(_target(path), after.encode(), like=path, wanted=lambda: read_settings(path) == before)
 
 
 def _restless(path: Path) -> InstallError:
-    return InstallError(f"{path} was changed by others again and again; end them and try again")
+    return InstallError(f"{path} kept changing while it was being edited; quit Claude Code and try again")
 
 
-def unregister(path: Path) -> Removal:
-    """Take our hooks out of a settings file. Raises InstallError.
+def unregister(path: Path, backups: Path) -> Removal:
+    """Remove our hooks from a settings file. Raises InstallError.
 
-    If what remains says the same as the file of before, that comes back byte for byte.
+    If nobody else has changed the file since they were added, it becomes again what it was, byte for byte.
     """
     for _ in range(_TRIES):
         text = read_settings(path)
-        if text is None:
-            return "not there"
-        outcome = _unregister(path, text)
+        outcome = "not registered" if text is None else _unregister(path, text, backups)
         if outcome is not None:
+            with attempt("remove", _old_backup(path)):
+                _old_backup(path).unlink(missing_ok=True)
+            _remove_stale(backups, path)
             return outcome
     raise _restless(path)
 
 
-def _unregister(path: Path, text: str) -> Removal | None:
-    """Take our hooks out of a file that says this; None if it no longer does."""
+def _unregister(path: Path, text: str, backups: Path) -> Removal | None:
+    """Remove our hooks from a file that says this; None if it no longer does."""
     with _named(path, "uninstall"):
         rest = without_hooks(text)
-        backup, kept = backup_of(path), _kept(path)
-        empty, restored = meaning(rest) == {}, kept is not None and _says(kept, rest)
+        original = _original(path, text, rest, backups)
+        is_ours_alone = meaning(rest) == {} and not _old_backup(path).exists() and not any(_backups(backups, path))
+    if rest == text:
+        return "not registered"
     with attempt("write", path):
-        if rest != text:
-            _allowed(path)
-        if rest == text:
-            outcome: Removal = "not there"
-        elif kept is None and empty:
+        _check_writable(path)
+        if is_ours_alone:
             if read_settings(path) != text:
                 return None
             _target(path).unlink()
-            outcome = "removed"
-        elif _replace(path, text, kept or "" if restored else rest, like=backup if restored else path):
-            outcome = "restored" if restored else "taken out"
-        else:
+            return "file removed"
+        if not _replace(path, text, rest if original is None else original):
             return None
-        backup.unlink(missing_ok=True)
-    return outcome
+    return "hooks removed" if original is None else "restored"
+
+
+def _original(path: Path, text: str, rest: str, backups: Path) -> str | None:
+    """Return what a file said before our hooks were added, if nothing else has changed since."""
+    kept = _read_backup(_backup(backups, path, text))
+    if kept is not None:
+        return kept
+    old = _read_backup(_old_backup(path))
+    with contextlib.suppress(JsonTextError):  # somebody has changed it
+        if old is not None and meaning(old) == meaning(rest):
+            return old
+    return None
+
+
+def _backup(backups: Path, path: Path, written: str) -> Path:
+    """Return where what a file said before we wrote this to it is kept."""
+    return backups / f"{_prefix(path)}{hashlib.sha256(written.encode()).hexdigest()}.json"
+
+
+def _backups(backups: Path, path: Path) -> Iterator[Path]:
+    return backups.glob(f"{_prefix(path)}*.json")
+
+
+def _prefix(path: Path) -> str:
+    return f"settings-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}-"
+
+
+def _old_backup(path: Path) -> Path:
+    """Return where the first versions kept a file as it was: beside it, whatever was written to it later."""
+    return path.with_name(f"{path.name}.before-cc-trace")
+
+
+def _read_backup(path: Path) -> str | None:
+    try:
+        return read_regular(path).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _remove_stale(backups: Path, path: Path) -> None:
+    """Remove the backups of a file that no longer says what we wrote. If that fails, there is a copy too many."""
+    with contextlib.suppress(OSError, InstallError):
+        text = read_settings(path)
+        valid = None if text is None else _backup(backups, path, text)
+        for backup in _backups(backups, path):
+            if backup != valid:
+                backup.unlink()
+        backups.rmdir()  # which fails unless it is empty
 
 
 def read_settings(path: Path) -> str | None:
@@ -156,22 +196,8 @@ def read_settings(path: Path) -> str | None:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = f"{path}, line {line}: no UTF-8; it was left as it is. Mend that line and try again"
+        message = f"{path}: line {line} is not UTF-8; nothing was changed. Fix that line and try again"
         raise InstallError(message) from error
-
-
-def _kept(path: Path) -> str | None:
-    try:
-        return read_regular(backup_of(path)).decode()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _says(kept: str, rest: str) -> bool:
-    try:
-        return meaning(kept) == meaning(rest)
-    except JsonTextError:  # somebody has changed it
-        return False
 
 
 def _target(path: Path) -> Path:
@@ -179,7 +205,7 @@ def _target(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _allowed(path: Path) -> None:
+def _check_writable(path: Path) -> None:
     """Take a file that is read-only for what it says: a rename would not ask. Its folder must let us, too."""
     target = _target(path)
     for needed in (target, target.parent):
@@ -231,7 +257,7 @@ def attempt(verb: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot {verb} {path}: {error.strerror or error}; make it and its folder accessible and try again"
+        message = f"cannot {verb} {path}: {error.strerror or error}; fix its permissions or its folder's and try again"
         raise InstallError(message) from error
 
 
@@ -240,5 +266,5 @@ def _named(path: Path, command: str) -> Iterator[None]:
     try:
         yield
     except JsonTextError as error:
-        message = f"{path}, {error}; the file was left as it is. Mend it and run `cc-trace {command}` again"
+        message = f"{path}: {error}; nothing was changed. Fix the file and run `cc-trace {command}` again"
         raise InstallError(message) from error

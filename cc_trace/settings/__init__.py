@@ -6,7 +6,15 @@ from cc_trace.settings.catalogue import SETTINGS, Setting
 from cc_trace.settings.config import Config, read_config, read_scope
 from cc_trace.settings.distrust import project_files, remove_distrusted
 from cc_trace.settings.lookup import Found, Layer, Settings, checked
-from cc_trace.settings.sources import HookEnvironment, Sources, env_layer, project_tables, read_toml, unknown_keys
+from cc_trace.settings.sources import (
+    HookEnvironment,
+    Sources,
+    env_layer,
+    project_tables,
+    read_toml,
+    unknown_keys,
+    why_off,
+)
 
 __all__ = [
     "SETTINGS",
@@ -26,4 +34,5 @@ __all__ = [
     "read_toml",
     "remove_distrusted",
     "unknown_keys",
+    "why_off",
 ]

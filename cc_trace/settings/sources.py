@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cc_trace.settings.catalogue import Setting
+    from cc_trace.settings.config import Scope
 
 # The variables of a session's own hook, by who set them ("shell", "project"). None: a secret, which is not kept.
 HookEnvironment: TypeAlias = "Mapping[str, Mapping[str, str | None]]"
@@ -63,6 +64,11 @@ _ADDRESSES: Final = {
     "langfuse_public_key": "langfuse_base_url",
     "langfuse_secret_key": "langfuse_base_url",
 }
+
+
+def why_off(scope: Scope, project: str | None) -> str | None:
+    """Return why sessions of a project are left out, None where they are not; links are followed on both sides."""
+    return scope.off(project, os.path.realpath)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,16 @@ from lines import SESSION, prompt, reply, session, turn_duration
 from shared import ROOT
 
 from cc_trace.cli.doctor import run
+from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor
 from cc_trace.delivery.state import States
 from cc_trace.doctor.check import Check, Subject, guarded, moment, ok
+from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
 from cc_trace.doctor.destinations import destinations, fix, proven
-from cc_trace.doctor.hook_program import programs
+from cc_trace.doctor.hook_run import hook_python, hook_run
 from cc_trace.doctor.locks import locks
-from cc_trace.doctor.machine import environment, packages
+from cc_trace.doctor.machine import environment
 from cc_trace.doctor.registration import hook, hook_events, hooks_enabled
 from cc_trace.doctor.state_folder import log
 from cc_trace.doctor.transcripts import last_run
@@ -69,14 +71,14 @@ class Home:
         self.claude = folder / ".claude"
         self.settings = self.claude / "settings.json"
         self.config = folder / ".config" / "cc-trace" / "config.toml"
-        self.places = find_install_paths(self.environment, None)
-        self.hook = self.places.hook
-        self.state = self.places.state
+        self.paths = find_install_paths(self.environment, None)
+        self.hook = self.paths.hook
+        self.state = self.paths.state
         self.transcripts = self.claude / "projects" / "-project"
 
     def installed(self) -> Home:
         states = States(self.state)
-        install(self.places, own_python(), states.prepare)
+        install(self.paths, own_python(), states.prepare)
         states.stamp_installed()
         return self
 
@@ -110,7 +112,7 @@ class Home:
         return self
 
     def checks(self, *, process: bool = False) -> tuple[int, list[Check]]:
-        """What doctor says, as JSON. Whatever it is, each verdict that is not ok has a remedy, and no key is told."""
+        """What doctor says, as JSON. Whatever it is, each verdict that is not ok has a fix, and no key is told."""
         if process:
             done = self.run("doctor", "--json")
             code, said = done.returncode, done.stdout
@@ -190,7 +192,7 @@ def test_a_healthy_installation_passes(home: Home, kind: str) -> None:
     """All is ok, and the destination is proven: read back where that is possible."""
     found = {
         "local": f"a test span was sent to {home.state}/traces.db and read back",
-        "otlp": f"127.0.0.1:{home.backend.port} accepted a test span; it cannot be asked whether it kept it",
+        "otlp": f"127.0.0.1:{home.backend.port} accepted a test span, which cannot be read back from it",
         "langfuse": f"a test span was sent to 127.0.0.1:{home.backend.port} and read back",
         "file": f"a test span was written to {home.state}/traces.jsonl",
     }
@@ -222,7 +224,7 @@ def test_the_test_span_says_what_it_is(home: Home) -> None:
 
 
 def test_text_says_the_same(healthy: Home) -> None:
-    """One line per check, its verdict first; a remedy stands below; a count stands last."""
+    """One line per check, its verdict first; its fix stands below; a count stands last."""
     home = healthy
     home.hook.chmod(0o644)
     _, checks = home.checks()
@@ -234,7 +236,7 @@ def test_text_says_the_same(healthy: Home) -> None:
     assert [verdict for verdict, _ in shown] == wanted
     assert all(line.startswith(check.name) for (_, line), check in zip(shown, checks, strict=True))
     at = next(number for number, line in enumerate(lines) if line.startswith("failed"))
-    assert lines[at] == f"failed   hook program           {home.hook} cannot be executed"
+    assert lines[at] == f"failed   hook run               {home.hook} cannot be executed"
     assert lines[at + 1] == f"         fix: chmod +x {home.hook}"
     assert (empty, count) == ("", f"{len(checks)} checks: 1 failed, 0 warnings")
 
@@ -507,6 +509,17 @@ def a_key_in_the_command(home: Home) -> None:
     home.settings.write_text(with_hooks("{}", f"LANGFUSE_SECRET_KEY={SECRET} {home.hook}"))
 
 
+def another_version(home: Home) -> None:
+    """A Python whose cc-trace says that it is older."""
+    python = home.folder / "python"
+    program = (
+        "import runpy, sys, cc_trace; cc_trace.__version__ = '0.0.9'; runpy.run_module('cc_trace', run_name='__main__')"
+    )
+    python.write_text(f'#!/bin/sh\nshift 4\nexec {shlex.quote(sys.executable)} -c "{program}" "$@"\n')
+    python.chmod(0o755)
+    home.environment["CC_TRACE_PYTHON"] = str(python)
+
+
 FAULTS = {
     "a SessionEnd hook without a timeout": Fault(
         take_the_timeout_out, "hook", "the SessionEnd hook has no timeout of its own", "cc-trace install", "warning"
@@ -514,31 +527,52 @@ FAULTS = {
     "hook not registered": Fault(take_the_hook_out, "hook", "not registered", "cc-trace install"),
     "hook not registered for Stop": Fault(only_session_end, "hook", "but not for Stop", "cc-trace install"),
     "hook registered twice": Fault(
-        register_in_the_project_too, "hook", "delivered once all the same", "uninstall --project", "warning"
+        register_in_the_project_too, "hook", "still delivered once", "uninstall --project", "warning"
     ),
     "hook and plugin": Fault(
         enable_the_plugin_too, "hook", "plugin cc-trace@somewhere", "claude plugin uninstall cc-trace@", "warning"
     ),
-    "hook gone": Fault(lambda home: home.hook.unlink(), "hook program", "is not there", "cc-trace install"),
-    "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook program", "be executed", "chmod +x"),
-    "a key in the command": Fault(a_key_in_the_command, "hook program", "has a key in it", "config set", "warning"),
-    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the end", "fix"),
+    "hook gone": Fault(lambda home: home.hook.unlink(), "hook run", "is not there", "cc-trace install"),
+    "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook run", "be executed", "chmod +x"),
+    "a key in the command": Fault(a_key_in_the_command, "hook command", "contains a key", "config set", "warning"),
+    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the closing", "fix"),
     "an unknown event": Fault(
         lambda home: home.change_settings(hooks={"Stopp": [{}], **json.loads(home.settings.read_text())["hooks"]}),
         "hook events",
         "hooks for Stopp",
-        "take Stopp out",
+        "remove Stopp from",
         "warning",
     ),
     "hooks disabled": Fault(
-        lambda home: home.change_settings(disableAllHooks=True), "hooks enabled", "disableAllHooks", "take"
+        lambda home: home.change_settings(disableAllHooks=True), "hooks enabled", "disableAllHooks", "remove"
     ),
-    "Python gone": Fault(other_python("/nowhere/python"), "hook python", "no Python", "cc-trace install"),
+    "Python gone": Fault(
+        other_python("/nowhere/python"),
+        "hook run",
+        "0 of 10 spans arrived. The Python that it starts is missing or cannot run cc-trace",
+        "cc-trace install",
+    ),
     "another Python": Fault(
         other_python(shlex.quote(os.path.realpath(sys.executable))),
-        "hook python",
-        "ModuleNotFoundError: No module named 'cc_trace'",
+        "hook run",
+        "0 of 10 spans arrived. The Python that it starts is missing or cannot run cc-trace",
         "cc-trace install",
+    ),
+    "a Python of the user's choice that is wrong": Fault(
+        lambda home: home.environment.update(CC_TRACE_PYTHON="/bin/false"),
+        "hook run",
+        "0 of 10 spans arrived",
+        "correct or unset CC_TRACE_PYTHON",
+    ),
+    "a Python of the user's choice that is gone": Fault(
+        lambda home: home.environment.update(CC_TRACE_PYTHON="/nowhere/python"),
+        "hook python",
+        "CC_TRACE_PYTHON is /nowhere/python, which is not a program",
+        "unset CC_TRACE_PYTHON",
+        "warning",
+    ),
+    "another version of cc-trace": Fault(
+        another_version, "hook run", "the hook runs cc-trace 0.0.9, but this is ", "cc-trace install", "warning"
     ),
     "unknown destination": Fault(
         lambda home: home.environment.update(CC_TRACE_DESTINATIONS="lokal"),
@@ -550,21 +584,21 @@ FAULTS = {
         lambda home: home.write_config("enabled = false\n"), "configuration", "left out", "cc-trace config", "warning"
     ),
     "a mistyped key": Fault(
-        lambda home: home.write_config("enable = false\n"), "config.toml", "has 'enable', which", "fix"
+        lambda home: home.write_config("enable = false\n"), "config.toml", "has unknown settings: 'enable'", "fix"
     ),
-    "keys for everybody": Fault(keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"),
+    "keys for everybody": Fault(keys_for_everybody, "keys", "other users can read (mode 0644)", "chmod 600", "warning"),
     "a project's keys for everybody": Fault(
-        a_projects_keys_for_everybody, "keys", "others can read it (mode 0644)", "chmod 600", "warning"
+        a_projects_keys_for_everybody, "keys", "other users can read (mode 0644)", "chmod 600", "warning"
     ),
-    "keys in settings.json": Fault(keys_in_settings, "keys", "others can read it", "config set", "warning"),
+    "keys in settings.json": Fault(keys_in_settings, "keys", "other users can read", "config set", "warning"),
     "keys in the options of the plugin": Fault(
-        keys_in_plugin_options, "keys", "others can read it", "config set", "warning"
+        keys_in_plugin_options, "keys", "other users can read", "config set", "warning"
     ),
     "keys that only hooks get": Fault(
         a_plugin_whose_keys_are_elsewhere,
         "configuration",
         "destination langfuse needs LANGFUSE_PUBLIC_KEY",
-        "Keys among the options of the plugin reach hooks only",
+        "Keys in the plugin's options reach only hooks",
     ),
     "wrong Langfuse key": Fault(
         with_wrong_key, "destination langfuse", "401 Unauthorized", "config set langfuse_secret_key"
@@ -579,18 +613,18 @@ FAULTS = {
     "wrong path": Fault(behaving(status(404, "no such page")), "destination otlp", "404", "correct the address"),
     "refusing": Fault(behaving(status(400, "not protobuf")), "destination otlp", "refused", "config set otlp_protocol"),
     "thrown away": Fault(
-        behaving(partial_success(1, "quota")), "destination otlp", "threw it away: quota", "look into its log"
+        behaving(partial_success(1, "quota")), "destination otlp", "discarded it: quota", "check the server's log"
     ),
     "overloaded": Fault(behaving(status(503)), "destination otlp", "503 Service Unavailable", "nothing is lost"),
     "a damaged store": Fault(damage_the_store, "local store", "is damaged", "mv"),
     "no store at all": Fault(no_database, "local store", "file is not a database", ".recover"),
-    "a newer store": Fault(newer_store, "local store", "has form 7", "update cc-trace"),
+    "a newer store": Fault(newer_store, "local store", "has schema version 7", "update cc-trace"),
     "a damaged ledger": Fault(damage_the_ledger, "ledger", "is damaged", "mv "),
     "no ledger but text": Fault(
         lambda home: (home.state / "ledger.db").write_bytes(b"nothing of the kind" * 100),
         "ledger",
         "file is not a database",
-        "the states of sessions know what was sent",
+        "each session's state still knows what was sent",
     ),
     "no ledger but a folder": Fault(a_folder_for_the_ledger, "ledger", "is not a file", "mv "),
     "no ledger but a link": Fault(a_link_for_the_ledger, "ledger", "is a symlink", "mv "),
@@ -601,9 +635,7 @@ FAULTS = {
         lambda home: home.state.chmod(0o777), "state folder", "(mode 0777)", "chmod -R go= "
     ),
     "no state folder but a file": Fault(a_file_for_a_folder, "state folder", "is not a folder", "mv"),
-    "spooled and never taken": Fault(
-        spool_something, "spool", "1 payload of hooks waiting", "cc-trace sync", "warning"
-    ),
+    "spooled and never taken": Fault(spool_something, "spool", "1 hook payload waiting", "cc-trace sync", "warning"),
     "put aside": Fault(put_something_aside, "files put aside", "1 damaged file", "rm ", "warning"),
     "session behind": Fault(
         delivered_while(REFUSE), "delivery otlp", "1 session pending: cannot connect to", "`cc-trace sync`"
@@ -623,21 +655,21 @@ FAULTS = {
     ),
     "unfinished": Fault(unfinished_for_days, "delivery local", "unfinished for more than", "cc-trace sync", "warning"),
     "hook stopped running": Fault(
-        a_hook_that_stopped_running, "last run", "22222222-0000-4000-8000-000000000002", "start claude anew"
+        a_hook_that_stopped_running, "last run", "22222222-0000-4000-8000-000000000002", "restart claude"
     ),
     "hook stopped running, delivered by hand": Fault(
-        worked_by_hand_since, "last run", "22222222-0000-4000-8000-000000000002", "start claude anew"
+        worked_by_hand_since, "last run", "22222222-0000-4000-8000-000000000002", "restart claude"
     ),
     "no transcripts": Fault(
-        without_transcripts, "transcripts", "there are none", "--no-session-persistence", "warning"
+        without_transcripts, "transcripts", "no transcripts in", "--no-session-persistence", "warning"
     ),
-    "clock behind": Fault(written_in_the_future, "clock", "the newest transcript is of", "set the clock", "warning"),
+    "clock behind": Fault(written_in_the_future, "clock", "the newest transcript is from", "set the clock", "warning"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_planted_fault_is_found(healthy: Home, fault: Fault) -> None:
-    """The check that it belongs to names it, with a remedy."""
+    """The check that it belongs to names it, with a fix."""
     fault.plant(healthy)
     code, checks = healthy.checks()
     blamed = [check for check in named(fault.check, checks) if check.verdict != "ok"]
@@ -666,7 +698,7 @@ def test_a_state_folder_of_another_user_is_found(healthy: Home) -> None:
     code, checks = home.checks()
     [check] = named("state folder", checks)
     assert (check.verdict, code) == ("failed", 1)
-    assert f"{SESSION}.json belongs to user 65534, and this is user 0" in check.found
+    assert f"{SESSION}.json belongs to user 65534, but you are user 0" in check.found
 
 
 def test_the_hooks_of_a_project_are_not_run(healthy: Home) -> None:
@@ -684,6 +716,8 @@ def test_the_hooks_of_a_project_are_not_run(healthy: Home) -> None:
     home.settings.write_text("{}")
     _, checks = home.checks()
     assert (named("hook", checks)[0].verdict, named("hook run", checks)) == ("ok", [])
+    [project] = named("project hook", checks)
+    assert (project.verdict, "not tried" in project.found) == ("ok", True)
     home.settings.write_text(registered)
     _, checks = home.checks()
     assert [check.verdict for check in named("hook run", checks)] == ["ok"]
@@ -740,6 +774,24 @@ def test_a_projects_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
 
 
 # Single checks
+
+
+@pytest.mark.parametrize(("excluded", "started"), [("link", "real"), ("real", "link")])
+def test_a_folder_excluded_through_a_link_is_left_out_as_by_the_worker(home: Home, excluded: str, started: str) -> None:
+    """Whichever of the two names is in `exclude`: nothing is sent, and doctor says so."""
+    (home.folder / "real").mkdir()
+    (home.folder / "link").symlink_to("real")
+    home.otlp()
+    home.environment["CC_TRACE_EXCLUDE"] = str(home.folder / excluded)
+    subject = replace(home.subject(), project=home.folder / started)
+    [check] = configuration(subject)
+    assert (check.verdict, check.found) == (
+        "warning",
+        f"sessions of {subject.project} are left out: CC_TRACE_EXCLUDE has {home.folder / excluded}",
+    )
+    assert list(destinations(subject)) == []
+    assert App.open(home.environment).off(str(subject.project)) == f"CC_TRACE_EXCLUDE has {home.folder / excluded}"
+    assert home.backend.requests == []
 
 
 def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
@@ -856,7 +908,7 @@ def test_a_server_that_never_tells_is_no_fault(backend: HttpBackend) -> None:
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.reads = status(404)
     check = proven(settings, time.time())
-    assert (check.verdict, "does not tell" in check.found) == ("ok", True)
+    assert (check.verdict, "does not let us read back" in check.found) == ("ok", True)
 
 
 def test_who_holds_a_lock_is_told(home: Home) -> None:
@@ -878,34 +930,55 @@ def test_who_holds_a_lock_is_told(home: Home) -> None:
         holder.stdin.close()
         assert holder.wait(30) == 0
     [after] = locks(home.subject())
-    who = f"process {holder.pid} since " if told else "a process that cannot be told"
-    assert (now.verdict, after) == ("ok", ok("locks", "none is held"))
+    who = f"process {holder.pid} since " if told else "an unknown process"
+    assert (now.verdict, after) == ("ok", ok("locks", "none held"))
     assert now.found.startswith(f"1 session being worked on: {SESSION} by {who}")
     assert (later.verdict, f"kill {holder.pid}" in (later.fix or "")) == (("warning", True) if told else ("ok", False))
 
 
 @pytest.mark.parametrize(
-    ("command", "program"),
+    ("command", "verdict"),
     [
-        ("[ ! -x '{hook}' ] || exec '{hook}'", "{hook}"),
-        ('"{hook}"; true', "{hook}"),
-        ("sh {hook}", "{hook}"),
-        ("$HOME/.local/share/cc-trace/hooks/cc-trace-hook", "{hook}"),
-        ("~/.local/share/cc-trace/hooks/cc-trace-hook", "{hook}"),
-        ('"${{CLAUDE_PROJECT_DIR}}/a b/cc-trace-hook"', "{project}/a b/cc-trace-hook"),
-        ("hooks/cc-trace-hook", "{project}/hooks/cc-trace-hook"),
-        ("/opt/python -I -m cc_trace.hook", "/opt/python"),
-        ("$UNKNOWN/cc-trace-hook", None),
-        ("sh -c 'exec /opt/cc-trace-hook'", None),
-        ("cc-trace-hook 'unended", None),
+        ('"{hook}"; true', "ok"),
+        ("sh {hook}", "ok"),
+        ("$HOME/.local/share/cc-trace/hooks/cc-trace-hook", "ok"),
+        ("~/.local/share/cc-trace/hooks/cc-trace-hook", "ok"),
+        ("sh -c 'exec {hook}'", "ok"),
+        ("{python} -I -m cc_trace.hook", "ok"),
+        ("$UNKNOWN/cc-trace-hook", "failed"),
+        ("/nowhere/python -I -m cc_trace.hook", "failed"),
+        ("cc-trace-hook", "failed"),
+        ("cc-trace-hook 'unended", "failed"),
+        ("{hook}; echo hello", "failed"),
     ],
 )
-def test_what_a_command_starts(home: Home, command: str, program: str | None) -> None:
-    """The program is told from the command, in every form users write it; where it is not, nothing is claimed."""
-    home.claude.mkdir()
-    home.settings.write_text(with_hooks("{}", command.format(hook=home.hook)))
-    wanted = None if program is None else Path(program.format(hook=home.hook, project=home.project))
-    assert [found.path for found in programs(home.subject())] == [wanted]
+def test_a_command_is_tried_however_it_is_written(healthy: Home, command: str, verdict: str) -> None:
+    """As Claude Code runs it: by a shell."""
+    text = command.format(hook=healthy.hook, python=sys.executable)
+    healthy.settings.write_text(with_hooks("{}", text))
+    assert [check.verdict for check in hook_run(healthy.subject())] == [verdict]
+
+
+def test_a_projects_hook_whose_program_is_gone_is_found(healthy: Home) -> None:
+    """Without running anything: as in a settings file that came from another machine."""
+    folder = healthy.project / ".claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text(with_hooks("{}", "[ ! -x /gone/cc-trace-hook ] || exec /gone/cc-trace-hook"))
+    mine, projects = hook_run(healthy.subject())
+    assert mine.verdict == "ok"
+    found = f"/gone/cc-trace-hook is registered in {folder / 'settings.json'}, but is not there"
+    assert projects == Check("project hook", "failed", found, "cc-trace install --project")
+
+
+def test_every_command_is_tried(healthy: Home) -> None:
+    """One that works does not hide one that does not."""
+    name, folder = "cc-trace@somewhere", healthy.claude / "plugins" / "cache" / "cc-trace"
+    shutil.copytree(ROOT / "hooks", folder / "hooks")
+    installed = {"version": 1, "plugins": {name: {"installPath": str(folder)}}}
+    (healthy.claude / "plugins" / "installed_plugins.json").write_text(json.dumps(installed))
+    healthy.change_settings(enabledPlugins={name: True})
+    assert [check.verdict for check in hook_run(healthy.subject())] == ["ok", "failed"]
+    assert list(hook_python(healthy.subject())) == []
 
 
 def test_an_exporter_that_prints_does_not_spoil_the_json(home: Home) -> None:
@@ -971,9 +1044,11 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
     home.settings.write_text(json.dumps({"enabledPlugins": {name: True}, "pluginConfigs": options}))
     _, checks = home.checks()
     assert named("hook", checks) == [ok("hook", f"registered for Stop and SessionEnd in plugin {name}")]
-    assert named("hook program", checks) == [ok("hook program", str(folder / "hooks" / "cc-trace-hook"))]
-    [python] = named("hook python", checks)
-    assert (python.verdict, python.fix) == ("failed", f"sh {folder}/install.sh --no-hooks")
+    [tried] = named("hook run", checks)
+    assert (tried.verdict, tried.fix) == ("failed", f"sh {folder}/install.sh --no-hooks")
+    shutil.rmtree(folder)
+    [tried] = hook_run(home.subject())
+    assert (tried.verdict, tried.fix) == ("failed", f"claude plugin install {name}")
     assert named("configuration", checks) == [ok("configuration", f"traces of {home.project} go to file")]
     assert named("plugin options", checks) == []
 
@@ -985,18 +1060,18 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
         ("otlp", "UNAUTHENTICATED: no", "otlp_headers"),
         ("otlp", "UNIMPLEMENTED", "otlp_endpoint"),
         ("otlp", "200 with a web page for an answer: the URL is not one that takes traces", "otlp_endpoint"),
-        ("otlp", "UNKNOWN: Received http2 header with status: 302", "leads to"),
+        ("otlp", "UNKNOWN: Received http2 header with status: 302", "redirects to"),
         ("otlp", "cannot connect to h:4318: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "otlp_ca_file"),
         ("langfuse", "cannot connect to h:443: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "SSL_CERT_FILE"),
         ("otlp", "cannot connect to h:4318: [Errno -2] Name or service not known", "start what should listen"),
         ("otlp", "h:4318: no answer within 5 seconds", "start what should listen"),
         ("otlp", "UNAVAILABLE: failed to connect to all addresses", "start what should listen"),
-        ("otlp", "429 Too Many Requests", "wait until the backend is well"),
+        ("otlp", "429 Too Many Requests", "wait until the backend has recovered"),
         ("otel", "the exporter raised ValueError: no", "OTEL_EXPORTER_"),
     ],
 )
 def test_what_to_do_follows_from_what_was_said(kind: DestinationKind, message: str, wanted: str) -> None:
-    """A wrong key, a wrong address, no network and a certificate each have their own remedy."""
+    """A wrong key, a wrong address, no network and a certificate each have their own fix."""
     assert wanted in fix(DestinationSettings(kind, kind, endpoint="https://h.example"), message)
 
 
@@ -1007,7 +1082,7 @@ def test_a_destination_that_does_not_end_is_given_up(home: Home, monkeypatch: py
     home.backend.behaviour = HANG
     [check] = destinations(home.subject())
     assert (check.name, check.verdict) == ("destination otlp", "failed")
-    assert "has not ended within 0.2 seconds" in check.found
+    assert "did not finish within 0.2 seconds" in check.found
 
 
 def test_what_else_a_hook_gets_is_told(home: Home) -> None:
@@ -1017,13 +1092,22 @@ def test_what_else_a_hook_gets_is_told(home: Home) -> None:
     home.settings.write_text(json.dumps({"env": env}))
     state, told = environment(home.subject())
     assert (state.verdict, state.fix) == ("warning", "export CC_TRACE_HOME=/elsewhere")
-    said = "CI is set, so the hook waits for its worker; requests go through the proxy of HTTPS_PROXY"
+    said = "CI is set, so the hook waits for its worker; requests go through the proxy in HTTPS_PROXY"
     assert told == ok("environment", said)
 
 
-def test_needed_packages_are_named(home: Home) -> None:
-    """Only what the destinations in use need is asked for."""
-    home.environment |= {"CC_TRACE_OTLP_ENDPOINT": "h:4317", "CC_TRACE_OTLP_PROTOCOL": "grpc"}
-    [check] = packages(home.subject())
-    assert "grpcio 1." in check.found
-    assert "httpx" not in check.found
+@pytest.mark.parametrize(
+    ("module", "imported_by", "protocol", "wanted"),
+    [("grpc", "otlp_grpc", "grpc", "pip install 'cc-trace[grpc]'"), ("httpx", "otlp_http", "http/protobuf", "httpx")],
+)
+def test_a_package_that_is_missing_is_found(
+    home: Home, monkeypatch: pytest.MonkeyPatch, module: str, imported_by: str, protocol: str, wanted: str
+) -> None:
+    """By the destination that needs it, whether an extra or not."""
+    home.environment |= {"CC_TRACE_OTLP_ENDPOINT": "127.0.0.1:9", "CC_TRACE_OTLP_PROTOCOL": protocol}
+    for each in (imported_by, "http", "langfuse"):
+        monkeypatch.delitem(sys.modules, f"cc_trace.export.{each}", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    [check] = destinations(home.subject())
+    assert (check.name, check.verdict) == ("destination otlp", "failed")
+    assert wanted in check.found

@@ -21,7 +21,7 @@ MODEL: Final = "claude-sonnet-4-5-20250929"
 _KEY: Final = "sk-ant-" + "made-up-" + "0" * 28  # the scripted API does not look at it
 _TEMPORARY: Final = re.compile(r"claude-.+|cc-socks")  # what Claude Code leaves in its folder for temporary files
 _AT_HOME: Final = re.compile(
-    r"\.local/share/(?:cc-trace/(?:hooks/cc-trace-hook|installed)|applications/.+)|\.config/.+"
+    r"\.local/share/(?:cc-trace/(?:hooks/cc-trace-hook|backups/.+|installed)|applications/.+)|\.config/.+"
 )
 _ALLOWED: Final = ("Bash", "Read", "Write", "Edit", "Agent", "Task", "Glob", "Grep")
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import CcTraceError, JsonTextError
 from cc_trace.install.hooks import EVENTS, meaning, plugins, registered, with_hooks, without_hooks
-from cc_trace.install.json_parts import members
-from cc_trace.install.settings_file import carry_out, planned, unregister
+from cc_trace.install.settings_file import apply, plan, unregister
 from fuzz.mutations import VALUES, change, change_bytes, parsed, written
 from fuzz.target import BrokenError, Target
 
@@ -55,6 +54,7 @@ class _Checker:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / "settings.json"
+        self._backups = folder / "backups"
 
     def __call__(self, data: bytes) -> None:
         """First the text, then the file."""
@@ -64,13 +64,13 @@ class _Checker:
             ours = None
         self._path.write_bytes(data)
         try:
-            carry_out(planned(self._path, _COMMAND))
+            apply(plan(self._path, _COMMAND, self._backups))
         except CcTraceError:
             self._require_file(data, "a file was refused and changed")
             return
         _require(ours is not None, "a file was taken whose text is refused")
-        _require(not planned(self._path, _COMMAND).needed, "installing twice is not the same as once")
-        unregister(self._path)
+        _require(not plan(self._path, _COMMAND, self._backups).needed, "installing twice is not the same as once")
+        unregister(self._path, self._backups)
         if ours == 0:
             self._require_file(data, "a file is not what it was before")
 
@@ -95,12 +95,9 @@ def _check_text(text: str) -> int:
     return len(before)
 
 
-def _others(text: str) -> list[str]:
-    """The members beside `hooks`, as they are written."""
-    body = text.removeprefix("\ufeff")
-    if not body.strip():
-        return []
-    return [body[part.start : part.end] for part in members(body, body.index("{"))[0] if part.key != "hooks"]
+def _others(text: str) -> dict[str, Any]:
+    """What stands beside `hooks`, numbers as they are written."""
+    return {key: value for key, value in meaning(text).items() if key != "hooks"}
 
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001  (what holds)

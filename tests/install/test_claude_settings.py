@@ -1,4 +1,4 @@
-"""settings.json is edited as a text: our hooks go in and out, and no other byte changes."""
+"""Our hooks in the text of settings.json: added and removed, and nothing else it says changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ SPACES = """{
     "PreToolUse": [
       {
         "matcher": "Bash",
-        "hooks": [{"type": "command", "command": "check.sh"}]
+        "hooks": [
+          {
+            "type": "command",
+            "command": "check.sh"
+          }
+        ]
       }
     ],
     "Stop": [
@@ -54,7 +59,12 @@ SPACES_WITH = """{
     "PreToolUse": [
       {
         "matcher": "Bash",
-        "hooks": [{"type": "command", "command": "check.sh"}]
+        "hooks": [
+          {
+            "type": "command",
+            "command": "check.sh"
+          }
+        ]
       }
     ],
     "Stop": [
@@ -127,25 +137,27 @@ def test_the_layout_is_the_files_own(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{\n  // mine\n  "a": 1\n}', "line 2, column 3: a comment, which JSON does not have"),
-        ('{"a": 1 /* b */}', "line 1, column 9: a comment, which JSON does not have"),
+        ('{\n  // mine\n  "a": 1\n}', "line 2, column 3: JSON does not allow comments"),
+        ('{"a": 1 /* b */}', "line 1, column 9: JSON does not allow comments"),
         ('{"a": 1}\n# b', "line 2, column 1: extra data"),
         ('{"a": "b" "c"}', "line 1, column 11: expecting ',' delimiter"),
         ("{'a': 1}", "line 1, column 2: expecting property name enclosed in double quotes"),
-        ("[]", "line 1, column 1: it must be an object"),
-        ("\n null", "line 2, column 2: it must be an object"),
-        ('{"a": NaN}', "line 1, column 7: NaN is not JSON"),
-        ('{"a": -Infinity}', "line 1, column 7: -Infinity is not JSON"),
-        ('{"a": ' + "[" * 100_000, "line 1, column 1: it is nested too deeply"),
-        ('{"hooks": []}', "line 1, column 11: hooks is not an object"),
-        ('{"hooks": null}', "line 1, column 11: hooks is not an object"),
-        ('{"hooks": {"SessionEnd": {}}}', "line 1, column 26: hooks.SessionEnd is not a list"),
-        ('{"hooks": {}, "hooks": {}}', 'line 1, column 15: "hooks" is there twice'),
-        ('{"hooks": {"Stop": [], "\\u0053top": []}}', 'line 1, column 24: "Stop" is there twice'),
+        ("[]", "it must be a JSON object"),
+        ("\n null", "it must be a JSON object"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ('{"a": -Infinity}', "-Infinity is not JSON"),
+        ('{"a": ' + "[" * 100_000, "it is nested too deeply"),
+        ('{"a": ' + "[" * 700 + "]" * 700 + "}", "it is nested too deeply"),
+        ('{"hooks": []}', "hooks is not an object"),
+        ('{"hooks": null}', "hooks is not an object"),
+        ('{"hooks": {"SessionEnd": {}}}', "hooks.SessionEnd is not a list"),
+        ('{"hooks": {}, "hooks": {}}', 'the key "hooks" appears twice in one object'),
+        ('{"hooks": {"Stop": [], "\\u0053top": []}}', 'the key "Stop" appears twice in one object'),
+        ('{"env": {"A": "1", "B": "2", "A": "3"}}', 'the key "A" appears twice in one object'),
     ],
     ids=lambda text: text[:40],
 )
-def test_what_is_not_plain_settings_is_refused_with_the_place(text: str, message: str) -> None:
+def test_what_cannot_be_kept_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(JsonTextError) as refused:
         with_hooks(text, COMMAND)
     assert str(refused.value) == message
@@ -154,7 +166,9 @@ def test_what_is_not_plain_settings_is_refused_with_the_place(text: str, message
 @pytest.mark.parametrize("text", ['{\n  "a": 1,\n}', '{\n  "a": [1,\n]}'])
 def test_a_trailing_comma_is_refused_with_the_line(text: str) -> None:
     """Python 3.13 places it at the comma, older ones behind it."""
-    with pytest.raises(JsonTextError, match=r"line [23], column \d+: a comma before the end, which JSON does not have"):
+    with pytest.raises(
+        JsonTextError, match=r"line [23], column \d+: JSON does not allow a comma before the closing bracket"
+    ):
         with_hooks(text, COMMAND)
 
 
@@ -163,7 +177,7 @@ def hooks_of(event: str, *groups: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_another_path_replaces_the_command_and_nothing_else() -> None:
-    text = with_hooks(SPACES, OTHER).replace('"SessionEnd": [', '"SessionEnd": [ ')
+    text = with_hooks(SPACES, OTHER)
     assert with_hooks(text, COMMAND) == text.replace(OTHER, json.dumps(COMMAND, ensure_ascii=False)[1:-1])
 
 
@@ -264,16 +278,55 @@ def has_ours(text: str) -> bool:
 @example("{}")
 @example('{"hooks":{}}')
 @example('{"hooks":{"Stop":[]}}')
-def test_in_and_out_again_says_the_same_and_changes_no_other_byte(text: str) -> None:
+def test_in_and_out_again_says_the_same(text: str) -> None:
     assume(not has_ours(text))
     installed = with_hooks(text, COMMAND)
     assert sorted(registered(installed), key=lambda found: EVENTS.index(found.event)) == OURS
     assert with_hooks(installed, COMMAND) == installed
     assert with_hooks(with_hooks(text, OTHER), COMMAND) == installed
     assert meaning(without_hooks(installed)) == meaning(text)
-    hooks = json.loads(text.lstrip("\ufeff")).get("hooks")
-    if hooks != {} and [] not in (hooks or {}).values() and json.loads(text.lstrip("\ufeff")):
-        assert without_hooks(installed) == text
+
+
+@given(
+    documents, st.sampled_from([" ", "  ", "    ", "\t"]), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n"])
+)
+def test_a_file_laid_out_by_a_program_is_the_same_again(document: Any, indent: str, newline: str, end: str) -> None:
+    """Also one that others have changed in between: its layout is what they gave it."""
+    text = (json.dumps(document, indent=indent, ensure_ascii=False) + end).replace("\n", newline)
+    hooks = document.get("hooks")
+    assume(document and hooks != {} and [] not in (hooks or {}).values() and not has_ours(text))
+    assert without_hooks(with_hooks(text, COMMAND)) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1.0",
+        "1.0e5",
+        "-0",
+        "1E400",
+        "0.1000000000000000055511151231257827",
+        "9" * 5000,
+        '"\\ud800"',
+        '"\\u0000"',
+        "null",
+    ],
+    ids=lambda value: value[:20],
+)
+def test_values_are_kept_as_they_are_written(value: str) -> None:
+    """Numbers that Python would round or refuse, and half of a pair of surrogates, which UTF-8 cannot hold."""
+    changed = with_hooks(f'{{"a": [{value}], "b": {value}}}', COMMAND)
+    assert changed.encode().startswith(f'{{"a": [{value}], "b": {value}, "hooks": '.encode())
+
+
+def test_a_key_that_appears_twice_counts_as_it_does_for_claude_code() -> None:
+    """What is only read is not refused: the last one holds."""
+    text = '{"hooks": {}, "hooks": {"Stop": [{"hooks": [{"command": "cc-trace-hook"}]}]}, "a": 1, "a": true}'
+    assert registered(text) == [Registration("Stop", "cc-trace-hook")]
+    assert meaning(text)["a"] is True
+    assert without_hooks('{"a": 1, "a": 2}') == '{"a": 1, "a": 2}'
+    with pytest.raises(JsonTextError, match='the key "hooks" appears twice'):
+        without_hooks(text)
 
 
 @given(texts())

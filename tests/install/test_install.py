@@ -18,7 +18,7 @@ from shared import ROOT
 
 from cc_trace.errors import CcTraceError
 from cc_trace.install.installation import find_install_paths, hook_copy, hook_script, registered_command
-from cc_trace.install.settings_file import carry_out, planned, read_settings, unregister
+from cc_trace.install.settings_file import apply, plan, read_settings, unregister
 from cc_trace.paths import state_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under test is the one for POSIX shells")
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under 
 OTHERS = '{"model": "opus",\n\n   "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
 SAMPLE_SPANS = 10
 COMMAND = "exec /opt/cc-trace-hook"
-UNTOUCHED = "the file was left as it is. Mend it and run `cc-trace install` again\n"
+UNTOUCHED = "nothing was changed. Fix the file and run `cc-trace install` again\n"
 
 
 @pytest.fixture
@@ -60,6 +60,10 @@ def refused(home: Home, *arguments: str, cwd: Path | None = None, **changes: str
     return done.stderr.removeprefix("cc-trace: ")
 
 
+def backups(home: Home) -> list[Path]:
+    return list((home.hook.parents[1] / "backups").glob("*"))
+
+
 def test_a_trace_is_shown_and_all_of_it_goes_again(home: Home) -> None:
     """In an empty home: settings are made, closed to others, and with uninstall there is nothing left."""
     said = installed(home)
@@ -80,10 +84,11 @@ def test_settings_are_byte_identical_after_uninstall(home: Home, text: str) -> N
     before = home.write_settings(text, 0o640)
     installed(home)
     changed = home.settings.read_bytes()
-    backup = home.settings.with_name("settings.json.before-cc-trace")
-    assert (backup.read_bytes(), stat.S_IMODE(backup.stat().st_mode)) == (before, 0o640)
+    [backup] = backups(home)
+    assert (backup.read_bytes(), stat.S_IMODE(backup.stat().st_mode)) == (before, 0o600)
+    assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
     assert changed != before
-    assert uninstalled(home)[0].endswith("settings.json: as it was before, byte for byte")
+    assert uninstalled(home)[0].endswith("settings.json: restored as it was before, byte for byte")
     assert home.settings.read_bytes() == before
     assert stat.S_IMODE(home.settings.stat().st_mode) == 0o640
     assert sorted(path.name for path in home.settings.parent.iterdir()) == ["settings.json"]
@@ -101,50 +106,113 @@ def test_twice_changes_nothing(home: Home) -> None:
     home.write_settings(OTHERS)
     installed(home)
     before = snapshot(home.path)
-    assert installed(home).startswith("cc-trace is installed already; nothing was changed in ")
+    assert installed(home).startswith("cc-trace is already installed; nothing changed in ")
     assert snapshot(home.path) == before
 
 
 def test_what_the_user_changed_meanwhile_stays(home: Home) -> None:
+    """Our hooks alone are removed, and the file keeps its indentation."""
     home.write_settings(OTHERS)
     installed(home)
     home.settings.write_text(home.settings.read_text().replace("opus", "haiku"))
-    assert uninstalled(home)[0].endswith("settings.json: our hooks are taken out")
-    assert home.settings.read_text() == OTHERS.replace("opus", "haiku")
-    assert not home.settings.with_name("settings.json.before-cc-trace").exists()
+    assert uninstalled(home)[0].endswith("settings.json: hooks removed")
+    assert home.settings.read_text() == json.dumps(json.loads(OTHERS.replace("opus", "haiku")), indent=3)
+    assert backups(home) == []
+
+
+def test_a_new_command_keeps_the_first_backup(home: Home) -> None:
+    """Only we have changed the file; what it was before our first change is what comes back."""
+    before = home.write_settings(OTHERS)
+    kept = home.path / "backups"
+    for command in (COMMAND, f"X=1 {COMMAND}"):
+        apply(plan(home.settings, command, kept))
+        assert [path.read_bytes() for path in kept.iterdir()] == [before]
+    assert unregister(home.settings, kept) == "restored"
+    assert (home.settings.read_bytes(), kept.exists()) == (before, False)
+
+
+def test_a_backup_is_forgotten_once_others_have_changed_the_file(home: Home) -> None:
+    """Bringing it back would undo their change."""
+    home.write_settings('{"model": "opus"}')
+    kept = home.path / "backups"
+    apply(plan(home.settings, COMMAND, kept))
+    home.settings.write_text(home.settings.read_text().replace("opus", "haiku"))
+    change = apply(plan(home.settings, f"X=1 {COMMAND}", kept))
+    assert (change.backup, kept.exists()) == (None, False)
+    assert unregister(home.settings, kept) == "hooks removed"
+    assert home.settings.read_text() == '{"model": "haiku"}'
+
+
+def test_a_backup_outlives_a_removal_that_failed(home: Home) -> None:
+    """Whoever fixes the file by undoing the change gets it back byte for byte."""
+    before = home.write_settings(OTHERS)
+    kept = home.path / "backups"
+    apply(plan(home.settings, COMMAND, kept))
+    text = home.settings.read_text()
+    home.settings.write_text(f"// mine\n{text}")
+    with pytest.raises(CcTraceError, match="JSON does not allow comments"):
+        unregister(home.settings, kept)
+    home.settings.write_text(text)
+    assert unregister(home.settings, kept) == "restored"
+    assert (home.settings.read_bytes(), kept.exists()) == (before, False)
+
+
+def test_a_file_that_was_there_before_stays_even_if_it_says_nothing(home: Home) -> None:
+    home.write_settings('{"model": "opus"}')
+    kept = home.path / "backups"
+    apply(plan(home.settings, COMMAND, kept))
+    settings = json.loads(home.settings.read_text())
+    home.settings.write_text(json.dumps({"hooks": settings["hooks"]}))
+    assert unregister(home.settings, kept) == "hooks removed"
+    assert home.settings.read_text() == "{}"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_backup_of_the_first_versions_is_used_and_removed(home: Home, changed: bool) -> None:  # noqa: FBT001
+    """They kept it beside the file, and compared what the two say."""
+    old = home.settings.with_name("settings.json.before-cc-trace")
+    home.write_settings(OTHERS.replace("opus", "haiku") if changed else OTHERS)
+    kept = home.path / "backups"
+    apply(plan(home.settings, COMMAND, kept))
+    shutil.rmtree(kept)
+    old.write_text(OTHERS)
+    outcome = unregister(home.settings, kept)
+    assert (outcome, old.exists()) == ("hooks removed" if changed else "restored", False)
+    assert (home.settings.read_text() == OTHERS) is not changed
+    assert json.loads(home.settings.read_text()) == {**json.loads(OTHERS), "model": "haiku" if changed else "opus"}
 
 
 def test_installed_elsewhere_there_is_still_one_hook(home: Home) -> None:
-    """The command is replaced in its place; what was before stays what was before."""
+    """The command is replaced in its place. The second data folder has no backup, so it says what it said before."""
     before = home.write_settings(OTHERS)
     installed(home, XDG_DATA_HOME=str(home.path / "first"))
     installed(home, XDG_DATA_HOME=str(home.path / "second"))
     [_, stop], [end] = home.commands().values()
     assert stop == end == registered_command(home.path / "second/cc-trace/hooks/cc-trace-hook", Path(sys.executable))
     uninstalled(home, XDG_DATA_HOME=str(home.path / "second"))
-    assert home.settings.read_bytes() == before
+    assert json.loads(home.settings.read_bytes()) == json.loads(before)
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('{\n  "a": 1, // mine\n}', "line 2, column 11: a comment, which JSON does not have"),
-        ('{"hooks": {"Stop": "say"}}', "line 1, column 20: hooks.Stop is not a list"),
-        ("[]", "line 1, column 1: it must be an object"),
+        ('{\n  "a": 1, // mine\n}', "line 2, column 11: JSON does not allow comments"),
+        ('{"hooks": {"Stop": "say"}}', "hooks.Stop is not a list"),
+        ("[]", "it must be a JSON object"),
     ],
 )
 def test_settings_that_are_not_plain_json_are_refused_untouched(home: Home, text: str, place: str) -> None:
     home.write_settings(text)
-    assert refused(home, "install") == f"{home.settings}, {place}; {UNTOUCHED}"
+    assert refused(home, "install") == f"{home.settings}: {place}; {UNTOUCHED}"
 
 
 def test_trailing_commas_and_odd_bytes_are_refused_untouched(home: Home) -> None:
     home.write_settings('{\n  "a": 1,\n}')
     assert re.search(
-        r"line [23], column \d+: a comma before the end, which JSON does not have; ", refused(home, "install")
+        r"line [23], column \d+: JSON does not allow a comma before the closing bracket; ", refused(home, "install")
     )
     home.write_settings(b'{\n"a": "\xff"}')
-    assert refused(home, "install").startswith(f"{home.settings}, line 2: no UTF-8; ")
+    assert refused(home, "install").startswith(f"{home.settings}: line 2 is not UTF-8; ")
 
 
 @pytest.mark.parametrize("read_only", ["file", "folder"])
@@ -160,7 +228,7 @@ def test_read_only_settings_are_left_alone(home: Home, read_only: str) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
             f"cc-trace: cannot write {home.settings}: Permission denied; "
-            "make it and its folder accessible and try again\n"
+            "fix its permissions or its folder's and try again\n"
         )
         assert snapshot(home.path) == before
     finally:
@@ -191,33 +259,34 @@ def untimed(found: dict[str, tuple[str, bytes | str]]) -> dict[str, tuple[str, b
 def test_what_others_write_meanwhile_stays(home: Home) -> None:
     """Claude Code keeps its own settings there: a plan that was made for another text is made anew."""
     home.write_settings('{"model": "opus"}')
-    change = planned(home.settings, COMMAND)
+    change = plan(home.settings, COMMAND, home.path / "backups")
     home.settings.write_text('{"model": "haiku"}')
-    made = carry_out(change)
+    made = apply(change)
     assert (change.before, made.before) == ('{"model": "opus"}', '{"model": "haiku"}')
     assert json.loads(home.settings.read_text())["model"] == "haiku"
     assert home.commands() == {"Stop": [COMMAND], "SessionEnd": [COMMAND]}
-    assert unregister(home.settings) == "restored"
+    assert unregister(home.settings, home.path / "backups") == "restored"
     assert home.settings.read_text() == '{"model": "haiku"}'
 
 
 def test_what_others_break_meanwhile_is_left_alone(home: Home) -> None:
     """And no copy of before is left."""
     home.write_settings("{}")
-    change = planned(home.settings, COMMAND)
+    change = plan(home.settings, COMMAND, home.path / "backups")
     home.settings.write_text("{broken")
-    with pytest.raises(CcTraceError, match="the file was left as it is"):
-        carry_out(change)
+    with pytest.raises(CcTraceError, match="nothing was changed"):
+        apply(change)
     assert [(path.name, path.read_text()) for path in home.settings.parent.iterdir()] == [("settings.json", "{broken")]
+    assert not (home.path / "backups").exists()
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.MonkeyPatch, direction: str) -> None:
     """After a few tries, with one line and the last text of the others in place."""
     home.write_settings("{}")
-    change = planned(home.settings, COMMAND)
+    change = plan(home.settings, COMMAND, home.path / "backups")
     if direction == "out":
-        carry_out(change)
+        apply(change)
     text, written = home.settings.read_text(), 0
 
     def changing(path: Path) -> str | None:
@@ -227,8 +296,8 @@ def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.M
         return read_settings(path)
 
     monkeypatch.setattr("cc_trace.install.settings_file.read_settings", changing)
-    with pytest.raises(CcTraceError, match="was changed by others again and again"):
-        carry_out(change) if direction == "in" else unregister(home.settings)
+    with pytest.raises(CcTraceError, match="kept changing while it was being edited"):
+        apply(change) if direction == "in" else unregister(home.settings, home.path / "backups")
     assert written <= 20
     assert home.settings.read_text() == f"{text}{' ' * written}"
     assert [path.name for path in home.settings.parent.iterdir() if path.suffix == ".tmp"] == []
@@ -247,7 +316,7 @@ def test_what_stands_in_the_way_is_named_and_nothing_is_half_done(home: Home) ->
 
 
 def test_without_home_there_is_one_line(home: Home) -> None:
-    line = "HOME is not set, so it is not known where to install; set it and try again\n"
+    line = "HOME is not set; set it to your home folder and try again\n"
     for command in ("install", "uninstall"):
         for value in (None, ""):
             assert refused(home, command, HOME=value) == line
@@ -256,7 +325,7 @@ def test_without_home_there_is_one_line(home: Home) -> None:
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff")
     path.mkdir()
-    assert "is not UTF-8, as settings.json is; set XDG_DATA_HOME" in refused(Home(path), "install")
+    assert "is not UTF-8, so settings.json cannot name it; set XDG_DATA_HOME" in refused(Home(path), "install")
 
 
 def test_a_symlink_is_written_through(home: Home) -> None:
@@ -346,7 +415,7 @@ def test_a_project_has_its_own(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
-    """Its hooks cannot be taken out from elsewhere; one whose hooks are out already is no longer spoken of."""
+    """Its hooks cannot be removed from elsewhere; one whose hooks are out already is no longer spoken of."""
     first, second = tmp_path / "first", tmp_path / "second"
     for project in (first, second):
         project.mkdir()
@@ -354,8 +423,8 @@ def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
     uninstalled(home, "--project", cwd=first)
     second.rename(tmp_path / "moved")
     gone = second / ".claude" / "settings.json"
-    line = f"left: {gone} is gone; if it was moved, run `cc-trace uninstall --project` there"
-    assert [said for said in uninstalled(home) if "is gone" in said] == [line]
+    line = f"not found: {gone}; if it was moved, run `cc-trace uninstall --project` there"
+    assert [said for said in uninstalled(home) if "not found" in said] == [line]
     said = uninstalled(home, "--project", cwd=tmp_path / "moved")
     assert said == [f"settings {tmp_path}/moved/.claude/settings.json: removed; there was none before"]
 
@@ -384,7 +453,7 @@ def test_what_was_recorded_stays_unless_it_is_purged(home: Home) -> None:
     config = home.path / ".config" / "cc-trace" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("content = 'full'\n")
-    assert f"left: state, store and log in {home.state} (`--purge` removes them, too)" in uninstalled(home)
+    assert f"left: state, store and log in {home.state} (removed by --purge)" in uninstalled(home)
     assert not (home.state / "installed").exists()  # the next installation starts anew
     assert len(home.stored()) == SAMPLE_SPANS + 1
     installed(home)
@@ -407,7 +476,7 @@ def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     installed(home, CC_TRACE_HOME=str(work))
     assert f"left: {work / 'essay.txt'}" in uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
     assert sorted(path.name for path in work.iterdir()) == sorted(theirs)
-    assert refused(home, "uninstall", "--purge", "--project").startswith("--purge takes away what all projects share")
+    assert refused(home, "uninstall", "--purge", "--project").startswith("--purge removes what all projects share")
 
 
 def test_not_installed_is_said(home: Home) -> None:
@@ -418,7 +487,7 @@ def test_not_installed_is_said(home: Home) -> None:
 
 
 def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) -> None:
-    """And all else stays until that one is mended."""
+    """And all else stays until that one is fixed."""
     project = tmp_path / "project"
     project.mkdir()
     before = home.write_settings(OTHERS)
@@ -430,8 +499,8 @@ def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) 
     done = home.cc_trace("uninstall")
     assert (done.returncode, done.stdout) == (2, "")
     why, also = done.stderr.splitlines()
-    assert why.startswith(f"cc-trace: {broken}, line 1, column 1: a comment, which JSON does not have; ")
-    assert also == "cc-trace: all else was left in place, so that you can run this again"
+    assert why.startswith(f"cc-trace: {broken}: line 1, column 1: JSON does not allow comments; ")
+    assert also == "cc-trace: everything else was left in place; run `cc-trace uninstall` again after fixing this"
     assert (home.settings.read_bytes(), home.hook.exists()) == (before, True)
     broken.write_text(text)
     uninstalled(home)
@@ -478,7 +547,7 @@ def test_the_check_leaves_and_sends_nothing(home: Home) -> None:
 def test_what_else_concerns_the_hooks_is_said(home: Home) -> None:
     home.write_settings(json.dumps({"enabledPlugins": {"cc-trace@somewhere": True}, "disableAllHooks": True}))
     said = installed(home)
-    assert "the plugin cc-trace@somewhere is enabled, too. A turn is still delivered once" in said
+    assert "the plugin cc-trace@somewhere is enabled, too. Turns are still delivered once" in said
     assert "disableAllHooks is true there" in said
     assert any("the plugin cc-trace@somewhere is still enabled" in line for line in uninstalled(home))
 

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="install.sh is f
 
 SCRIPT = ROOT / "install.sh"
 SETTINGS = b'{"model":"opus","hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}'
-BACKUP = "settings.json.before-cc-trace"
 # How pip finds its packages here.
 NETWORK = ("PIP_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
 
@@ -77,15 +76,16 @@ def test_one_command_installs_and_shows_a_trace(story: Story) -> None:
     assert lines[:3] == [
         f"command   {bin_}/cc-trace (add {bin_} to your PATH to call it as cc-trace)",
         f"hook      {story.home.hook}",
-        f"settings  {story.home.settings}: registered for Stop and SessionEnd; as it was before: {BACKUP}",
+        f"settings  {story.home.settings}: registered for Stop and SessionEnd",
     ]
-    assert [line.split(" ")[0] for line in lines[5:]].count("Turn") == 1
+    assert lines[3].startswith(f"backup    {story.home.path}/.local/share/cc-trace/backups/settings-")
+    assert [line.split(" ")[0] for line in lines[6:]].count("Turn") == 1
     assert sum("claude-sonnet-4-5" in line for line in lines) == 5
 
 
 def test_twice_changes_nothing_outside_the_environment(story: Story) -> None:
     assert (story.second.returncode, "install.sh" in story.second.stderr) == (0, False)
-    assert "cc-trace is installed already; nothing was changed in " in story.second.stdout
+    assert "cc-trace is already installed; nothing changed in " in story.second.stdout
     assert story.changed_by_second == []
 
 
@@ -165,7 +165,7 @@ def test_somebody_elses_command_stays(fake: Home) -> None:
     theirs.write_text("theirs")
     done = install(fake)
     target = fake.path / ".local/share/cc-trace/venv/bin/cc-trace"
-    assert done.stderr == f"install.sh: {theirs} is not ours and was left as it is; the command is {target}\n"
+    assert done.stderr == f"install.sh: {theirs} is not ours and was not changed; run {target} instead\n"
     assert (done.returncode, theirs.read_text()) == (0, "theirs")
 
 
@@ -186,11 +186,11 @@ def test_a_half_made_environment_is_made_anew(fake: Home) -> None:
 def test_without_a_python_that_will_do_uv_is_asked_and_else_it_is_said(fake: Home) -> None:
     """No Python; none that is new enough; one without venv; the one that was named."""
     tools = Path(fake.environment["PATH"])
-    needed = "Python 3.11 or newer is needed, or uv; install one, or name one: PYTHON=/path/to/python3 ./install.sh"
+    needed = "cc-trace needs Python 3.11 or newer, or uv; install one, or run: PYTHON=/path/to/python3 ./install.sh"
     named = install(fake, PYTHON="/bin/false")
     assert (named.returncode, named.stderr) == (
         1,
-        "install.sh: PYTHON is /bin/false, which is no Python 3.11 or newer; name another one\n",
+        "install.sh: PYTHON is /bin/false, which is not Python 3.11 or newer; set PYTHON to another one\n",
     )
     (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
     done = install(fake)
@@ -215,11 +215,11 @@ def test_wrong_calls_are_one_clear_line(fake: Home) -> None:
     unset = install(fake, HOME=None)
     assert (unset.returncode, unset.stderr) == (
         2,
-        "install.sh: HOME is not set, so it is not known where to install; set it and try again\n",
+        "install.sh: HOME is not set; set it to your home folder and try again\n",
     )
     wrong = install(fake, "--frobnicate")
     assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, "install.sh: unknown option --frobnicate")
-    assert install(fake, "--purge").stderr == "install.sh: --purge goes with --uninstall only\n"
+    assert install(fake, "--purge").stderr == "install.sh: --purge needs --uninstall\n"
     shown = install(fake, "--help")
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "usage: ./install.sh [--project | --no-hooks]")
     assert snapshot(fake.path) == {}

@@ -399,7 +399,7 @@ def test_a_link_in_a_repository_does_not_lead_install_to_another_file(
     (victim.cloned / link).symlink_to(target if link == ".claude" else target / "settings.json")
     before = victim.seen()
     assert main([command, "--project"]) == 2
-    assert "leads out of the project" in capsys.readouterr().err
+    assert "links outside the project" in capsys.readouterr().err
     assert victim.seen() == before
 
 
