@@ -89,5 +89,5 @@ def here() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        message = f"cannot use the current folder: {error.strerror}; change to another one"
+        message = f"the current folder cannot be used: {error.strerror}; change to another one"
         raise ConfigError(message) from error
