@@ -41,7 +41,7 @@ PURE_MODULES = {
     *("settings/catalogue", "settings/lookup", "settings/config"),
     *("export/otlp", "export/outcomes", "export/responses"),
 }
-EFFECTS = {"os", "time", "shutil", "subprocess", "tempfile", "socket", "httpx", "sqlite3"}
+EFFECTS = {"os", "time", "shutil", "subprocess", "tempfile", "socket", "http.client", "sqlite3"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
 
 

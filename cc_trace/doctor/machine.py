@@ -69,7 +69,7 @@ def _needed(destination: DestinationSettings) -> tuple[str, ...]:
         case "otlp", "grpc":
             return (*_OTLP, "grpcio", "googleapis-common-protos")
         case _:
-            return (*_OTLP, "httpx")
+            return (*_OTLP, "certifi")
 
 
 def disk(subject: Subject) -> Iterator[Check]:

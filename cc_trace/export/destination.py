@@ -1,4 +1,4 @@
-"""Where spans go: one module each, imported when it is chosen (httpx takes 90 ms, grpc 90, opentelemetry-sdk 80)."""
+"""Where spans go: one module each, imported when it is chosen (grpc takes 90 ms, opentelemetry-sdk 80)."""
 # ruff: noqa: PLC0415
 
 from __future__ import annotations

@@ -1026,4 +1026,4 @@ def test_needed_packages_are_named(home: Home) -> None:
     home.environment |= {"CC_TRACE_OTLP_ENDPOINT": "h:4317", "CC_TRACE_OTLP_PROTOCOL": "grpc"}
     [check] = packages(home.subject())
     assert "grpcio 1." in check.found
-    assert "httpx" not in check.found
+    assert "certifi" not in check.found

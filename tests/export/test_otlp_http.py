@@ -246,7 +246,7 @@ def test_a_proxy_is_used_but_not_for_this_machine(
     [
         ("http://user:Qz7s3c#r3t@127.0.0.1:9", "is not a usable URL"),
         ("ftp://user:Qz7s3c@127.0.0.1", "is not a usable URL"),
-        ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which needs a package: pip install 'httpx[socks]'"),
+        ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which cc-trace does not; name an HTTP proxy"),
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_an_outcome_of_sending_and_its_password_stays_unspoken(
