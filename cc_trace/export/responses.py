@@ -16,14 +16,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceResponse,
-)
-
 from cc_trace.export.endpoint import redacted
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
+from cc_trace.export.protobuf import fields, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -197,16 +192,28 @@ def _partial_json(body: bytes) -> tuple[int, str] | None:
 
 
 def _partial_protobuf(body: bytes) -> tuple[int, str] | None:
+    """Return rejected spans and message of an ExportTraceServiceResponse, None where it is no such message."""
     try:
-        partial = ExportTraceServiceResponse.FromString(body).partial_success
-    except DecodeError:
+        partial = b"".join(value for field, value in fields(body) if field == 1 and isinstance(value, bytes))
+        return _count_and_message(partial)
+    except ValueError:
         return None
-    return partial.rejected_spans, partial.error_message
 
 
 def _status_message(body: bytes) -> str:
     """Return the message of a google.rpc.Status: it stands where a partial success has its own, as field 2."""
     try:
-        return ExportTracePartialSuccess.FromString(body).error_message
-    except DecodeError:
+        return _count_and_message(body)[1]
+    except ValueError:
         return ""
+
+
+def _count_and_message(data: bytes) -> tuple[int, str]:
+    count, message = 0, ""
+    for field, value in fields(data):
+        match field, value:
+            case 1, int():
+                count = signed(value)
+            case 2, bytes():
+                message = value.decode()
+    return count, message
