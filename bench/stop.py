@@ -23,7 +23,7 @@ MAX_RATIO: Final = 1.2
 MAX_MEMORY: Final = 80 * MB
 
 _PROMPT: Final = {"type": "user", "message": {"role": "user", "content": "one more"}}
-_IDLE: Final = "import cc_trace.cli.sync, cc_trace.export.local, filelock"
+_IDLE: Final = "import cc_trace.cli.sync, cc_trace.export.local"
 
 
 def rows(effort: Effort) -> list[Row]:

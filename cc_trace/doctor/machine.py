@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cc_trace.export import DestinationSettings
 
 _OLDEST: Final = (3, 11)
-_ALWAYS: Final = ("ahocorasick_rs", "filelock", "orjson", "rich")
+_ALWAYS: Final = ("ahocorasick_rs", "orjson", "rich")
 _OTLP: Final = ("opentelemetry-proto", "protobuf")
 _MIN_FREE_BYTES: Final = 100_000_000
 _ON: Final = ("1", "true")

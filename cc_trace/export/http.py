@@ -6,17 +6,14 @@ Rules:
   the system is the time a name takes to resolve.
 - No response is `Retryable` when nothing can have arrived, and else `Unclear`.
 
-Built on `http.client`'s reading of a response, for a client library takes as long to import as all the rest of a sync.
+Written here because a client library takes as long to import as all the rest of a sync.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from base64 import b64encode
-from http.client import HTTPException, RemoteDisconnected
-from http.client import HTTPResponse as Reader
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -24,13 +21,15 @@ from cc_trace import __version__
 from cc_trace.errors import ConfigError
 from cc_trace.export.connection import Connection
 from cc_trace.export.endpoint import is_loopback
+from cc_trace.export.http_reader import read_response
 from cc_trace.export.outcomes import Retryable, Unclear
-from cc_trace.export.responses import HttpResponse, cleaned
+from cc_trace.export.responses import cleaned, phrase
 
 if TYPE_CHECKING:
     import ssl
 
     from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.responses import HttpResponse
 
 Headers: TypeAlias = list[tuple[str, str]]
 _CONNECT_SECONDS: Final = 5.0
@@ -38,7 +37,6 @@ _IDLE_SECONDS: Final = 5.0  # a connection that was idle for longer may be forgo
 _PORTS: Final = {"http": 80, "https": 443}
 _PROXIES: Final = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or NO_PROXY"
 _SAFE: Final = "%/:=&?~+!$,;'@()*[]"  # what stands in a path or a query as it is
-_CHUNK_BYTES: Final = 1 << 16
 
 
 class HttpClient:
@@ -81,15 +79,15 @@ class HttpClient:
             return Retryable(f"a proxy in {_PROXIES} {error}")
         try:
             connection = self._connected(proxy, deadline)
-        except (OSError, HTTPException, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
             return Retryable(self._message("cannot connect to", error))
         data = self._encoded(method, url, headers, content, proxy)
         try:
-            response = _exchange(connection, method, data, max_body_bytes)
+            response = _exchange(connection, data, max_body_bytes)
         except TimeoutError:
             self.close()
             return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
-        except (OSError, HTTPException, ValueError) as error:
+        except OSError as error:
             self.close()
             if _certificate_refused(error):
                 return Retryable(self._message("cannot connect to", error))
@@ -111,7 +109,7 @@ class HttpClient:
         try:
             if self._context is not None:
                 if proxy is not None:
-                    connection.tunnel(_authority(self._host, self._port), _proxy_headers(proxy))
+                    _open_tunnel(connection, _authority(self._host, self._port), _proxy_headers(proxy))
                 connection.start_tls(self._context, self._host)
             connection.left_seconds()
         except BaseException:
@@ -162,49 +160,28 @@ class HttpClient:
         return _usable(text)
 
     def _message(self, what: str, error: Exception) -> str:
-        if isinstance(error, RemoteDisconnected):
-            return f"{what} {self._place}: Server disconnected without sending a response."
         return f"{what} {self._place}: {cleaned(str(error), self._secret_values) or type(error).__name__}"
 
 
-def _exchange(connection: Connection, method: str, data: bytes, max_body_bytes: int) -> HttpResponse:
-    """Send a request and read its response. Once its status is known, what has come of its body must do."""
+def _exchange(connection: Connection, data: bytes, max_body_bytes: int) -> HttpResponse:
+    """Send a request and read its response."""
     try:
-        connection.sendall(data)
+        connection.send_all(data)
     except TimeoutError:
         raise
     except OSError:
         pass  # a server may answer, or say why it will not, before it has read everything: reading tells
-    reader = Reader(connection, method=method)  # type: ignore[arg-type]  # all it wants of a socket is `makefile`
-    body, complete = bytearray(), False
-    try:
-        reader.begin()
-        with contextlib.suppress(OSError, HTTPException, ValueError):
-            while chunk := _chunk(reader, len(body)):
-                body += chunk
-                if len(body) >= max_body_bytes:
-                    break
-            else:
-                complete = reader.chunked or reader.length in (None, len(body))
-        connection.reusable = complete and not reader.will_close
-        return HttpResponse(
-            reader.status,
-            (reader.getheader("content-type") or "").lower(),
-            bytes(body[:max_body_bytes]),
-            reader.getheader("retry-after"),
-            reader.getheader("location"),
-            complete,
-        )
-    finally:
-        reader.close()
+    return read_response(connection, max_body_bytes)
 
 
-def _chunk(reader: Reader, had_bytes: int) -> bytes:
-    """Return what has come next of a body, nothing at its end."""
-    if reader.length is None or reader.chunked:
-        return reader.read1(_CHUNK_BYTES)
-    left = reader.length - had_bytes  # before Python 3.13 `read1` does not count
-    return reader.fp.read1(min(left, _CHUNK_BYTES)) if left > 0 and reader.fp is not None else b""
+def _open_tunnel(connection: Connection, authority: str, headers: Headers) -> None:
+    """Let a proxy connect us to a host. OSError has what it said where it does not."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (("host", authority), *headers))
+    connection.send_all(f"CONNECT {authority} HTTP/1.1\r\n{lines}\r\n".encode("latin-1"))
+    response = read_response(connection, 0, tunnel=True)
+    if response.status not in range(200, 300):
+        message = f"the proxy answered {response.status} {phrase(response.status)}"
+        raise OSError(message)
 
 
 def _host(parts: SplitResult) -> str:

@@ -8,11 +8,9 @@ the body named rejected spans.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -54,10 +52,10 @@ def outcome(answer: HttpResponse, secret_values: Iterable[str], now: float, succ
     `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
     """
     status, text = answer.status, _text(answer, secret_values)
-    said = f"{status} {_phrase(status)}" + (f": {text}" if text else "")
+    said = f"{status} {phrase(status)}" + (f": {text}" if text else "")
     match status:
         case 400 | 413 | 422:
-            return Rejected(str(status), text or _phrase(status))
+            return Rejected(str(status), text or phrase(status))
         case 502 | 504:  # a gateway that saw no answer does not know what became of the request behind it
             return Unclear(said)
         case _ if status in _SUCCESS:
@@ -65,7 +63,7 @@ def outcome(answer: HttpResponse, secret_values: Iterable[str], now: float, succ
             return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
         case _ if status in _REDIRECT:
             place = _place(answer.location, secret_values)
-            return Retryable(f"{status} {_phrase(status)}{place}: redirects are not followed")
+            return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
         case _:
             return Retryable(said, after_seconds(answer.retry_after, now))
 
@@ -125,14 +123,19 @@ def after_seconds(text: str | None, now: float) -> float | None:
         return None
     if text.strip().isdecimal():
         return min(float(text), MAX_AFTER_SECONDS)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  (few servers say a date)
+
     try:
-        then = email.utils.parsedate_to_datetime(text).timestamp()
+        then = parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
     return min(max(0.0, then - now), MAX_AFTER_SECONDS)
 
 
-def _phrase(status: int) -> str:
+def phrase(status: int) -> str:
+    """Return what a status is called."""
+    from http import HTTPStatus  # noqa: PLC0415  (only for what went wrong)
+
     try:
         return HTTPStatus(status).phrase
     except ValueError:

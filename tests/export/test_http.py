@@ -67,7 +67,7 @@ class Server:
             connection.sendall(said)
             if self.then is not None:
                 connection, self.then = stack.enter_context(self.then(connection)), None
-            elif b"content-length" not in said and b"chunked" not in said:
+            elif b"\r\ncontent-length: " not in said and b"chunked" not in said:
                 return
 
 
@@ -137,13 +137,25 @@ def test_a_long_body_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"SSH-2.0-OpenSSH_9\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000 + b"\r\n\r\n"]
+    "said",
+    [
+        b"SSH-2.0-OpenSSH_9\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n",
+    ],
 )
 def test_what_is_no_http_is_unclear(said: bytes) -> None:
     with Server([said]).running() as server:
         [outcome] = get(f"http://127.0.0.1:{server.port}/")
     assert isinstance(outcome, Unclear)
     assert outcome.message.startswith(f"no answer from 127.0.0.1:{server.port}: ")
+
+
+@pytest.mark.parametrize("size", range(1, len(OK) - 2))
+def test_a_head_that_breaks_off_anywhere_is_unclear(size: int) -> None:
+    """Half a head is no acceptance, though its status may be read."""
+    with Server([OK[:size].replace(b"content-length", b"Content-Length")]).running() as server:
+        assert isinstance(get(f"http://127.0.0.1:{server.port}/")[0], Unclear)
 
 
 def test_a_user_in_the_url_is_sent_as_a_header_and_other_characters_are_escaped() -> None:
@@ -207,4 +219,4 @@ def test_a_proxy_that_refuses_was_given_nothing(monkeypatch: pytest.MonkeyPatch)
     with Server([refusal]).running() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         said = get("https://collector.test/")
-    assert said == [Retryable("cannot connect to collector.test: 407 Proxy Authentication Required")]
+    assert said == [Retryable("cannot connect to collector.test: the proxy answered 407 Proxy Authentication Required")]
