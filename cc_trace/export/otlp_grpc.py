@@ -22,7 +22,7 @@ from cc_trace.errors import ConfigError
 from cc_trace.export.encoding import Packing
 from cc_trace.export.endpoint import headers, is_loopback, secrets, url
 from cc_trace.export.outcomes import Rejected, Retryable, Unclear
-from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned
+from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,20 +36,6 @@ _CONNECT_SECONDS: Final = 5.0
 _PORTS: Final = {"http": 4317, "https": 443}
 _KEY: Final = re.compile(r"(?!grpc-)[0-9a-z_.-]+")
 _Code: Final = grpc.StatusCode
-# A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload, and nothing was stored.
-_RETRYABLE: Final = frozenset(
-    {
-        _Code.UNAVAILABLE,
-        _Code.RESOURCE_EXHAUSTED,
-        _Code.ABORTED,
-        _Code.OUT_OF_RANGE,
-        _Code.UNAUTHENTICATED,
-        _Code.PERMISSION_DENIED,
-        _Code.UNIMPLEMENTED,
-        _Code.NOT_FOUND,
-        _Code.FAILED_PRECONDITION,
-    }
-)
 # grpc-core and grpc-go say RESOURCE_EXHAUSTED "larger than max", tonic says OUT_OF_RANGE "message length too large".
 _TOO_LARGE: Final = re.compile("larger than max|too large", re.IGNORECASE)
 _REDIRECT: Final = re.compile(r"http2 header with status: 3\d\d")  # grpc has no code for it and says UNKNOWN
@@ -114,15 +100,18 @@ def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) ->
     """Return what a status says about the batch that was sent."""
     said = f"{code.name}: {details}" if details else code.name
     match code:
-        case _Code.INVALID_ARGUMENT:
-            return Rejected(code.name, details or code.name)
         case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after_seconds is None and _TOO_LARGE.search(details):
             return Rejected(code.name, details)
         case _Code.UNAVAILABLE if after_seconds is None and not _NO_CONNECTION.match(details):
             return Unclear(said) if _BROKEN.search(details) else Retryable(said)
-        case _ if code in _RETRYABLE or _REDIRECT.search(details):
+        case _ if _REDIRECT.search(details):
             return Retryable(said, after_seconds)
-        case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something went wrong, perhaps after it was stored
+    match verdict(code.name):
+        case "rejected":
+            return Rejected(code.name, details or code.name)
+        case "not stored":
+            return Retryable(said, after_seconds)
+        case "unclear":
             return Unclear(said)
 
 

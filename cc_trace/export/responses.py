@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from cc_trace.export.endpoint import redacted
@@ -19,13 +19,43 @@ from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.export.protobuf import fields, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from cc_trace.export.outcomes import Outcome
 
 MAX_MESSAGE_CHARS: Final = 300
 MAX_AFTER_SECONDS: Final = 86_400.0  # a backend that wants to be left alone for longer is asked once a day
+Verdict: TypeAlias = Literal["rejected", "not stored", "unclear"]
+# HTTP's statuses and gRPC's codes that say the same of a batch. What is not named here: below 500 HTTP's are "not
+# stored", the server has seen the request and declined; all others are "unclear".
+STATUSES: Final[Mapping[Verdict, frozenset[int | str]]] = {
+    # The payload is to blame, and always will be.
+    "rejected": frozenset({400, 413, 422, "INVALID_ARGUMENT"}),
+    # A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload.
+    "not stored": frozenset(
+        {
+            *(401, "UNAUTHENTICATED"),
+            *(403, "PERMISSION_DENIED"),
+            *(404, "NOT_FOUND"),
+            *(409, "ABORTED"),
+            *(412, "FAILED_PRECONDITION", "OUT_OF_RANGE"),
+            *(429, "RESOURCE_EXHAUSTED"),
+            *(501, "UNIMPLEMENTED"),
+            *(503, "UNAVAILABLE"),
+            *(505, 507, 511),
+        }
+    ),
+    # Something went wrong inside, perhaps after it was stored; a gateway does not know what became of the request.
+    "unclear": frozenset(
+        {
+            *(500, "INTERNAL", "UNKNOWN", "DATA_LOSS"),
+            *(502, 504, "DEADLINE_EXCEEDED"),
+            *("CANCELLED", "ALREADY_EXISTS", "OK"),
+        }
+    ),
+}
 _SUCCESS: Final = range(200, 300)
+_SERVER_ERROR: Final = 500
 _REDIRECT: Final = range(300, 400)
 _PORTAL: Final = "the URL is wrong, or a network sign-in page answered"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -46,26 +76,40 @@ class HttpResponse:
 Success: TypeAlias = "Callable[[HttpResponse, Iterable[str]], Accepted | Unclear | None]"
 
 
+def verdict(status: int | str) -> Verdict:
+    """Return what a status of HTTP, or the name of a code of gRPC, says of the batch that was sent.
+
+    An error inside a server (500, INTERNAL) is unclear over either transport: it may have come after the batch was
+    stored. Taking it for "not stored" would have a backend that counts a span twice count it twice; taking it for
+    unclear costs a question where the backend can be asked, and elsewhere the batch is sent again all the same.
+    """
+    for found, statuses in STATUSES.items():
+        if status in statuses:
+            return found
+    return "not stored" if isinstance(status, int) and status < _SERVER_ERROR else "unclear"
+
+
 def outcome(answer: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None) -> Outcome:
     """Return what an answer says about the batch that was sent.
 
     `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
     """
-    status, text = answer.status, _text(answer, secret_values)
+    status = answer.status
+    if status in _SUCCESS:
+        read = (success or otlp_success)(answer, secret_values)
+        return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
+    if status in _REDIRECT:
+        place = _place(answer.location, secret_values)
+        return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
+    text = _text(answer, secret_values)
     said = f"{status} {phrase(status)}" + (f": {text}" if text else "")
-    match status:
-        case 400 | 413 | 422:
+    match verdict(status):
+        case "rejected":
             return Rejected(str(status), text or phrase(status))
-        case 502 | 504:  # a gateway that saw no answer does not know what became of the request behind it
-            return Unclear(said)
-        case _ if status in _SUCCESS:
-            read = (success or otlp_success)(answer, secret_values)
-            return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
-        case _ if status in _REDIRECT:
-            place = _place(answer.location, secret_values)
-            return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
-        case _:
+        case "not stored":
             return Retryable(said, after_seconds(answer.retry_after, now))
+        case "unclear":
+            return Unclear(said)
 
 
 def otlp_success(answer: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
