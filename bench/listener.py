@@ -1,6 +1,6 @@
 """A collector on a port of its own that takes every batch at once and tells at the end what it got.
 
-    python bench/listener.py    # prints its port; GET / answers {"spans": ..., "distinct": ..., "last": ...}
+    python bench/listener.py    # prints its port; GET / answers {"spans": ..., "distinct": ..., ...}
 
 It looks into the batches only when asked: while they come, it takes as little of the machine as it can.
 """

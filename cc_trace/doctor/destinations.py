@@ -75,13 +75,13 @@ def destinations(subject: Subject) -> Iterator[Check]:
     if config.off(str(subject.project)) is not None:
         return
     for settings in config.destinations:
-        if settings.kind == "local" and settings.path is not None:
+        if settings.store is not None:
             from cc_trace.doctor.local_store import looked_through  # noqa: PLC0415  (sqlite3, only here)
 
             if not subject.states.folder.is_dir():
                 continue  # to be made by the hook or `install`, not by us; the state folder has its own check
-            if settings.path.exists():
-                store = looked_through(settings.path)
+            if settings.store.exists():
+                store = looked_through(settings.store)
                 yield store
                 if store.verdict == "failed":
                     continue
@@ -147,10 +147,10 @@ def _read_back(
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span; it cannot be asked whether it kept it")
     if _held(destination, parcel, pauses):
-        if settings.kind == "local" and settings.path is not None:
+        if settings.store is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
 
-            forget(settings.path, parcel.span_id)
+            forget(settings.store, parcel.span_id)
         return ok(name, f"a test span was sent to {place} and read back")
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span; this server does not tell whether it kept it")

@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cc_trace.doctor.check import Check, Subject
-    from cc_trace.export import DestinationSettings
 
 _OLDEST: Final = (3, 11)
 _ALWAYS: Final = ("ahocorasick_rs", "orjson", "rich")
-_OTLP: Final = ("opentelemetry-proto", "protobuf")
 _MIN_FREE_BYTES: Final = 100_000_000
 _ON: Final = ("1", "true")
 _OFF: Final = ("0", "no", "off", "false")
@@ -42,7 +40,7 @@ def packages(subject: Subject) -> Iterator[Check]:
         destinations = subject.config().destinations
     except ConfigError:
         destinations = ()
-    wanted = list(dict.fromkeys([*_ALWAYS, *(name for each in destinations for name in _needed(each))]))
+    wanted = list(dict.fromkeys([*_ALWAYS, *(name for each in destinations for name in each.packages)]))
     found: list[str] = []
     missing: list[str] = []
     for name in wanted:
@@ -56,20 +54,6 @@ def packages(subject: Subject) -> Iterator[Check]:
         yield failed("packages", f"missing: {', '.join(missing)}", fix)
     else:
         yield ok("packages", ", ".join(found))
-
-
-def _needed(destination: DestinationSettings) -> tuple[str, ...]:
-    match destination.kind, destination.protocol:
-        case "local", _:
-            return ()
-        case "file", _:
-            return _OTLP
-        case "otel", _:
-            return (*_OTLP, "opentelemetry-sdk")
-        case "otlp", "grpc":
-            return (*_OTLP, "grpcio", "googleapis-common-protos")
-        case _:
-            return (*_OTLP, "certifi")
 
 
 def disk(subject: Subject) -> Iterator[Check]:

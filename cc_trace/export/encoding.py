@@ -57,6 +57,32 @@ class Packing:
         return encode_span(span, *self._profile(span, self._labels))
 
 
+class OtlpDestination:
+    """What destinations of OTLP have in common: they encode alike, take a span twice as two, and cannot be asked."""
+
+    idempotent = False
+    queryable = False
+
+    def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
+        self.name = settings.name
+        self._packing = Packing(settings, form)
+
+    def encode(self, span: Span) -> EncodedSpan:
+        """Return a span as it will be sent."""
+        return self._packing.encode(span)
+
+    def as_json(self, parcel: EncodedSpan) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.as_json(parcel)
+
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
+        """Return None: OTLP has no question."""
+        return None
+
+    def close(self) -> None:
+        """Let go of what is open: nothing, unless a destination says otherwise."""
+
+
 def _json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue]) -> bytes:
     from cc_trace.export.otlp_json import request_json  # noqa: PLC0415  (60 ms, and most destinations take protobuf)
 

@@ -13,7 +13,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.outcomes import Accepted, Retryable, Unclear
 from cc_trace.files import lock, open_private
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
-    from cc_trace.spans import Span
 
 _HEAD_BYTES: Final = 1 << 18
 _BEGINNING: Final = b'{"resourceSpans":[{"resource":'
@@ -31,25 +30,13 @@ _SCOPE: Final = b'"scope":{"name":"cc-trace"'
 _SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-class JsonLines:
+class JsonLines(OtlpDestination):
     """Appends batches of spans. A span that comes twice stands there twice."""
 
-    idempotent = False
-    queryable = False
-
     def __init__(self, settings: DestinationSettings, path: Path) -> None:
-        self.name = settings.name
+        super().__init__(settings, "json")
         self._path = path
         self._seconds = settings.timeout_seconds
-        self._packing = Packing(settings, "json")
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be written."""
-        return self._packing.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be written, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
 
     def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Append one line."""
@@ -66,13 +53,6 @@ class JsonLines:
             return self._append(descriptor, line)
         finally:
             os.close(descriptor)  # and with it the lock goes
-
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: the file may be large, or moved away by who collects it."""
-        return None
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
     def _append(self, descriptor: int, line: bytes) -> Outcome:
         size = os.fstat(descriptor).st_size

@@ -19,7 +19,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from cc_trace import __version__
 from cc_trace.errors import ConfigError
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.endpoint import headers, is_loopback, secrets, url
 from cc_trace.export.outcomes import Rejected, Retryable, Unclear
 from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned, verdict
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
-    from cc_trace.spans import Span
 
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _CONNECT_SECONDS: Final = 5.0
@@ -47,28 +46,16 @@ _BROKEN: Final = re.compile(
 )
 
 
-class OtlpGrpc:
+class OtlpGrpc(OtlpDestination):
     """Sends batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
 
-    idempotent = False
-    queryable = False
-
     def __init__(self, settings: DestinationSettings) -> None:
-        self.name = settings.name
-        self._packing = Packing(settings)
+        super().__init__(settings)
         self._seconds = settings.timeout_seconds
-        self._unspoken = secrets(settings)
+        self._secret_values = secrets(settings)
         self._metadata = _metadata(settings)
         self._place, self._channel = _channel(settings)
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be sent."""
-        return self._packing.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be sent, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
 
     def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Call Export with one batch."""
@@ -79,11 +66,7 @@ class OtlpGrpc:
             )
         except grpc.RpcError as error:
             return self._failed(error)
-        return accepted(answer, self._unspoken)
-
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: OTLP has no question."""
-        return None
+        return accepted(answer, self._secret_values)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -93,7 +76,7 @@ class OtlpGrpc:
         if error.code() is _Code.DEADLINE_EXCEEDED:
             return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
         after = _after_seconds(error.trailing_metadata() or ())
-        return outcome(error.code(), cleaned(error.details() or "", self._unspoken), after)
+        return outcome(error.code(), cleaned(error.details() or "", self._secret_values), after)
 
 
 def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
