@@ -5,22 +5,19 @@ A run whose spans did not all arrive, each once, is no figure: then this raises.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spans import parse_lines
 from table import MB, Row, ratio
-from timing import Cost, cost, cpu_seconds
+from timing import Cost, cost, cpu_seconds, listening, told
 from transcripts import MIXES, SESSION, write
 
 from cc_trace.spans.session import Session
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from table import Effort
     from transcripts import Mix
 
-LISTENER: Final = Path(__file__).with_name("listener.py")
 COMMAND: Final = ("backfill", "{path}", "--to", "otlp")
 AGE_SECONDS: Final = 86_400  # since it was last written to: the session is over
 MAX_MEMORY: Final = 150 * MB
@@ -43,7 +39,7 @@ def rows(effort: Effort) -> list[Row]:
 
 
 def _rows(mix: Mix, effort: Effort) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder, _listening() as url:
+    with tempfile.TemporaryDirectory() as folder, listening() as url:
         home = Path(folder)
         path = home / ".claude" / "projects" / "-p" / f"{SESSION}.jsonl"
         path.parent.mkdir(parents=True)
@@ -70,11 +66,9 @@ def _delivered(home: Path, path: Path, url: str) -> Cost:
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "CC_TRACE_OTLP_ENDPOINT": url}
     command = [part.format(path=path) for part in COMMAND]
     taken = cost([sys.executable, "-m", "cc_trace", *command], environment)
-    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  (our own listener)
-        told = json.load(answer)
-    count = _count(path)
-    if (told["spans"], told["distinct"]) != (count, count):
-        message = f"{count} spans were to arrive, {told['spans']} did, {told['distinct']} of them distinct"
+    got, count = told(url), _count(path)
+    if (got["spans"], got["distinct"]) != (count, count):
+        message = f"{count} spans were to arrive, {got['spans']} did, {got['distinct']} of them distinct"
         raise RuntimeError(message)
     return taken
 
@@ -83,14 +77,6 @@ def _count(path: Path) -> int:
     """Return how many spans there are; counted in another process, so that this one stays small."""
     counted = subprocess.run([sys.executable, __file__, path], check=True, capture_output=True, text=True)
     return int(counted.stdout)
-
-
-@contextlib.contextmanager
-def _listening() -> Iterator[str]:
-    listener = subprocess.Popen([sys.executable, LISTENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with listener:  # closes its stdin, on which it ends
-        assert listener.stdout is not None  # noqa: S101
-        yield f"http://127.0.0.1:{int(listener.stdout.readline())}"
 
 
 if __name__ == "__main__":

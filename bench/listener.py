@@ -1,6 +1,6 @@
 """A collector on a port of its own that takes every batch at once and tells at the end what it got.
 
-    python bench/listener.py    # prints its port; GET / answers {"spans": ..., "distinct": ..., "bytes": ...}
+    python bench/listener.py    # prints its port; GET / answers {"spans": ..., "distinct": ..., ...}
 
 It looks into the batches only when asked: while they come, it takes as little of the machine as it can.
 """
@@ -11,12 +11,14 @@ import gzip
 import json
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 _BATCHES: Final[list[bytes]] = []
+_TIMES: Final[list[float]] = []
 
 
 class _Listener(BaseHTTPRequestHandler):
@@ -24,14 +26,21 @@ class _Listener(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         _BATCHES.append(self.rfile.read(int(self.headers["content-length"])))
+        _TIMES.append(time.time())
         self._answer(b"", "application/x-protobuf")
 
     def do_GET(self) -> None:
         requests = [ExportTraceServiceRequest.FromString(gzip.decompress(batch)) for batch in _BATCHES]
         scopes = [scope for request in requests for part in request.resource_spans for scope in part.scope_spans]
         ids = [span.span_id for scope in scopes for span in scope.spans]
-        told = {"spans": len(ids), "distinct": len(set(ids)), "bytes": sum(map(len, _BATCHES))}
+        told = {
+            "spans": len(ids),
+            "distinct": len(set(ids)),
+            "bytes": sum(map(len, _BATCHES)),
+            "last": max(_TIMES, default=0),
+        }
         _BATCHES.clear()
+        _TIMES.clear()
         self._answer(json.dumps(told).encode(), "application/json")
 
     def _answer(self, body: bytes, kind: str) -> None:

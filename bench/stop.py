@@ -1,4 +1,4 @@
-"""What a Stop costs: the worker's CPU time and memory for one more turn, on a short and on a long transcript.
+"""What a Stop costs: the worker's CPU time and memory for one more turn, and the time until a collector has it.
 
 The cost must not grow with the transcript: the worker reads on from where it was.
 """
@@ -6,24 +6,30 @@ The cost must not grow with the transcript: the worker reads on from where it wa
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 import transcripts
 from table import MB, Row, ratio
-from timing import Cost, cost
+from timing import Cost, cost, listening, told
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from table import Effort
 
 MAX_RATIO: Final = 1.2
+MAX_START_RATIO: Final = 12.0
 MAX_MEMORY: Final = 80 * MB
 
 _PROMPT: Final = {"type": "user", "message": {"role": "user", "content": "one more"}}
-_IDLE: Final = "import cc_trace.cli.sync, cc_trace.export.local, filelock"
+_LOCAL: Final = {"CC_TRACE_DESTINATIONS": "local"}
+_IDLE: Final = "import cc_trace.cli.sync, cc_trace.export.local"
 
 
 def rows(effort: Effort) -> list[Row]:
@@ -43,16 +49,48 @@ def rows(effort: Effort) -> list[Row]:
     ]
     name = f"worker's memory for one more turn, {longest} MB / an idle worker's"
     measured = f"{peak / idle:.2f} x ({peak / MB:.0f} MB)"
-    return [*times, Row(name, measured, f"{MAX_MEMORY // MB} MB above it", peak - idle <= MAX_MEMORY)]
+    return [
+        *_to_collector(effort),
+        *times,
+        Row(name, measured, f"{MAX_MEMORY // MB} MB above it", peak - idle <= MAX_MEMORY),
+    ]
+
+
+def _to_collector(effort: Effort) -> list[Row]:
+    """Return what one Stop costs that goes to a collector on this machine, and how long it takes to get there."""
+    bare, workers, waits = [], [], []
+    with tempfile.TemporaryDirectory() as folder, listening() as url:
+        home, path = _session(folder, 1)
+        settings = {"CC_TRACE_DESTINATIONS": "otlp", "CC_TRACE_OTLP_ENDPOINT": url}
+        append_turn(path, 0)
+        work(home, path, settings)
+        for number in range(1, effort.workers + 1):
+            append_turn(path, number)
+            began = time.time()
+            workers.append(work(home, path, settings))
+            waits.append(told(url)["last"] - began)
+            bare.append(cost([sys.executable, "-c", "pass"], os.environ))
+    cpu, least = min(each.cpu_seconds for each in workers), min(each.cpu_seconds for each in bare)
+    wait, start = statistics.median(waits), statistics.median(each.seconds for each in bare)
+    return [
+        ratio("worker's CPU for one Stop / `python3 -c pass`", cpu / least, MAX_START_RATIO, f"{cpu * 1000:.0f} ms"),
+        ratio("from Stop to the collector / `python3 -c pass`", wait / start, None, f"{wait * 1000:.0f} ms"),
+    ]
+
+
+def _session(folder: str, megabytes: int) -> tuple[Path, Path]:
+    """Return a home and a transcript in it."""
+    home = Path(folder)
+    path = home / ".claude" / "projects" / "-p" / f"{transcripts.SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    transcripts.write(path, "current", megabytes * MB)
+    return home, path
 
 
 def _cost(megabytes: int, effort: Effort) -> Cost:
     """Return the least that a worker took which delivered one more turn, and the most memory any of them had."""
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        path = home / ".claude" / "projects" / "-p" / f"{transcripts.SESSION}.jsonl"
-        path.parent.mkdir(parents=True)
-        transcripts.write(path, "current", megabytes * MB)
+        home, path = _session(folder, megabytes)
         append_turn(path, 0)
         work(home, path)
         costs = []
@@ -76,11 +114,11 @@ def append_turn(path: Path, number: int) -> None:
         file.writelines(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
-def work(home: Path, transcript: Path) -> Cost:
+def work(home: Path, transcript: Path, settings: Mapping[str, str] = _LOCAL) -> Cost:
     """Be the worker of one Stop."""
     spool = home / ".claude" / "state" / "cc-trace" / "spool"
     spool.mkdir(parents=True, exist_ok=True)
     spooled = spool / "1.json"
     spooled.write_bytes(orjson.dumps({"transcript_path": str(transcript), "hook_event_name": "Stop"}))
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "CC_TRACE_DESTINATIONS": "local"}
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], **settings}
     return cost([sys.executable, "-m", "cc_trace", "sync", "--spooled", str(spooled)], environment)

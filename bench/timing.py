@@ -7,19 +7,25 @@ median is taken: what else goes on belongs to it.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from cc_trace.cli import GC_THRESHOLD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+LISTENER: Final = Path(__file__).with_name("listener.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +88,19 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
         raise RuntimeError(message)
     unit = 1 if sys.platform == "darwin" else 1024  # macOS tells bytes, Linux KiB
     return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[str]:
+    """Run a collector of our own in another process and yield its URL."""
+    listener = subprocess.Popen([sys.executable, LISTENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with listener:  # closes its stdin, on which it ends
+        assert listener.stdout is not None  # noqa: S101
+        yield f"http://127.0.0.1:{int(listener.stdout.readline())}"
+
+
+def told(url: str) -> dict[str, float]:
+    """Return what that collector got since it was last asked."""
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  (our own listener)
+        found: dict[str, float] = json.load(answer)
+    return found

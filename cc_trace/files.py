@@ -10,9 +10,17 @@ import contextlib
 import errno
 import os
 import stat
+import sys
+import time
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MAX_SMALL_BYTES: Final = 1 << 20  # settings, configuration, notes: none of them comes near it
@@ -21,6 +29,7 @@ _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
 _CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
 _BINARY: Final = getattr(os, "O_BINARY", 0)
+_LOCK_POLL_SECONDS: Final = 0.05
 
 
 def open_regular(path: Path, *, follow: bool = True, buffering: int = -1) -> BinaryIO:
@@ -135,3 +144,36 @@ def write_private(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextlib.contextmanager
+def locked_file(path: Path, wait_seconds: float = 0.0) -> Iterator[bool]:
+    """Hold the lock of a file, which is made if it is not there and stays; False where another process keeps it.
+
+    The system lets go of it when the process dies, however it does. Raises OSError where locks cannot be had at all.
+    """
+    descriptor = open_private(path, os.O_RDWR)
+    try:
+        yield lock(descriptor, wait_seconds)
+    finally:
+        os.close(descriptor)
+
+
+def lock(descriptor: int, wait_seconds: float) -> bool:
+    """Wait for the lock of an open file, as long as is allowed. Closing the file lets go of it."""
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        with contextlib.suppress(BlockingIOError, PermissionError):  # another process has it
+            _lock_now(descriptor)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOCK_POLL_SECONDS)
+
+
+def _lock_now(descriptor: int) -> None:
+    if sys.platform == "win32":
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

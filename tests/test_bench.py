@@ -22,6 +22,8 @@ FIGURES = [
     "`python3 -m cc_trace.hook` / `python3 -c pass`",
     "`cc-trace --help` / `python3 -c pass`",
     "`python3 -m cc_trace --help` / `python3 -c pass`",
+    "worker's CPU for one Stop / `python3 -c pass`",
+    "from Stop to the collector / `python3 -c pass`",
     "worker's CPU for one more turn, 1 MB / 1 MB",
     "worker's CPU for one more turn, 2 MB / 1 MB",
     "worker's memory for one more turn, 2 MB / an idle worker's",

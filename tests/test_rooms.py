@@ -39,9 +39,9 @@ PURE_MODULES = {
     *("requests/cache", "requests/context", "requests/rebuild", "requests/records"),
     *("spans/model", "spans/build", "spans/summary"),
     *("settings/catalogue", "settings/lookup", "settings/config"),
-    *("export/otlp", "export/outcomes", "export/responses"),
+    *("export/otlp", "export/outcomes", "export/protobuf", "export/responses"),
 }
-EFFECTS = {"os", "time", "shutil", "subprocess", "tempfile", "socket", "httpx", "sqlite3"}
+EFFECTS = {"os", "time", "shutil", "subprocess", "tempfile", "socket", "http.client", "sqlite3"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
 
 

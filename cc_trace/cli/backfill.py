@@ -166,9 +166,9 @@ def _count(
             agents.look()
             files = agents.to_read(name, state.cursor(name))
             session = state.read_on(past.path, name, ending, rest_ns=rest_ns, agents=files)
-            # A repeatable store gets what a fork copied with the fork, too.
-            seen = set[str]() if settings.kind == "local" else counted.setdefault(name, set())
-            there = None if settings.kind == "local" else ledger
+            # An idempotent store gets what a fork copied with the fork, too.
+            seen = set[str]() if settings.idempotent else counted.setdefault(name, set())
+            there = None if settings.idempotent else ledger
             turns, spans = waiting(session, state.destinations.get(name), there, name, seen)
         summary.count(name, turns, spans)
 

@@ -29,7 +29,7 @@ from cc_trace.delivery.cursor import (
 from cc_trace.delivery.index import SessionIndex
 from cc_trace.delivery.requests import request_from_json, request_to_json
 from cc_trace.errors import StateError
-from cc_trace.files import open_private, open_regular, private_folder, read_regular, write_private
+from cc_trace.files import locked_file, open_private, open_regular, private_folder, read_regular, write_private
 from cc_trace.paths import is_session_id
 
 if TYPE_CHECKING:
@@ -251,38 +251,22 @@ class States:
     @contextlib.contextmanager
     def locked(self, session_id: str, timeout_seconds: float = 0) -> Iterator[bool]:
         """Hold a session's lock; False where another process has it. A lock is never broken."""
-        import filelock  # noqa: PLC0415  (60 ms, which `show` and `--help` need not pay)
-
         self.path(session_id)
-        lock = filelock.FileLock(self._locks / f"{session_id}.lock", mode=0o600)
-        try:
-            lock.acquire(timeout=timeout_seconds, poll_interval=0.05)
-        except filelock.Timeout:
-            yield False
-            return
-        try:
-            with contextlib.suppress(OSError):
-                os.utime(lock.lock_file)  # since when it is held, for `doctor`
-            yield True
-        finally:
-            lock.release()
+        path = self._locks / f"{session_id}.lock"
+        with locked_file(path, timeout_seconds) as held:
+            if held:
+                with contextlib.suppress(OSError):
+                    os.utime(path)  # since when it is held, for `doctor`
+            yield held
 
     @contextlib.contextmanager
     def worker_slot(self, count: int) -> Iterator[bool]:
         """Be one of so many workers that run at once; False where all places are taken."""
-        import filelock  # noqa: PLC0415  (as above)
-
         for number in range(count):
-            lock = filelock.FileLock(self._workers / f"{number}.lock", mode=0o600)
-            try:
-                lock.acquire(timeout=0)
-            except filelock.Timeout:
-                continue
-            try:
-                yield True
-            finally:
-                lock.release()
-            return
+            with locked_file(self._workers / f"{number}.lock") as held:
+                if held:
+                    yield True
+                    return
         yield False
 
     def is_locked(self, session_id: str) -> bool:

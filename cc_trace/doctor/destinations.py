@@ -77,13 +77,13 @@ def destinations(subject: Subject) -> Iterator[Check]:
     if why_off(config, str(subject.project)) is not None:
         return
     for settings in config.destinations:
-        if settings.kind == "local" and settings.path is not None:
+        if settings.store is not None:
             from cc_trace.doctor.local_store import looked_through  # noqa: PLC0415  (sqlite3, only here)
 
             if not subject.states.folder.is_dir():
                 continue  # to be made by the hook or `install`, not by us; the state folder has its own check
-            if settings.path.exists():
-                store = looked_through(settings.path)
+            if settings.store.exists():
+                store = looked_through(settings.store)
                 yield store
                 if store.verdict == "failed":
                     continue
@@ -156,10 +156,10 @@ def _read_back(
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span, which cannot be read back from it")
     if _held(destination, encoded, pauses):
-        if settings.kind == "local" and settings.path is not None:
+        if settings.store is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
 
-            forget(settings.path, encoded.span_id)
+            forget(settings.store, encoded.span_id)
         return ok(name, f"a test span was sent to {place} and read back")
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span, which this server does not let us read back")

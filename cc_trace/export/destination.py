@@ -1,4 +1,4 @@
-"""Where spans go: one module each, imported when it is chosen (httpx takes 90 ms, grpc 90, opentelemetry-sdk 80)."""
+"""Where spans go: one module each, imported when it is chosen (grpc takes 90 ms, opentelemetry-sdk 80)."""
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import Destination
 
 DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
+_OTLP_PACKAGES: Final = ("opentelemetry-proto", "protobuf")
 LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 OtlpProtocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 
@@ -41,6 +42,31 @@ class DestinationSettings:
     exporter: str | None = None  # of otel: its entry point's name
     labels: Labels = field(default_factory=Labels)
     waits_for: str | None = None  # what is not at hand: nothing can be sent yet
+
+    @property
+    def idempotent(self) -> bool:
+        """Tell whether a span that comes twice is the same as once, so that a fork's copies need not be held back."""
+        return self.kind == "local"
+
+    @property
+    def store(self) -> Path | None:
+        """Return the database on this machine that can be looked into; None where it is elsewhere."""
+        return self.path if self.kind == "local" else None
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return the packages that are needed for it, beyond those that everything needs."""
+        match self.kind, self.protocol:
+            case "local", _:
+                return ()
+            case "file", _:
+                return _OTLP_PACKAGES
+            case "otel", _:
+                return (*_OTLP_PACKAGES, "opentelemetry-sdk")
+            case "otlp", "grpc":
+                return (*_OTLP_PACKAGES, "grpcio", "googleapis-common-protos")
+            case _:
+                return (*_OTLP_PACKAGES, "certifi")
 
 
 def open_destination(settings: DestinationSettings) -> Destination:

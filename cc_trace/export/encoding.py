@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cc_trace.errors import ConfigError
-from cc_trace.export.otlp import encode_span, fitted, request, request_json
+from cc_trace.export.otlp import encode_span, fitted, request
 from cc_trace.export.outcomes import FIT_BYTES, EncodedSpan
 from cc_trace.export.profiles import PROFILES, resource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.profiles.labels import AttributeValue
     from cc_trace.spans import Span
 
 Form: TypeAlias = Literal["protobuf", "json"]
@@ -42,15 +43,47 @@ class Packing:
     def body(self, parcels: Sequence[EncodedSpan]) -> bytes:
         """Return an ExportTraceServiceRequest."""
         spans = [parcel.data for parcel in parcels]
-        return request(spans, self.resource) if self._form == "protobuf" else request_json(spans, self.resource)
+        return request(spans, self.resource) if self._form == "protobuf" else _json(spans, self.resource)
 
     def as_json(self, parcel: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
-        return request_json([parcel.data], self.resource)
+        return _json([parcel.data], self.resource)
 
     def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
         data = fitted(span, self._encoded, max_bytes)
-        return data, len(data) if self._form == "protobuf" else len(request_json([data], {}))
+        return data, len(data) if self._form == "protobuf" else len(_json([data], {}))
 
     def _encoded(self, span: Span) -> bytes:
         return encode_span(span, *self._profile(span, self._labels))
+
+
+class OtlpDestination:
+    """What destinations of OTLP have in common: they encode alike, take a span twice as two, and cannot be asked."""
+
+    idempotent = False
+    queryable = False
+
+    def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
+        self.name = settings.name
+        self._packing = Packing(settings, form)
+
+    def encode(self, span: Span) -> EncodedSpan:
+        """Return a span as it will be sent."""
+        return self._packing.encode(span)
+
+    def as_json(self, parcel: EncodedSpan) -> bytes:
+        """Return what would be sent, as OTLP/JSON."""
+        return self._packing.as_json(parcel)
+
+    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
+        """Return None: OTLP has no question."""
+        return None
+
+    def close(self) -> None:
+        """Let go of what is open: nothing, unless a destination says otherwise."""
+
+
+def _json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue]) -> bytes:
+    from cc_trace.export.otlp_json import request_json  # noqa: PLC0415  (60 ms, and most destinations take protobuf)
+
+    return request_json(spans, resource)

@@ -9,21 +9,13 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-import sys
-import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.outcomes import Accepted, Retryable, Unclear
-from cc_trace.files import open_private
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from cc_trace.files import lock, open_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,34 +23,20 @@ if TYPE_CHECKING:
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
-    from cc_trace.spans import Span
 
-_POLL_SECONDS: Final = 0.05
 _HEAD_BYTES: Final = 1 << 18
 _BEGINNING: Final = b'{"resourceSpans":[{"resource":'
 _SCOPE: Final = b'"scope":{"name":"cc-trace"'
 _SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-class JsonLines:
+class JsonLines(OtlpDestination):
     """Appends batches of spans. A span that comes twice stands there twice."""
 
-    idempotent = False
-    queryable = False
-
     def __init__(self, settings: DestinationSettings, path: Path) -> None:
-        self.name = settings.name
+        super().__init__(settings, "json")
         self._path = path
         self._seconds = settings.timeout_seconds
-        self._packing = Packing(settings, "json")
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be written."""
-        return self._packing.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be written, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
 
     def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Append one line."""
@@ -68,20 +46,13 @@ class JsonLines:
         except OSError as error:
             return Retryable(f"{self._path}: {error.strerror or error}")
         try:
-            if not _locked(descriptor, self._seconds):
+            if not lock(descriptor, self._seconds):
                 return Retryable(f"{self._path}: another process has held its lock for {self._seconds:g} seconds")
             if (why := _foreign(descriptor)) is not None:
                 return Retryable(f"{self._path} {why}; name a file that is not there yet, or move this one away")
             return self._append(descriptor, line)
         finally:
             os.close(descriptor)  # and with it the lock goes
-
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: the file may be large, or moved away by who collects it."""
-        return None
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
     def _append(self, descriptor: int, line: bytes) -> Outcome:
         size = os.fstat(descriptor).st_size
@@ -138,24 +109,3 @@ def _foreign(descriptor: int) -> str | None:
 def _last_byte(descriptor: int, size: int) -> bytes:
     os.lseek(descriptor, size - 1, os.SEEK_SET)
     return os.read(descriptor, 1)
-
-
-def _locked(descriptor: int, seconds: float) -> bool:
-    """Wait for the file's lock, as long as is allowed."""
-    deadline = time.monotonic() + seconds
-    while True:
-        with contextlib.suppress(OSError):
-            _lock(descriptor)
-            return True
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-
-
-def _lock(descriptor: int) -> None:
-    """Take the lock or raise OSError."""
-    if sys.platform == "win32":
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,66 +1,59 @@
-"""One request over HTTP and its answer, or why there is none. httpx's exceptions end here.
+"""One request over HTTP and its response, or why there is none. Every exception of the network ends here.
 
 Rules:
 - Nothing is sent again from here, and no redirect is followed: who sends decides.
-- A request ends by its deadline, however slowly a server answers. httpx bounds only the single read and write, so past
-  the deadline another thread shuts the connection down. What is left to the system is the time a name takes to resolve.
-- No answer is `Retryable` when nothing can have arrived, and else `Unclear`.
+- A request ends by its deadline, however slowly a server answers: each step has the time that is left. What is left to
+  the system is the time a name takes to resolve.
+- No response is `Retryable` when nothing can have arrived, and else `Unclear`.
+
+Written here because a client library takes as long to import as all the rest of a sync.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import socket
-import ssl
-import threading
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-import httpx
+import os
+import time
+from base64 import b64encode
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from cc_trace import __version__
 from cc_trace.errors import ConfigError
+from cc_trace.export.connection import Connection
 from cc_trace.export.endpoint import is_loopback
+from cc_trace.export.http_reader import read_response
 from cc_trace.export.outcomes import Retryable, Unclear
-from cc_trace.export.responses import HttpResponse, cleaned
+from cc_trace.export.responses import cleaned, phrase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import ssl
 
     from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.responses import HttpResponse
 
 Headers: TypeAlias = list[tuple[str, str]]
 _CONNECT_SECONDS: Final = 5.0
-# Before anything was sent: no connection, no TLS, a proxy that refused, a request that could not be written down.
-_UNSENT: Final = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-    httpx.LocalProtocolError,
-    UnicodeError,  # a host name that cannot be one
-)
+_IDLE_SECONDS: Final = 5.0  # a connection that was idle for longer may be forgotten on the way, and nobody says so
+_PORTS: Final = {"http": 80, "https": 443}
 _PROXIES: Final = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or NO_PROXY"
+_SAFE: Final = "%/:=&?~+!$,;'@()*[]"  # what stands in a path or a query as it is
 
 
 class HttpClient:
     """Keeps one connection to one host."""
 
     def __init__(self, settings: DestinationSettings, url: str, secret_values: frozenset[str]) -> None:
-        try:
-            parts = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            message = f"the endpoint of destination {settings.name} is not a URL: {error}"
-            raise ConfigError(message) from error
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes down URLs, which may carry keys
-        self._place = parts.netloc.decode("ascii").rpartition("@")[2]
+        self._url = urlsplit(url)
+        if any(character < " " or character == "\x7f" for character in url):
+            message = f"the endpoint of destination {settings.name} is not a URL: it has control characters"
+            raise ConfigError(message)
+        self._host, self._port = _host(self._url), self._url.port or _PORTS[self._url.scheme]
+        self._place = _place(self._url)
         self._seconds = settings.timeout_seconds
-        self._unspoken = secret_values
-        self._watch = _Watch()
-        self._context = _context(settings, secure=parts.scheme == "https")
-        self._proxied = not is_loopback(parts.host)
-        self._client: httpx.Client | None = None
+        self._secret_values = secret_values
+        self._context = _context(settings) if self._url.scheme == "https" else None
+        self._connection: Connection | None = None
+        self._used = 0.0
 
     def post(self, url: str, headers: Headers, content: bytes) -> HttpResponse | Retryable | Unclear:
         """Send a body. Never raises for anything the network or the server does."""
@@ -72,129 +65,199 @@ class HttpClient:
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._client is not None:
-            self._client.close()
-
-    def _opened(self) -> httpx.Client:
-        """Return the client. It is made for the first request: a proxy that cannot be used stops nobody else."""
-        if self._client is None:
-            self._client = httpx.Client(
-                verify=self._context,
-                headers={"user-agent": f"cc-trace/{__version__}", "accept-encoding": "identity"},
-                timeout=httpx.Timeout(self._seconds, connect=min(self._seconds, _CONNECT_SECONDS)),
-                limits=httpx.Limits(max_connections=1),
-                follow_redirects=False,
-                trust_env=self._proxied,
-            )
-        return self._client
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _request(
         self, method: str, url: str, headers: Headers, content: bytes | None, max_body_bytes: int
     ) -> HttpResponse | Retryable | Unclear:
+        deadline = time.monotonic() + self._seconds
         try:
-            client = self._opened()
-        except (httpx.InvalidURL, ValueError):  # whose text quotes the URL, a password with it
-            return Retryable(f"a proxy in {_PROXIES} is not a usable URL")
-        except ImportError:
-            return Retryable(f"a proxy in {_PROXIES} speaks SOCKS, which needs a package: pip install 'httpx[socks]'")
-        trace = {"trace": self._watch.trace}
-        with self._watch.bounded(self._seconds):
-            try:
-                with client.stream(method, url, headers=headers, content=content, extensions=trace) as response:
-                    return _answer(response, max_body_bytes)
-            except _UNSENT as error:
+            proxy = self._proxy()
+        except ValueError as error:
+            return Retryable(f"a proxy in {_PROXIES} {error}")
+        try:
+            connection = self._connected(proxy, deadline)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+            return Retryable(self._message("cannot connect to", error))
+        data = self._encoded(method, url, headers, content, proxy)
+        try:
+            response = _exchange(connection, data, max_body_bytes)
+        except TimeoutError:
+            self.close()
+            return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
+        except OSError as error:
+            self.close()
+            if _certificate_refused(error):
                 return Retryable(self._message("cannot connect to", error))
-            except httpx.TransportError as error:
-                if _certificate_refused(error):
-                    return Retryable(self._message("cannot connect to", error))
-                if self._watch.passed or isinstance(error, httpx.TimeoutException):
-                    return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
-                return Unclear(self._message("no answer from", error))
+            return Unclear(self._message("no answer from", error))
+        self._used = time.monotonic()
+        if not connection.reusable:
+            self.close()
+        return response
+
+    def _connected(self, proxy: SplitResult | None, deadline: float) -> Connection:
+        """Return the connection that is open, or a new one. Nothing of a request was sent when this raises."""
+        if self._connection is not None:
+            if time.monotonic() - self._used < _IDLE_SECONDS and self._connection.is_idle():
+                self._connection.deadline = deadline
+                return self._connection
+            self.close()
+        nearest = (self._host, self._port) if proxy is None else (_host(proxy), proxy.port or _PORTS[proxy.scheme])
+        connection = Connection(nearest, min(self._seconds, _CONNECT_SECONDS), deadline)
+        try:
+            if self._context is not None:
+                if proxy is not None:
+                    _open_tunnel(connection, _authority(self._host, self._port), _proxy_headers(proxy))
+                connection.start_tls(self._context, self._host)
+            connection.left_seconds()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _encoded(
+        self, method: str, url: str, headers: Headers, content: bytes | None, proxy: SplitResult | None
+    ) -> bytes:
+        """Return a request as it is sent. A proxy is told the whole URL, unless it only passes TLS on."""
+        parts = urlsplit(url)
+        target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
+        lines = [
+            ("host", self._place),
+            ("accept", "*/*"),
+            ("accept-encoding", "identity"),
+            ("connection", "keep-alive"),
+            ("user-agent", f"cc-trace/{__version__}"),
+        ]
+        if parts.username or parts.password:
+            headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
+            lines.append(("authorization", _basic(parts)))
+        if proxy is not None and self._context is None:
+            target = f"http://{self._place}{target}"
+            lines += _proxy_headers(proxy)
+        given = {name.lower() for name, _ in headers}
+        lines = [*((name, value) for name, value in lines if name not in given), *headers]
+        if content is not None:
+            lines.append(("content-length", str(len(content))))
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines)
+        return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b"")
+
+    def _proxy(self) -> SplitResult | None:
+        """Return the proxy that the environment, or the system, names for this host. ValueError says what is wrong.
+
+        It is looked up for each request, not when a destination is opened: one that cannot be used stops nobody else.
+        """
+        if is_loopback(self._host):
+            return None
+        from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  (as slow as all of this module)
+
+        proxies = getproxies()
+        text = proxies.get(self._url.scheme) or proxies.get("all")
+        if not text or proxy_bypass(_authority(self._host, self._port)):
+            return None
+        return _usable(text)
 
     def _message(self, what: str, error: Exception) -> str:
-        return f"{what} {self._place}: {cleaned(str(error), self._unspoken) or type(error).__name__}"
+        return f"{what} {self._place}: {cleaned(str(error), self._secret_values) or type(error).__name__}"
 
 
-def _answer(response: httpx.Response, max_body_bytes: int) -> HttpResponse:
-    """Read an answer. Its status is known; if its body breaks off, what has come of it must do."""
-    body, complete = bytearray(), False
-    with contextlib.suppress(httpx.TransportError):
-        for chunk in response.iter_raw():
-            body += chunk
-            if len(body) >= max_body_bytes:
-                break
-        else:
-            complete = True
-    headers = response.headers
-    return HttpResponse(
-        response.status_code,
-        headers.get("content-type", "").lower(),
-        bytes(body[:max_body_bytes]),
-        headers.get("retry-after"),
-        headers.get("location"),
-        complete,
-    )
-
-
-def _context(settings: DestinationSettings, *, secure: bool) -> ssl.SSLContext:
-    if not secure:
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used; loading the CAs takes 20 ms
+def _exchange(connection: Connection, data: bytes, max_body_bytes: int) -> HttpResponse:
+    """Send a request and read its response."""
     try:
-        if settings.ca_file is None:
-            context = httpx.create_ssl_context()  # SSL_CERT_FILE or SSL_CERT_DIR if set, else certifi's
-        else:
+        connection.send_all(data)
+    except TimeoutError:
+        raise
+    except OSError:
+        pass  # a server may answer, or say why it will not, before it has read everything: reading tells
+    return read_response(connection, max_body_bytes)
+
+
+def _open_tunnel(connection: Connection, authority: str, headers: Headers) -> None:
+    """Let a proxy connect us to a host. OSError has what it said where it does not."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (("host", authority), *headers))
+    connection.send_all(f"CONNECT {authority} HTTP/1.1\r\n{lines}\r\n".encode("latin-1"))
+    response = read_response(connection, 0, tunnel=True)
+    if response.status not in range(200, 300):
+        message = f"the proxy answered {response.status} {phrase(response.status)}"
+        raise OSError(message)
+
+
+def _host(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    return host if host.isascii() else host.encode("idna").decode()
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _place(parts: SplitResult) -> str:
+    """Return host and port, as a `host` header has them: without a port that is the usual one."""
+    port = parts.port or _PORTS[parts.scheme]
+    text = _authority(_host(parts), port)
+    return text.removesuffix(f":{port}") if port == _PORTS[parts.scheme] else text
+
+
+def _basic(parts: SplitResult) -> str:
+    credentials = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return "Basic " + b64encode(credentials.encode()).decode()
+
+
+def _proxy_headers(proxy: SplitResult) -> Headers:
+    return [("proxy-authorization", _basic(proxy))] if proxy.username or proxy.password else []
+
+
+def _usable(text: str) -> SplitResult:
+    """Return the parts of a proxy's URL. No message quotes it: it may carry a password."""
+    message = "is not a usable URL"
+    try:
+        proxy = urlsplit(text if "://" in text else f"http://{text}")
+        usable = bool(proxy.hostname) and (proxy.port is None or proxy.port > 0)
+    except ValueError as error:
+        raise ValueError(message) from error
+    if proxy.scheme.startswith("socks"):
+        message = "speaks SOCKS, which cc-trace does not; name an HTTP proxy"
+    elif proxy.scheme == "https":
+        message = "is reached over TLS, which cc-trace does not do; name it with http://"
+    elif usable and proxy.scheme == "http":
+        return proxy
+    raise ValueError(message)
+
+
+def _context(settings: DestinationSettings) -> ssl.SSLContext:
+    """Return how TLS is done: with the CA file given, else with SSL_CERT_FILE or SSL_CERT_DIR, else with certifi's."""
+    import ssl  # noqa: PLC0415  (a tenth of a worker's time, and a collector on this machine has no TLS)
+
+    try:
+        if settings.ca_file is not None:
             context = ssl.create_default_context(cafile=settings.ca_file)
+        else:
+            context = _default_context()
         if settings.cert_file is not None:
             # Without a password to try, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(settings.cert_file, settings.key_file, password="")
+        context.set_alpn_protocols(["http/1.1"])
     except (OSError, ValueError) as error:
         message = f"the TLS files of destination {settings.name} cannot be used: {error}"
         raise ConfigError(message) from error
     return context
 
 
-def _certificate_refused(error: BaseException) -> bool:
+def _default_context() -> ssl.SSLContext:
+    import ssl  # noqa: PLC0415  (see above)
+
+    if file := os.getenv("SSL_CERT_FILE"):
+        return ssl.create_default_context(cafile=file)
+    if folder := os.getenv("SSL_CERT_DIR"):
+        return ssl.create_default_context(capath=folder)
+    import certifi  # noqa: PLC0415  (as above)
+
+    return ssl.create_default_context(cafile=certifi.where())
+
+
+def _certificate_refused(error: Exception) -> bool:
     """Tell whether the server wanted another client certificate. With TLS 1.3 it says so after we began to send."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            reason = cause.reason or ""
-            return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-class _Watch:
-    """Shuts a connection down when its time is over, which wakes the thread that waits for it."""
-
-    def __init__(self) -> None:
-        self.passed = False
-        self._stream: Any = None
-
-    @contextlib.contextmanager
-    def bounded(self, seconds: float) -> Iterator[None]:
-        """Bound what is done inside."""
-        self.passed = False
-        timer = threading.Timer(seconds, self._end)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
-
-    def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Take note of the connection. httpx calls this at every step of a request, see its `trace` extension."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self._stream = info["return_value"]
-            if self.passed:
-                self._stream.close()
-                message = "no connection in time"
-                raise httpx.ConnectTimeout(message)
-
-    def _end(self) -> None:
-        self.passed = True
-        if self._stream is not None and (sock := self._stream.get_extra_info("socket")) is not None:
-            with contextlib.suppress(OSError):  # closed already
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not SSLSocket's, which would take TLS off it
+    reason = getattr(error, "reason", None) or ""  # an SSLError's
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)

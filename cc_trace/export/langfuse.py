@@ -17,8 +17,7 @@ from urllib.parse import urlencode, urlunsplit
 
 from cc_trace.errors import ConfigError
 from cc_trace.export.destination import LANGFUSE_CLOUD
-from cc_trace.export.endpoint import headers, secrets, url
-from cc_trace.export.http import HttpClient
+from cc_trace.export.endpoint import headers, url
 from cc_trace.export.otlp_http import OtlpHttp
 from cc_trace.export.responses import HttpResponse, langfuse_success
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.outcomes import EncodedSpan, Outcome
-    from cc_trace.spans import Span
+    from cc_trace.export.outcomes import EncodedSpan
 
 _PAGE: Final = 1000  # the most it gives at once
 _MAX_PAGES: Final = 1000
@@ -39,14 +37,12 @@ _NOT_OFFERED: Final = (
 )
 
 
-class Langfuse:
+class Langfuse(OtlpHttp):
     """Sends with the langfuse profile, and can be asked what it has."""
 
-    idempotent = False
     queryable = True
 
     def __init__(self, settings: DestinationSettings) -> None:
-        self.name = settings.name
         base, basic = _base(settings), _basic(settings)
         settings = replace(
             settings,
@@ -59,22 +55,9 @@ class Langfuse:
                 ("x-langfuse-ingestion-version", "4"),  # without it what was sent shows after minutes
             ),
         )
-        self._exchange = HttpClient(settings, base, secrets(settings))
-        self._otlp = OtlpHttp(settings, self._exchange, langfuse_success)
+        super().__init__(settings, success=langfuse_success)
         self._observations = f"{base}/api/public/v2/observations"
-        self._headers = list(headers(settings))
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be sent."""
-        return self._otlp.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be sent, as OTLP/JSON."""
-        return self._otlp.as_json(parcel)
-
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
-        """Post one batch."""
-        return self._otlp.send(parcels)
+        self._query_headers = list(headers(settings))
 
     def stored_ids(
         self, parcels: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
@@ -93,16 +76,12 @@ class Langfuse:
                 break
         return frozenset(found)
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._exchange.close()
-
     def _of_trace(self, trace_id: str) -> set[str] | None:
         """Return the ids of a trace's observations, None if any page of them does not come."""
         found: set[str] = set()
         query = {"traceId": trace_id, "fields": "core", "limit": str(_PAGE)}
         for _ in range(_MAX_PAGES):
-            answer = self._exchange.get(f"{self._observations}?{urlencode(query)}", self._headers)
+            answer = self._client.get(f"{self._observations}?{urlencode(query)}", self._query_headers)
             if isinstance(answer, HttpResponse) and answer.status in _NOT_OFFERED:
                 self.queryable = False  # this server never tells, so waiting for it would hold up everything
             if not isinstance(answer, HttpResponse) or answer.status != HTTPStatus.OK:

@@ -82,7 +82,7 @@ class LocalStore:
         """Return a span's row."""
         data = to_json(span)
         if len(data) > FIT_BYTES:
-            from cc_trace.export.otlp import fitted  # noqa: PLC0415  (60 ms, for the few spans larger than a batch)
+            from cc_trace.export.otlp import fitted  # noqa: PLC0415  (for the few spans larger than a batch)
 
             data = fitted(span, to_json, FIT_BYTES)
         return EncodedSpan(span.span_id, span.trace_id, len(data), (*_facts(span), data.decode()))

@@ -20,7 +20,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from cc_trace import __version__
 from cc_trace.errors import ConfigError
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.endpoint import headers, secrets
 from cc_trace.export.outcomes import Accepted, Unclear
 from cc_trace.export.responses import cleaned
@@ -33,33 +33,20 @@ if TYPE_CHECKING:
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
-    from cc_trace.spans import Span
 
 GROUP: Final = "opentelemetry_traces_exporter"
 _SCOPE: Final = InstrumentationScope("cc-trace", __version__)
 
 
-class OtelExporter:
+class OtelExporter(OtlpDestination):
     """Hands spans to an exporter."""
 
-    idempotent = False
-    queryable = False
-
     def __init__(self, settings: DestinationSettings) -> None:
-        self.name = settings.name
-        self._packing = Packing(settings)
+        super().__init__(settings)
         self._resource = Resource(self._packing.resource)
-        self._unspoken = secrets(settings)
+        self._secret_values = secrets(settings)
         self._milliseconds = int(settings.timeout_seconds * 1000)
         self._exporter = _exporter(settings)
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be sent."""
-        return self._packing.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be sent, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
 
     def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Export one batch."""
@@ -69,12 +56,8 @@ class OtelExporter:
             if result is SpanExportResult.SUCCESS and self._exporter.force_flush(self._milliseconds):
                 return Accepted()
         except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and it is the same to us)
-            return Unclear(f"the exporter raised {type(error).__name__}: {cleaned(str(error), self._unspoken)}")
+            return Unclear(f"the exporter raised {type(error).__name__}: {cleaned(str(error), self._secret_values)}")
         return Unclear("the exporter failed without a reason")
-
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: an exporter has no question."""
-        return None
 
     def close(self) -> None:
         """Shut the exporter down."""

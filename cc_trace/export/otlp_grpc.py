@@ -19,37 +19,22 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from cc_trace import __version__
 from cc_trace.errors import ConfigError
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.endpoint import headers, is_loopback, secrets, url
 from cc_trace.export.outcomes import Rejected, Retryable, Unclear
-from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned
+from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
-    from cc_trace.spans import Span
 
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _CONNECT_SECONDS: Final = 5.0
 _PORTS: Final = {"http": 4317, "https": 443}
 _KEY: Final = re.compile(r"(?!grpc-)[0-9a-z_.-]+")
 _Code: Final = grpc.StatusCode
-# A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload, and nothing was stored.
-_RETRYABLE: Final = frozenset(
-    {
-        _Code.UNAVAILABLE,
-        _Code.RESOURCE_EXHAUSTED,
-        _Code.ABORTED,
-        _Code.OUT_OF_RANGE,
-        _Code.UNAUTHENTICATED,
-        _Code.PERMISSION_DENIED,
-        _Code.UNIMPLEMENTED,
-        _Code.NOT_FOUND,
-        _Code.FAILED_PRECONDITION,
-    }
-)
 # grpc-core and grpc-go say RESOURCE_EXHAUSTED "larger than max", tonic says OUT_OF_RANGE "message length too large".
 _TOO_LARGE: Final = re.compile("larger than max|too large", re.IGNORECASE)
 _REDIRECT: Final = re.compile(r"http2 header with status: 3\d\d")  # grpc has no code for it and says UNKNOWN
@@ -61,28 +46,16 @@ _BROKEN: Final = re.compile(
 )
 
 
-class OtlpGrpc:
+class OtlpGrpc(OtlpDestination):
     """Sends batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
 
-    idempotent = False
-    queryable = False
-
     def __init__(self, settings: DestinationSettings) -> None:
-        self.name = settings.name
-        self._packing = Packing(settings)
+        super().__init__(settings)
         self._seconds = settings.timeout_seconds
-        self._unspoken = secrets(settings)
+        self._secret_values = secrets(settings)
         self._metadata = _metadata(settings)
         self._place, self._channel = _channel(settings)
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be sent."""
-        return self._packing.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be sent, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
 
     def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Call Export with one batch."""
@@ -93,11 +66,7 @@ class OtlpGrpc:
             )
         except grpc.RpcError as error:
             return self._failed(error)
-        return accepted(answer, self._unspoken)
-
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: OTLP has no question."""
-        return None
+        return accepted(answer, self._secret_values)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -107,22 +76,25 @@ class OtlpGrpc:
         if error.code() is _Code.DEADLINE_EXCEEDED:
             return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
         after = _after_seconds(error.trailing_metadata() or ())
-        return outcome(error.code(), cleaned(error.details() or "", self._unspoken), after)
+        return outcome(error.code(), cleaned(error.details() or "", self._secret_values), after)
 
 
 def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
     """Return what a status says about the batch that was sent."""
     said = f"{code.name}: {details}" if details else code.name
     match code:
-        case _Code.INVALID_ARGUMENT:
-            return Rejected(code.name, details or code.name)
         case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after_seconds is None and _TOO_LARGE.search(details):
             return Rejected(code.name, details)
         case _Code.UNAVAILABLE if after_seconds is None and not _NO_CONNECTION.match(details):
             return Unclear(said) if _BROKEN.search(details) else Retryable(said)
-        case _ if code in _RETRYABLE or _REDIRECT.search(details):
+        case _ if _REDIRECT.search(details):
             return Retryable(said, after_seconds)
-        case _:  # INTERNAL, UNKNOWN, CANCELLED, DATA_LOSS: something went wrong, perhaps after it was stored
+    match verdict(code.name):
+        case "rejected":
+            return Rejected(code.name, details or code.name)
+        case "not stored":
+            return Retryable(said, after_seconds)
+        case "unclear":
             return Unclear(said)
 
 

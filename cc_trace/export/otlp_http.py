@@ -6,7 +6,7 @@ import gzip
 import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.endpoint import headers, secrets, traces_url
 from cc_trace.export.http import HttpClient
 from cc_trace.export.responses import HttpResponse, otlp_success, outcome
@@ -17,54 +17,37 @@ if TYPE_CHECKING:
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
     from cc_trace.export.responses import Success
-    from cc_trace.spans import Span
 
 _OWN: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
 _LEVEL: Final = 4  # a sixth of the time of gzip's own default, 9, for a tenth more bytes
 
 
-class OtlpHttp:
+class OtlpHttp(OtlpDestination):
     """Posts batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
 
-    idempotent = False
-    queryable = False
-
     def __init__(
-        self, settings: DestinationSettings, exchange: HttpClient | None = None, success: Success = otlp_success
+        self, settings: DestinationSettings, client: HttpClient | None = None, success: Success = otlp_success
     ) -> None:
-        self.name = settings.name
-        self._success = success
         json = settings.protocol == "http/json"
-        self._packing = Packing(settings, "json" if json else "protobuf")
+        super().__init__(settings, "json" if json else "protobuf")
+        self._success = success
         self._url = traces_url(settings)
         self._headers = [
             *((name, value) for name, value in headers(settings) if name.lower() not in _OWN),
             ("content-type", "application/json" if json else "application/x-protobuf"),
             ("content-encoding", "gzip"),
         ]
-        self._unspoken = secrets(settings)
-        self._exchange = exchange or HttpClient(settings, self._url, self._unspoken)
-
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be sent."""
-        return self._packing.encode(span)
-
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what would be sent, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
+        self._secret_values = secrets(settings)
+        self._client = client or HttpClient(settings, self._url, self._secret_values)
 
     def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
         """Post one batch."""
         body = gzip.compress(self._packing.body(parcels), _LEVEL, mtime=0)  # the same spans are the same bytes
-        answer = self._exchange.post(self._url, self._headers, body)
+        answer = self._client.post(self._url, self._headers, body)
         if not isinstance(answer, HttpResponse):
             return answer
-        return outcome(answer, self._unspoken, time.time(), self._success)
-
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: OTLP has no question."""
-        return None
+        return outcome(answer, self._secret_values, time.time(), self._success)
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._exchange.close()
+        self._client.close()

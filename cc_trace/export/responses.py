@@ -8,31 +8,54 @@ the body named rejected spans.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
-
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceResponse,
-)
 
 from cc_trace.export.endpoint import redacted
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
+from cc_trace.export.protobuf import fields, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from cc_trace.export.outcomes import Outcome
 
 MAX_MESSAGE_CHARS: Final = 300
 MAX_AFTER_SECONDS: Final = 86_400.0  # a backend that wants to be left alone for longer is asked once a day
+Verdict: TypeAlias = Literal["rejected", "not stored", "unclear"]
+# HTTP's statuses and gRPC's codes that say the same of a batch. What is not named here: below 500 HTTP's are "not
+# stored", the server has seen the request and declined; all others are "unclear".
+STATUSES: Final[Mapping[Verdict, frozenset[int | str]]] = {
+    # The payload is to blame, and always will be.
+    "rejected": frozenset({400, 413, 422, "INVALID_ARGUMENT"}),
+    # A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload.
+    "not stored": frozenset(
+        {
+            *(401, "UNAUTHENTICATED"),
+            *(403, "PERMISSION_DENIED"),
+            *(404, "NOT_FOUND"),
+            *(409, "ABORTED"),
+            *(412, "FAILED_PRECONDITION", "OUT_OF_RANGE"),
+            *(429, "RESOURCE_EXHAUSTED"),
+            *(501, "UNIMPLEMENTED"),
+            *(503, "UNAVAILABLE"),
+            *(505, 507, 511),
+        }
+    ),
+    # Something went wrong inside, perhaps after it was stored; a gateway does not know what became of the request.
+    "unclear": frozenset(
+        {
+            *(500, "INTERNAL", "UNKNOWN", "DATA_LOSS"),
+            *(502, 504, "DEADLINE_EXCEEDED"),
+            *("CANCELLED", "ALREADY_EXISTS", "OK"),
+        }
+    ),
+}
 _SUCCESS: Final = range(200, 300)
+_SERVER_ERROR: Final = 500
 _REDIRECT: Final = range(300, 400)
 _PORTAL: Final = "the URL is wrong, or a network sign-in page answered"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -53,26 +76,40 @@ class HttpResponse:
 Success: TypeAlias = "Callable[[HttpResponse, Iterable[str]], Accepted | Unclear | None]"
 
 
+def verdict(status: int | str) -> Verdict:
+    """Return what a status of HTTP, or the name of a code of gRPC, says of the batch that was sent.
+
+    An error inside a server (500, INTERNAL) is unclear over either transport: it may have come after the batch was
+    stored. Taking it for "not stored" would have a backend that counts a span twice count it twice; taking it for
+    unclear costs a question where the backend can be asked, and elsewhere the batch is sent again all the same.
+    """
+    for found, statuses in STATUSES.items():
+        if status in statuses:
+            return found
+    return "not stored" if isinstance(status, int) and status < _SERVER_ERROR else "unclear"
+
+
 def outcome(answer: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None) -> Outcome:
     """Return what an answer says about the batch that was sent.
 
     `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
     """
-    status, text = answer.status, _text(answer, secret_values)
-    said = f"{status} {_phrase(status)}" + (f": {text}" if text else "")
-    match status:
-        case 400 | 413 | 422:
-            return Rejected(str(status), text or _phrase(status))
-        case 502 | 504:  # a gateway that saw no answer does not know what became of the request behind it
-            return Unclear(said)
-        case _ if status in _SUCCESS:
-            read = (success or otlp_success)(answer, secret_values)
-            return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
-        case _ if status in _REDIRECT:
-            place = _place(answer.location, secret_values)
-            return Retryable(f"{status} {_phrase(status)}{place}: redirects are not followed")
-        case _:
+    status = answer.status
+    if status in _SUCCESS:
+        read = (success or otlp_success)(answer, secret_values)
+        return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
+    if status in _REDIRECT:
+        place = _place(answer.location, secret_values)
+        return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
+    text = _text(answer, secret_values)
+    said = f"{status} {phrase(status)}" + (f": {text}" if text else "")
+    match verdict(status):
+        case "rejected":
+            return Rejected(str(status), text or phrase(status))
+        case "not stored":
             return Retryable(said, after_seconds(answer.retry_after, now))
+        case "unclear":
+            return Unclear(said)
 
 
 def otlp_success(answer: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
@@ -130,14 +167,19 @@ def after_seconds(text: str | None, now: float) -> float | None:
         return None
     if text.strip().isdecimal():
         return min(float(text), MAX_AFTER_SECONDS)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  (few servers say a date)
+
     try:
-        then = email.utils.parsedate_to_datetime(text).timestamp()
+        then = parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
     return min(max(0.0, then - now), MAX_AFTER_SECONDS)
 
 
-def _phrase(status: int) -> str:
+def phrase(status: int) -> str:
+    """Return what a status is called."""
+    from http import HTTPStatus  # noqa: PLC0415  (only for what went wrong)
+
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -197,16 +239,28 @@ def _partial_json(body: bytes) -> tuple[int, str] | None:
 
 
 def _partial_protobuf(body: bytes) -> tuple[int, str] | None:
+    """Return rejected spans and message of an ExportTraceServiceResponse, None where it is no such message."""
     try:
-        partial = ExportTraceServiceResponse.FromString(body).partial_success
-    except DecodeError:
+        partial = b"".join(value for field, value in fields(body) if field == 1 and isinstance(value, bytes))
+        return _count_and_message(partial)
+    except ValueError:
         return None
-    return partial.rejected_spans, partial.error_message
 
 
 def _status_message(body: bytes) -> str:
     """Return the message of a google.rpc.Status: it stands where a partial success has its own, as field 2."""
     try:
-        return ExportTracePartialSuccess.FromString(body).error_message
-    except DecodeError:
+        return _count_and_message(body)[1]
+    except ValueError:
         return ""
+
+
+def _count_and_message(data: bytes) -> tuple[int, str]:
+    count, message = 0, ""
+    for field, value in fields(data):
+        match field, value:
+            case 1, int():
+                count = signed(value)
+            case 2, bytes():
+                message = value.decode()
+    return count, message

@@ -142,7 +142,7 @@ def test_a_destination_imports_only_what_it_needs(tmp_path: Path) -> None:
     assert run(program).splitlines() == [
         "[]",
         "['sqlite3']",
-        "['google', 'httpx', 'opentelemetry', 'sqlite3']",
+        "['sqlite3']",
         "False",
     ]
 

@@ -190,7 +190,7 @@ def _fresh(spans: list[Span]) -> list[Span]:
 
 def _observations(langfuse: Langfuse, trace: str) -> list[dict[str, Any]]:
     url = f"{langfuse._observations}?traceId={trace}&limit=1000&fields=core,basic,io,usage,model"
-    answer = langfuse._exchange.get(url, langfuse._headers)
+    answer = langfuse._client.get(url, langfuse._query_headers)
     rows: list[dict[str, Any]] = json.loads(answer.body)["data"]  # type: ignore[union-attr]
     return rows
 

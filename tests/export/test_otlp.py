@@ -18,7 +18,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 from shared import case_transcripts, label
 
 from cc_trace import __version__
-from cc_trace.export.otlp import encode_span, fitted, request, request_json
+from cc_trace.export.otlp import encode_span, fitted, request
+from cc_trace.export.otlp_json import request_json
 from cc_trace.export.profiles import PROFILES, Labels, resource
 from cc_trace.spans.model import Response, Span, Tool
 from cc_trace.spans.session import Session

@@ -66,11 +66,11 @@ OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [
     ("413", status(413), Rejected("413", "Request Entity Too Large"), False),
     ("422", status(422, "bad"), Rejected("422", "bad"), False),
     ("429", status(429, retry_after="7"), Retryable("429 Too Many Requests", 7.0), False),
-    ("500", status(500), Retryable("500 Internal Server Error"), False),
+    ("500", status(500), Unclear("500 Internal Server Error"), False),
     ("502", status(502), Unclear("502 Bad Gateway"), False),
     ("503", status(503, retry_after="soon"), Retryable("503 Service Unavailable"), False),
     ("504", status(504), Unclear("504 Gateway Timeout"), False),
-    ("599", status(599), Retryable("599 unknown status"), False),
+    ("599", status(599), Unclear("599 unknown status"), False),
     (
         "302",
         status(302, location="https://u:key@elsewhere.test:8443/login?key=1"),
@@ -246,7 +246,7 @@ def test_a_proxy_is_used_but_not_for_this_machine(
     [
         ("http://user:Qz7s3c#r3t@127.0.0.1:9", "is not a usable URL"),
         ("ftp://user:Qz7s3c@127.0.0.1", "is not a usable URL"),
-        ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which needs a package: pip install 'httpx[socks]'"),
+        ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which cc-trace does not; name an HTTP proxy"),
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_an_outcome_of_sending_and_its_password_stays_unspoken(

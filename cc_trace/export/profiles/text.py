@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 200  # orjson writes 254 levels and reads 1024; what a profile puts around a value needs some
 TOO_DEEP: Final = "[nested too deeply]"
-_INT64: Final = range(-(1 << 63), 1 << 63)  # what an OTLP attribute can hold
+INT64: Final = range(-(1 << 63), 1 << 63)  # what an OTLP attribute can hold
 
 
 def readable(text: str) -> str:
@@ -41,7 +41,7 @@ def plain(value: JsonValue) -> str:
 
 def attribute(value: JsonValue) -> AttributeValue:
     """Return a value as an attribute: scalars as they are, anything else as JSON."""
-    if isinstance(value, int) and value not in _INT64:
+    if isinstance(value, int) and value not in INT64:
         return str(value)
     return value if isinstance(value, str | bool | int | float) else json_text(value)
 
@@ -50,7 +50,7 @@ def _writable(value: JsonValue, depth: int) -> JsonValue:
     match value:
         case str():
             return readable(value)
-        case int() if value not in _INT64:
+        case int() if value not in INT64:
             return str(value)
         case list() | dict() if not depth:
             return TOO_DEEP

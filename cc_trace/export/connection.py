@@ -1,0 +1,85 @@
+"""A connection whose every step ends by a deadline: opening, TLS, reading and writing.
+
+A socket's own timeout bounds the single step, so a server that sends a byte now and then would never run into it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import ssl
+
+_RECEIVE_BYTES: Final = 1 << 16
+_MAX_LINE_BYTES: Final = 1 << 16
+
+
+class Connection:
+    """An open connection. `deadline` is the current request's, by the monotonic clock; past it is TimeoutError."""
+
+    def __init__(self, address: tuple[str, int], connect_seconds: float, deadline: float) -> None:
+        self.deadline = deadline
+        self.reusable = False  # the last response was read to its end, and the server keeps the connection
+        self._received = b""
+        self._socket = socket.create_connection(address, min(connect_seconds, self.left_seconds()))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def left_seconds(self) -> float:
+        """Return how long the next step may take."""
+        if (left := self.deadline - time.monotonic()) <= 0:
+            message = "timed out"
+            raise TimeoutError(message)
+        return left
+
+    def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Speak TLS from here on, with a host of this name."""
+        self._socket.settimeout(self.left_seconds())
+        self._socket = context.wrap_socket(self._socket, server_hostname=host)
+
+    def send_all(self, data: bytes) -> None:
+        """Send everything."""
+        left = memoryview(data)
+        while left:
+            self._socket.settimeout(self.left_seconds())
+            left = left[self._socket.send(left) :]
+
+    def read_line(self, at_end: str = "the response breaks off") -> bytes:
+        """Return the next line without its end. ConnectionError where no whole one comes, or one that is too long."""
+        while b"\n" not in self._received[: _MAX_LINE_BYTES + 1]:
+            if len(self._received) > _MAX_LINE_BYTES:
+                message = "a line of its response is too long"
+                raise ConnectionError(message)
+            if not (more := self._receive()):
+                raise ConnectionError(at_end)
+            self._received += more
+        line, _, self._received = self._received.partition(b"\n")
+        return line.removesuffix(b"\r")
+
+    def read_some(self, max_bytes: int) -> bytes:
+        """Return what comes next, at most so many bytes; nothing at the end."""
+        received = self._received or self._receive()
+        self._received = received[max_bytes:]
+        return received[:max_bytes]
+
+    def is_idle(self) -> bool:
+        """Tell whether the server has neither closed the connection nor said anything since its last response."""
+        if not self.reusable or self._received:
+            return False
+        self._socket.settimeout(0)
+        try:
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK)  # not SSLSocket's, which takes no flags
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._socket.close()
+
+    def _receive(self) -> bytes:
+        self._socket.settimeout(self.left_seconds())
+        return self._socket.recv(_RECEIVE_BYTES)

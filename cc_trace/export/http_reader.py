@@ -1,0 +1,92 @@
+"""A response of HTTP/1.1, read from a connection.
+
+Python's own `http.client` reads headers with its parser for mail, and takes as long to import as a turn takes to send.
+What cannot be read as a response is a ConnectionError. Source: RFC 9112.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.export.responses import HttpResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cc_trace.export.connection import Connection
+
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: .*)?")
+_MAX_HEADERS: Final = 100
+_INFORMATIONAL: Final = range(100, 200)
+_WITHOUT_BODY: Final = (204, 304)
+
+
+def read_response(connection: Connection, max_body_bytes: int, *, tunnel: bool = False) -> HttpResponse:
+    """Read a response. Once its status is known, what has come of its body must do.
+
+    Notes with the connection whether it can be used again. What follows the head of a `tunnel` is not read.
+    """
+    minor, status, headers = _read_head(connection)
+    while status in _INFORMATIONAL:
+        minor, status, headers = _read_head(connection)
+    body, complete = bytearray(), False
+    with contextlib.suppress(OSError, ValueError):  # it broke off, or took too long
+        for part in () if tunnel or status in _WITHOUT_BODY else _parts(connection, headers):
+            body += part
+            if len(body) >= max_body_bytes:
+                break
+        else:
+            complete = True
+    # A body that ends with the connection leaves one that is closed, which the next look at it shows.
+    kept = headers.get("connection", "close" if minor == b"0" else "keep-alive").lower()
+    connection.reusable = complete and "close" not in kept
+    return HttpResponse(
+        status,
+        headers.get("content-type", "").lower(),
+        bytes(body[:max_body_bytes]),
+        headers.get("retry-after"),
+        headers.get("location"),
+        complete,
+    )
+
+
+def _read_head(connection: Connection) -> tuple[bytes, int, dict[str, str]]:
+    """Return HTTP's minor version, the status and the headers, of several with the same name the first."""
+    first = connection.read_line(at_end="Server disconnected without sending a response.")
+    if (found := _STATUS_LINE.fullmatch(first)) is None:
+        message = "it did not answer in HTTP"
+        raise ConnectionError(message)
+    headers: dict[str, str] = {}
+    for _ in range(_MAX_HEADERS):
+        if not (line := connection.read_line()):
+            return found[1], int(found[2]), headers
+        name, _, value = line.decode("latin-1").partition(":")
+        headers.setdefault(name.strip().lower(), value.strip())
+    message = "its response has too many headers"
+    raise ConnectionError(message)
+
+
+def _parts(connection: Connection, headers: dict[str, str]) -> Iterator[bytes]:
+    """Yield a body as it comes. An end before its end is a ConnectionError."""
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        while size := int(connection.read_line().partition(b";")[0], 16):
+            yield from _exactly(connection, size)
+            connection.read_line()
+        while connection.read_line():
+            pass  # trailers
+    elif (length := headers.get("content-length", "")).isdecimal():
+        yield from _exactly(connection, int(length))
+    else:
+        while part := connection.read_some(1 << 16):
+            yield part
+
+
+def _exactly(connection: Connection, size: int) -> Iterator[bytes]:
+    while size:
+        if not (part := connection.read_some(size)):
+            message = "the response breaks off"
+            raise ConnectionError(message)
+        size -= len(part)
+        yield part

@@ -1,0 +1,40 @@
+"""OTLP as JSON, made from encoded spans: for destinations that take JSON, and for people.
+
+Source: the section "JSON Protobuf Encoding" of the OTLP specification. Importing this module takes 60 ms, for
+protobuf's messages: it is imported when something is to be JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
+
+from cc_trace import __version__
+from cc_trace.export.otlp import encode_resource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cc_trace.export.profiles.labels import AttributeValue
+
+
+def request_json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue]) -> bytes:
+    """Return an ExportTraceServiceRequest as OTLP/JSON, which differs from protobuf's JSON in its ids and enums."""
+    shared = MessageToDict(Resource.FromString(encode_resource(resource)))
+    scope_spans = {"scope": {"name": "cc-trace", "version": __version__}, "spans": [_span(span) for span in spans]}
+    return orjson.dumps({"resourceSpans": [{"resource": shared, "scopeSpans": [scope_spans]}]})
+
+
+def _span(data: bytes) -> dict[str, Any]:
+    span = Message.FromString(data)
+    found: dict[str, Any] = MessageToDict(span, use_integers_for_enums=True)
+    found |= {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex()}
+    if span.parent_span_id:
+        found["parentSpanId"] = span.parent_span_id.hex()
+    for link, shown in zip(span.links, found.get("links", ()), strict=True):
+        shown |= {"traceId": link.trace_id.hex(), "spanId": link.span_id.hex()}
+    return found

@@ -1,0 +1,109 @@
+"""Protobuf's wire form: fields written and read by their numbers.
+
+OTLP's messages are few and small, and importing the messages that are made for them takes longer than sending a turn.
+Source: protobuf.dev, "Encoding". A message's fields are written in the order of their numbers, as protobuf itself does,
+and so are the same bytes. Pure.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
+_UINT64: Final = Struct("<Q").pack
+_DOUBLE: Final = Struct("<d").pack
+_WIDEST: Final = 70  # bits: ten bytes of seven
+_MASK: Final = (1 << 64) - 1
+
+
+def varint(number: int) -> bytes:
+    """Return a number of up to 64 bits: seven bits a byte, the lowest first, the high bit set on all but the last."""
+    if 0 <= number < 0x80:  # noqa: PLR2004  (what fits in one byte, as most lengths do)
+        return _SHORT[number]
+    number &= _MASK  # a negative number is written as its two's complement
+    found = bytearray()
+    while number >> 7:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+_SHORT: Final = [bytes([number]) for number in range(0x80)]
+
+
+def integer(field: int, number: int) -> bytes:
+    """Return a field with an integer, an enum or a boolean."""
+    return varint(field << 3 | _VARINT) + varint(number)
+
+
+def fixed64(field: int, number: int) -> bytes:
+    """Return a field with an unsigned integer of eight bytes."""
+    return varint(field << 3 | _FIXED64) + _UINT64(number)
+
+
+def double(field: int, number: float) -> bytes:
+    """Return a field with a floating-point number."""
+    return varint(field << 3 | _FIXED64) + _DOUBLE(number)
+
+
+def chunk(field: int, data: bytes) -> bytes:
+    """Return a field with bytes, a text in UTF-8, or a message."""
+    return varint(field << 3 | _BYTES) + varint(len(data)) + data
+
+
+def chunks(field: int, values: Iterable[bytes]) -> bytes:
+    """Return a repeated field."""
+    tag = varint(field << 3 | _BYTES)
+    return b"".join([part for value in values for part in (tag, varint(len(value)), value)])
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the fields of a message: integers as they are, all else as bytes. ValueError where it is no message."""
+    position = 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
+        field, form = tag >> 3, tag & 7
+        if not field:
+            message = "field 0"
+            raise ValueError(message)
+        if form == _VARINT:
+            number, position = _read_varint(data, position)
+            yield field, number
+            continue
+        if form == _BYTES:
+            size, position = _read_varint(data, position)
+        elif form in _FIXED_SIZES:
+            size = _FIXED_SIZES[form]
+        else:
+            message = f"wire type {form}"
+            raise ValueError(message)
+        if position + size > len(data):
+            message = "it breaks off"
+            raise ValueError(message)
+        yield field, data[position : position + size]
+        position += size
+
+
+def signed(number: int) -> int:
+    """Return an integer that was read as the signed one it is."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, _WIDEST, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004  (the high bit)
+            return number & _MASK, position
+    message = "no integer"
+    raise ValueError(message)
