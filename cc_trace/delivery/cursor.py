@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.spans import Ending
-    from cc_trace.transcript import Selection
+    from cc_trace.transcript import OpenTranscript, Selection
 
 VERSION: Final = 2
 _AGENTS_VERSION: Final = 1  # of the file that tells what was delivered of the agents' files
@@ -126,15 +126,16 @@ class SessionState:
         rest_ns: int,
         hook_ns: int | None = None,
         agents: Selection | None = None,
+        opened: OpenTranscript | None = None,
     ) -> Session:
-        """Return the session from where a destination has got to."""
+        """Return the session from where a destination has got to; `opened` is its transcript, if it is open."""
         cursor = self.destinations.get(to, Cursor())
         resume = Resume(
-            cursor.position,
-            cursor.turns,
-            dict(cursor.call_by_task),
-            dict(cursor.trace_by_call),
-            set(cursor.finished_tasks),
+            position=cursor.position,
+            turns=cursor.turns,
+            call_by_task=dict(cursor.call_by_task),
+            trace_by_call=dict(cursor.trace_by_call),
+            finished_tasks=set(cursor.finished_tasks),
         )
         files, delivered = (agents.files, agents.known) if agents is not None else (None, {})
         return Session(
@@ -146,6 +147,7 @@ class SessionState:
             links=self.trace_links,
             files=files,
             delivered=delivered,
+            transcript=opened,
         )
 
     @property

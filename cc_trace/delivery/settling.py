@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from cc_trace.files import open_regular
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from cc_trace.delivery.runtime import Runtime
+    from cc_trace.transcript import OpenTranscript
 
 MAX_SECONDS: Final = 3.0
 REST_SECONDS: Final = 0.3  # the writer drains every 100 ms
@@ -18,45 +16,36 @@ _POLL_SECONDS: Final = 0.03
 _TAIL_BYTES: Final = 1 << 20
 
 
-def wait_until_settled(
-    path: Path,
-    last_message: str | None,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-    max_seconds: float = MAX_SECONDS,
-) -> bool:
+def wait_until_settled(transcript: OpenTranscript, last_message: str | None, runtime: Runtime) -> bool:
     """Wait until the reply is in the file and the file is at rest; return whether it came to that in time."""
-    wanted = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
-    begin = clock()
-    size, since, found = -1, begin, wanted is None
+    reply = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
+    begin = runtime.clock()
+    since, seen, found, whole = begin, (-1, 0), reply is None, False
     while True:
-        now = clock()
-        current = _size(path)
-        if current != size:
-            found = found or (wanted is not None and wanted in _tail(path, current))
-            size, since = current, now
-        if found and size > 0 and now - since >= REST_SECONDS and _ends_with_newline(path):
+        now, current = runtime.clock(), _written(transcript)
+        if current != seen:
+            tail = _tail(transcript, 1 if found else _TAIL_BYTES)
+            found = found or (reply is not None and reply in tail)
+            whole = tail.endswith(b"\n")
+            seen, since = current, now
+        if found and whole and now - since >= REST_SECONDS:
             return True
-        if now - begin >= max_seconds:
+        if now - begin >= MAX_SECONDS:
             return False
-        sleep(_POLL_SECONDS)
+        runtime.sleep(_POLL_SECONDS)
 
 
-def _size(path: Path) -> int:
+def _written(transcript: OpenTranscript) -> tuple[int, int]:
+    """Return the size and the time of the last write; zeros where there is no file yet."""
     try:
-        return path.stat().st_size
+        status = transcript.stat()
     except OSError:
-        return 0
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
 
 
-def _tail(path: Path, size: int, length: int = _TAIL_BYTES) -> bytes:
+def _tail(transcript: OpenTranscript, length: int) -> bytes:
     try:
-        with open_regular(path) as file:
-            file.seek(max(0, size - length))
-            return file.read()
+        return transcript.tail(length)
     except OSError:
         return b""
-
-
-def _ends_with_newline(path: Path) -> bool:
-    return _tail(path, _size(path), 1) == b"\n"

@@ -51,13 +51,15 @@ from cc_trace.transcript.entries import (
     Usage,
     new,
 )
-from cc_trace.transcript.head import first_cwd, first_session_id, identify, read_head
-from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Position, read_lines
+from cc_trace.transcript.head import first_cwd, identify, read_head
+from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
+from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import parse, parse_time
 from cc_trace.transcript.user_lines import notification
 
 __all__ = [
     "BEGINNING",
+    "FINGERPRINT_BYTES",
     "MAX_LINE_BYTES",
     "AgentFile",
     "Block",
@@ -71,7 +73,9 @@ __all__ = [
     "Injected",
     "Interrupt",
     "JsonValue",
+    "Line",
     "Notification",
+    "OpenTranscript",
     "Position",
     "Progress",
     "Prompt",
@@ -96,7 +100,6 @@ __all__ = [
     "agent_paths",
     "count",
     "first_cwd",
-    "first_session_id",
     "identify",
     "journal_stages",
     "mapping",
