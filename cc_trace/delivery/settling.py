@@ -1,4 +1,9 @@
-"""Waiting, off the user's path, until the last reply is in the file: Claude Code writes it up to 156 ms after Stop."""
+"""Waiting, off the user's path, until the last reply is in the file: Claude Code writes it up to 156 ms after Stop.
+
+Quiet counts from the last write or from the hook, whichever was later: a worker that took a while to start has waited
+already. It never counts from the last write alone, since the reply may be about to follow a tool result that is minutes
+old, and its text may have stood in the file before.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +21,28 @@ _POLL_SECONDS: Final = 0.03
 _TAIL_BYTES: Final = 1 << 20
 
 
-def wait_until_settled(transcript: OpenTranscript, last_message: str | None, runtime: Runtime) -> bool:
-    """Wait until the reply is in the file and the file is at rest; return whether it came to that in time."""
+def wait_until_settled(
+    transcript: OpenTranscript, last_message: str | None, runtime: Runtime, hook_ns: int | None = None
+) -> bool:
+    """Wait until the reply is in the file and the file is at rest; return whether it came to that in time.
+
+    `hook_ns`: when the hook ran; None counts from now.
+    """
     reply = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
     begin = runtime.clock()
-    since, seen, found, whole = begin, (-1, 0), reply is None, False
+    since = begin if hook_ns is None else hook_ns / 1e9
+    seen, found, whole = (-1, 0), reply is None, False
     while True:
         now, current = runtime.clock(), _written(transcript)
         if current != seen:
             tail = _tail(transcript, 1 if found else _TAIL_BYTES)
             found = found or (reply is not None and reply in tail)
             whole = tail.endswith(b"\n")
-            seen, since = current, now
+            # Of what was there already its time tells; what comes while we look on was written now, whatever the clock
+            # of a file server says.
+            since = max(since, current[1] / 1e9) if seen[0] < 0 else now
+            seen = current
+        since = min(since, now)  # a time that is still to come is of another clock
         if found and whole and now - since >= REST_SECONDS:
             return True
         if now - begin >= MAX_SECONDS:

@@ -167,7 +167,7 @@ class Sync:
     def _handle_request(
         self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller
     ) -> None:
-        settled = wait_until_settled(transcript, payload.last_message, self._runtime)
+        settled = wait_until_settled(transcript, payload.last_message, self._runtime, caller.hook_ns)
         self._runtime.reached("settled")
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
