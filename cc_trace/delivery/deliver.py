@@ -78,7 +78,13 @@ class Delivery:
         runtime: Runtime,
         transcript: OpenTranscript,
         deadline: float | None = None,
+        running_from: int | None = None,
     ) -> None:
+        """Deliver a session to a destination.
+
+        `running_from`: of the turn with this number and later ones nothing is sent while they are running, since what
+        their traces are linked to is known to their own hook alone. None: that is known.
+        """
         self.sent = 0
         self.turns = 0  # whose root was sent
         self.refused: Counter[str] = Counter()  # why -> spans
@@ -90,6 +96,7 @@ class Delivery:
         self._plan, self._runtime = plan, runtime
         self._transcript = transcript
         self._deadline = deadline
+        self._running_from = running_from
         self._turns: deque[_Open] = deque()
         self._roots: set[str] = set()
         self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
@@ -147,6 +154,8 @@ class Delivery:
     def _turn(self, trace: Trace, settled: set[str]) -> None:
         known = {span.span_id for span in trace.spans} & settled
         turn = _Open(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
+        is_unknown = self._running_from is not None and turn.number >= self._running_from
+        held_back = is_unknown and not trace.spans[0].final
         self._turns.append(turn)
         self._roots.add(trace.spans[0].span_id)
         for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
@@ -154,7 +163,7 @@ class Delivery:
                 continue
             if span.agent_id is not None:
                 self._agent_of[span.span_id] = span.agent_id
-            if not span.final:
+            if not span.final or held_back:
                 turn.unfinished += 1
                 self._unfinished.add(span.span_id)
                 continue

@@ -277,6 +277,7 @@ class Sync:
             process = Process.running(caller.claude_pid)
             state.claude_pid, state.claude_start = process.pid, process.start
         _remember_link(state, caller.link)
+        running_from = state.untouched() if ending is None and not caller.named else None
         agents = AgentDeliveries(self._states, transcript.path)
         for _ in range(_PASSES):
             before, agent_bytes = transcript.stat(), agents.look()
@@ -304,6 +305,7 @@ class Sync:
                     runtime=self._runtime,
                     transcript=transcript,
                     deadline=deadline,
+                    running_from=running_from,
                 )
                 unsettled = self._deliver(delivery, state, destination.name, plan, report)
                 if unsettled is not None and session.finished:
