@@ -1,4 +1,4 @@
-"""From a hook's payload, or a user's wish, to delivered turns: wait, lock, read on, send, save, look once more.
+"""From a hook's payload, or a user's command, to delivered turns: wait, lock, read on, send, save, look once more.
 
 Rules:
 - One process works on a session at a time. Who finds it locked leaves its request and goes; the holder takes the
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from cc_trace.delivery.requests import SyncRequest
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
+    from cc_trace.export import Destination
     from cc_trace.log import Log
     from cc_trace.settings import HookEnvironment
-    from cc_trace.spans import Ending
+    from cc_trace.spans import Ending, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Caller:
     named: bool = False  # a user asks for just this session
     project: str | None = None  # whose hook it is, which knows better than the transcript
     environment: HookEnvironment | None = None  # of the hook, to be remembered with its session
-    hook_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
+    hook_ns: int | None = None  # when its hook ran; what began later is not meant
 
 
 NO_CALLER: Final = Caller()
@@ -87,6 +88,19 @@ class Report:
     def complete(self) -> bool:
         """Tell whether nothing is pending."""
         return not self.pending and not self.busy
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One session while it is synced."""
+
+    transcript: OpenTranscript
+    state: SessionState
+    plan: Plan
+    report: Report
+    agents: AgentDeliveries
+    deadline: float | None
+    running_from: int | None  # as in Delivery
 
 
 _PASSES: Final = 3
@@ -173,10 +187,10 @@ class Sync:
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
             return
         self._predecessor(transcript, deadline, caller.claude_pid)
-        ending = self._told(payload, transcript, deadline, caller) if settled else "growing"
+        ending = self._ending(payload, transcript, deadline, caller) if settled else "growing"
         self._sync_safely(transcript, ending, deadline, caller)
 
-    def _told(self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller) -> Ending:
+    def _ending(self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller) -> Ending:
         """Return how a session stands that a hook spoke of; wait where Stop hooks of others are still running.
 
         With a deadline the hook waits for us, and Claude Code is at work because of that: then a turn ends with our
@@ -277,51 +291,54 @@ class Sync:
             process = Process.running(caller.claude_pid)
             state.claude_pid, state.claude_start = process.pid, process.start
         _remember_link(state, caller.link)
-        running_from = state.untouched() if ending is None and not caller.named else None
-        agents = AgentDeliveries(self._states, transcript.path)
+        work = _Work(
+            transcript=transcript,
+            state=state,
+            plan=plan,
+            report=report,
+            agents=AgentDeliveries(self._states, transcript.path),
+            deadline=deadline,
+            running_from=state.untouched() if ending is None and not caller.named else None,
+        )
         for _ in range(_PASSES):
-            before, agent_bytes = transcript.stat(), agents.look()
+            before, agent_bytes = transcript.stat(), work.agents.look()
             known = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
-            now = ending or from_files(
-                transcript.path, state, self._runtime.clock(), plan.rest_seconds, self._config_dir
-            )
+            hook_ns = caller.hook_ns if ending else None
+            now = self._runtime.clock()
+            current = ending or from_files(transcript.path, state, now, plan.rest_seconds, self._config_dir)
             for destination in plan.destinations:
-                if destination.name in report.pending:
-                    continue  # it failed just now; asking again at once is no use
-                hook_ns = caller.hook_ns if ending else None
-                rest_ns = int((self._runtime.clock() - plan.rest_seconds) * 1e9)
-                name, cursor = destination.name, state.cursor(destination.name)
-                files = agents.to_read(name, cursor)
-                session = state.read_on(
-                    transcript.path, name, now, rest_ns=rest_ns, hook_ns=hook_ns, agents=files, opened=transcript
-                )
-                delivery = Delivery(
-                    session,
-                    destination,
-                    state=state,
-                    states=self._states,
-                    ledger=self._ledger,
-                    plan=plan,
-                    runtime=self._runtime,
-                    transcript=transcript,
-                    deadline=deadline,
-                    running_from=running_from,
-                )
-                unsettled = self._deliver(delivery, state, destination.name, plan, report)
-                if unsettled is not None and session.finished:
-                    agents.note(name, cursor, session, files, unsettled)
-                if session.went_on and state.claude_pid is not None:
-                    process = Process(state.claude_pid, state.claude_start)
-                    if not process.is_alive:
-                        state.claude_pid = state.claude_start = None  # another process goes on with it
+                if destination.name not in report.pending:  # if it failed just now, asking again at once is no use
+                    self._sync_destination(work, destination, current, hook_ns)
             state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
             learned = any(len(state.cursor(name).finished_tasks) > count for name, count in known.items())
-            if not grown and not learned and not agents.is_misplaced:
+            if not grown and not learned and not work.agents.is_misplaced:
                 break
             ending = None if grown else ending
         return report
+
+    def _sync_destination(self, work: _Work, destination: Destination, ending: Ending, hook_ns: int | None) -> None:
+        """Read on where one destination has got to, and deliver what it does not have."""
+        name, state, agents = destination.name, work.state, work.agents
+        cursor = state.cursor(name)
+        files = agents.to_read(name, cursor)
+        session = state.read_on(
+            work.transcript.path,
+            name,
+            ending,
+            rest_ns=int((self._runtime.clock() - work.plan.rest_seconds) * 1e9),
+            hook_ns=hook_ns,
+            agents=files,
+            opened=work.transcript,
+        )
+        unsettled = self._deliver(work, session, destination)
+        if unsettled is not None and session.finished:
+            agents.note(name, cursor, session, files, unsettled)
+        if session.went_on and state.claude_pid is not None:
+            process = Process(state.claude_pid, state.claude_start)
+            if not process.is_alive:
+                state.claude_pid = state.claude_start = None  # another process goes on with it
 
     def _off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: Caller) -> str | None:
         """Tell why a session is not traced. One that was written to while tracing was off is not, unless asked for.
@@ -388,10 +405,9 @@ class Sync:
             for offset, known in marks
         )
 
-    def _deliver(
-        self, delivery: Delivery, state: SessionState, name: str, plan: Plan, report: Report
-    ) -> set[str] | None:
+    def _deliver(self, work: _Work, session: Session, destination: Destination) -> set[str] | None:
         """Deliver to one destination; return the agents with work that is not there, None if that is not known."""
+        name, state, plan, report = destination.name, work.state, work.plan, work.report
         cursor, runtime = state.cursor(name), self._runtime
         address = plan.addresses.get(name, name)
         if runtime.patient and (why := self._left_alone(address, cursor)) is not None:
@@ -399,6 +415,18 @@ class Sync:
             cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
             report.pending[name] = why
             return None
+        delivery = Delivery(
+            session,
+            destination,
+            state=state,
+            states=self._states,
+            ledger=self._ledger,
+            plan=plan,
+            runtime=runtime,
+            transcript=work.transcript,
+            deadline=work.deadline,
+            running_from=work.running_from,
+        )
         state.sending = name
         unsettled: set[str] | None = None
         try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NO_CONTEXT = SyncRequest(b"", 0)  # a request of which only the payload is known
 _SWEEP_EVERY_SECONDS = 60.0
 _MAX_SPOOLED_BYTES = 16 << 20
-_LEFT_SECONDS = 60.0
+_ABANDONED_SECONDS = 60.0
 _PID_DIGITS = 10
 _WORKER_SECONDS = 5.0  # a worker takes what its hook spooled within a tenth of a second
 
@@ -134,7 +134,7 @@ def _spooled(spool: Path, own: Path | None) -> list[Path]:
     """
     left = [*spool.glob("*.tmp"), *spool.glob(".*")]
     waiting = sorted(path for path in spool.glob("*.json") if path == own or _age_seconds(path) > _WORKER_SECONDS)
-    return [*waiting, *(path for path in left if _age_seconds(path) > _LEFT_SECONDS)]
+    return [*waiting, *(path for path in left if _age_seconds(path) > _ABANDONED_SECONDS)]
 
 
 def _age_seconds(path: Path) -> float:
