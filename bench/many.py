@@ -14,7 +14,8 @@ from table import Row, ratio
 from timing import cost
 
 from cc_trace.delivery.cursor import Cursor, SessionState, to_json
-from cc_trace.delivery.state import FINGERPRINT_BYTES, States, fingerprint
+from cc_trace.delivery.state import States
+from cc_trace.transcript import FINGERPRINT_BYTES, OpenTranscript
 
 if TYPE_CHECKING:
     from table import Effort
@@ -72,7 +73,8 @@ def _fill(home: Path, number: int) -> None:
         status = path.stat()
         state = SessionState(path.stem, str(path), status.st_size, status.st_mtime_ns, cwd="/p")
         state.fingerprint_bytes = min(status.st_size, FINGERPRINT_BYTES)
-        state.fingerprint = fingerprint(path, state.fingerprint_bytes)
+        with OpenTranscript(path) as transcript:
+            state.fingerprint = transcript.fingerprint(state.fingerprint_bytes)
         state.destinations["local"] = Cursor(delivered=2, turns=1, time=status.st_mtime)
         states.path(path.stem).write_bytes(to_json(state))
 

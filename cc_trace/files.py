@@ -152,11 +152,17 @@ def locked_file(path: Path, wait_seconds: float = 0.0) -> Iterator[bool]:
 
     The system lets go of it when the process dies, however it does. Raises OSError where locks cannot be had at all.
     """
-    descriptor = open_private(path, os.O_RDWR)
-    try:
-        yield lock(descriptor, wait_seconds)
-    finally:
-        os.close(descriptor)
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        descriptor = open_private(path, os.O_RDWR)
+        try:
+            held = lock(descriptor, max(0.0, deadline - time.monotonic()))
+            if held and not os.fstat(descriptor).st_nlink:
+                continue  # whoever had it removed the file: a lock on it would keep nobody off
+            yield held
+            return
+        finally:
+            os.close(descriptor)
 
 
 def lock(descriptor: int, wait_seconds: float) -> bool:

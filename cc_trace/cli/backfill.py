@@ -28,7 +28,7 @@ from cc_trace.delivery import (
     waiting,
 )
 from cc_trace.errors import CcTraceError
-from cc_trace.transcript import first_cwd
+from cc_trace.transcript import OpenTranscript, first_cwd
 
 if TYPE_CHECKING:
     import argparse
@@ -149,7 +149,9 @@ def _count(
     known = place.states.peek(past.path.stem)
     state = known or SessionState(past.path.stem, str(past.path), cwd=first_cwd(past.path))
     off = place.off(state.cwd, state.environment)
-    if off is None and suppressed_by(past.path, place.states, new=known is None) is not None:
+    with OpenTranscript(past.path) as transcript:
+        suppressed = off is None and suppressed_by(transcript, place.states, new=known is None) is not None
+    if suppressed:
         off = WRITTEN_WHILE_OFF
     if off is not None:
         summary.off[off] += 1

@@ -45,8 +45,8 @@ class _Worker:
         self._place = place
         self._session = ""
         self._failing: list[_Failing] = []
-        place.world.advanced = lambda advance: told(self._session, advance)
-        place.world.interrupted = lambda: bool(stop_flag.value)
+        place.runtime.advanced = lambda advance: told(self._session, advance)
+        place.runtime.interrupted = lambda: bool(stop_flag.value)
         self._stack = contextlib.ExitStack()
         self._sync = self._stack.enter_context(place.sync())
 

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Deliver what the options name; print a line per session. Exit 1 if anything stayed behind."""
+    """Deliver what the options name; print a line per session. Exit 1 if anything is still pending."""
     if options.spooled is not None:
         return run_worker(environment, Path(options.spooled), options.deadline)
-    place = App.open(environment)
+    app = App.open(environment)
     named = options.session or options.transcript
     stop_flag: StopFlag = SimpleNamespace(value=False)
-    place.world.interrupted = lambda: stop_flag.value
+    app.runtime.interrupted = lambda: stop_flag.value
     reports: list[Report] = []
-    with place.sync() as sync, stop_on_interrupt(stop_flag):
-        for report in _one(place, sync, named) if named is not None else _left(place, sync):
+    with app.sync() as sync, stop_on_interrupt(stop_flag):
+        for report in _one(app, sync, named) if named is not None else _pending(app, sync):
             _print(report)
             reports.append(report)
             if stop_flag.value:
@@ -45,28 +45,28 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if stop_flag.value:
         return 130
     if not reports:
-        place.config()  # no session has said what is wrong with the settings
+        app.config()  # no session has said what is wrong with the settings
         print("nothing is pending")
     if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
-    left_out = named is not None and any(report.off for report in reports)
-    return 0 if all(report.complete for report in reports) and not left_out else 1
+    not_traced = named is not None and any(report.off for report in reports)
+    return 0 if all(report.complete for report in reports) and not not_traced else 1
 
 
-def _one(place: App, sync: Sync, named: str) -> Iterator[Report]:
+def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
-    path = a_session(find(named, place.config_dir, here()))
+    path = a_session(find(named, app.config_dir, here()))
     yield sync.session(path, caller=Caller(named=True))
 
 
-def _left(place: App, sync: Sync) -> Iterator[Report]:
-    """Deliver what was left behind since the installation."""
-    for session_id in [*take_spool(place, None), *place.states.pending()]:
-        sync.wanted(session_id)  # none, once it is interrupted
-    since_ns, found = place.states.installed_ns, False
-    place.states.index.rebuild()  # who asks for everything gets what the files say
-    for path in pending_sessions(place.states, place.config_dir, place.destination_names, since_ns, wrong=True):
-        if place.world.interrupted():
+def _pending(app: App, sync: Sync) -> Iterator[Report]:
+    """Deliver what is pending since the installation."""
+    for session_id in [*take_spool(app, None), *app.states.pending()]:
+        sync.handle_requests(session_id)  # none, once it is interrupted
+    since_ns, found = app.states.installed_ns, False
+    app.states.index.rebuild()  # who asks for everything gets what the files say
+    for path in pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True):
+        if app.runtime.interrupted():
             return
         found = True
         yield sync.session(path)
@@ -80,7 +80,7 @@ def _print(report: Report) -> None:
         print(f"{report.session_id}: another process is delivering it")
         return
     if report.off is not None:
-        print(f"{report.session_id}: left out: {report.off}")
+        print(f"{report.session_id}: not traced: {report.off}")
     if "*" in report.pending:
         print(f"{report.session_id}: pending: {report.pending['*']}")
     for name in dict.fromkeys([*report.sent, *report.pending]):

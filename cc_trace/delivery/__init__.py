@@ -5,12 +5,12 @@ from __future__ import annotations
 from cc_trace.delivery.agent_deliveries import AgentDeliveries, AgentListing
 from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor, SessionState
-from cc_trace.delivery.deliver import Advance
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.history import TranscriptFile, a_session, oldest_taken, past_sessions, since_seconds, waiting
 from cc_trace.delivery.index import IndexRow
 from cc_trace.delivery.ledger import Ledger, open_ledger
 from cc_trace.delivery.liveness import from_files
+from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
 from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Caller, Report, Sync

@@ -13,8 +13,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_trace.delivery.state import fingerprint_before
-from cc_trace.transcript import BEGINNING, Delivered, Position, agent_id, identify, own_files, select, shared_files
+from cc_trace.transcript import (
+    BEGINNING,
+    Delivered,
+    OpenTranscript,
+    Position,
+    agent_id,
+    identify,
+    own_files,
+    select,
+    shared_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -93,7 +102,7 @@ class AgentDeliveries:
         return sum(file.size for file in self._files)
 
     def to_read(self, to: str, cursor: Cursor) -> Selection:
-        """Return which files a destination needs read, and take its progress back to where they hang."""
+        """Return which files a destination needs read, and take its cursor back to where they hang."""
         if cursor.time is None and self._delivered.pop(to, None) is not None:
             # It begins anew, whatever was delivered to it once; this attempt may fail, and the next must know that.
             self._save()
@@ -128,7 +137,8 @@ class AgentDeliveries:
         """Read again from an earlier turn on. It may not come to a delivery now: the place is remembered as any is."""
         if position.offset < cursor.offset:
             cursor.go_back_to(turn, position)
-            cursor.fingerprint = fingerprint_before(self._transcript, position.offset)
+            with OpenTranscript(self._transcript) as transcript:
+                cursor.fingerprint = transcript.fingerprint_before(position.offset)
 
     def _save(self) -> None:
         if self._remember:
@@ -142,4 +152,12 @@ def _delivered(file: AgentFile, past: Delivered | None, place: Placed | None) ->
     begin = place.begin
     if past is not None and 0 < past.turn < place.turn:
         return past._replace(size=file.size, waiting=place.waiting)
-    return Delivered(file.size, place.turn, begin.offset, begin.number, place.parent, place.command, place.waiting)
+    return Delivered(
+        size=file.size,
+        turn=place.turn,
+        offset=begin.offset,
+        line=begin.number,
+        parent=place.parent,
+        command=place.command,
+        waiting=place.waiting,
+    )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import orjson
 
+from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
-from cc_trace.delivery.sync import Plan, Runtime, Sync
+from cc_trace.delivery.sync import Sync
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.export import check_name, open_destination
 from cc_trace.log import Log
@@ -39,7 +40,7 @@ class App:
     config_dir: Path  # Claude Code's
     states: States
     log: Log
-    world: Runtime
+    runtime: Runtime
     to: str | None = None  # only this destination
     skipped: list[DestinationSettings] = field(default_factory=list)
     _debugging: bool | None = None
@@ -62,11 +63,11 @@ class App:
         except OSError as error:
             message = f"cannot use the state folder {states.folder}: {error.strerror}"
             raise StateError(message) from error
-        world = Runtime(time.time, time.sleep, patient=hooked)
-        place = cls(sources, config_dir, states, Log(states.folder), world, to)
-        world.may_be_blocked = place.may_be_blocked
-        world.reached = place.steps(environment.get("CC_TRACE_DIE_AT"))
-        return place
+        runtime = Runtime(time.time, time.sleep, patient=hooked)
+        app = cls(sources=sources, config_dir=config_dir, states=states, log=Log(states.folder), runtime=runtime, to=to)
+        runtime.may_be_blocked = app.may_be_blocked
+        runtime.reached = app.steps(environment.get("CC_TRACE_DIE_AT"))
+        return app
 
     def settings(self, project: str | None, remembered: HookEnvironment | None = None) -> Settings:
         """Return the settings of a session started in a folder, given what its hook's environment was."""
@@ -95,8 +96,8 @@ class App:
             config = self.config(project, remembered)
             opened = tuple(self._opened(each) for each in config.destinations if each not in self.skipped)
             self._plans[key] = Plan(
-                opened,
-                Privacy(config.privacy),
+                destinations=opened,
+                outgoing=Privacy(config.privacy),
                 rest_seconds=config.rest_seconds,
                 unclear_seconds=config.unclear_seconds,
                 addresses={each.name: _address(each) for each in config.destinations},
@@ -105,7 +106,7 @@ class App:
         return self._plans[key]
 
     def off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
-        """Return why a session of a project is left out, None where it is not.
+        """Return why a session of a project is not traced, None where it is.
 
         What else is wrong with its settings is raised where it is not off, and else stands in the log.
         """
@@ -132,7 +133,7 @@ class App:
         names = self.destination_names(project, environment)
         if not names:
             return names
-        now, backoff = self.world.clock(), self.states.backoff
+        now, backoff = self.runtime.clock(), self.states.backoff
         known = {each.name: _address(each) for each in self.config(project, environment).destinations}
         return [name for name in names if backoff.waiting(known[name], now) is None]
 
@@ -153,13 +154,13 @@ class App:
 
     def reached(self, step: str) -> None:
         """Pass a named step."""
-        self.world.reached(step)
+        self.runtime.reached(step)
 
     @contextlib.contextmanager
     def sync(self) -> Iterator[Sync]:
         """Deliver; at the end all destinations are closed."""
         sync = Sync(
-            self.states, lambda state: self.plan(state.cwd, state.environment), self.log, self.world, self.config_dir
+            self.states, lambda state: self.plan(state.cwd, state.environment), self.log, self.runtime, self.config_dir
         )
         try:
             yield sync
@@ -212,8 +213,8 @@ def _address(settings: DestinationSettings) -> str:
 
     One that waits for its key is another: that the key is missing says nothing of the backend.
     """
-    place = settings.traces_endpoint or settings.endpoint or str(settings.path or settings.exporter)
-    return f"{settings.name} {place} {settings.public_key or ''} {settings.waits_for or ''}".rstrip()
+    where = settings.traces_endpoint or settings.endpoint or str(settings.path or settings.exporter)
+    return f"{settings.name} {where} {settings.public_key or ''} {settings.waits_for or ''}".rstrip()
 
 
 def _once(known: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:

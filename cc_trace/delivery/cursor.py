@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.spans import Ending
-    from cc_trace.transcript import Selection
+    from cc_trace.transcript import OpenTranscript, Selection
 
 VERSION: Final = 2
 _AGENTS_VERSION: Final = 1  # of the file that tells what was delivered of the agents' files
@@ -41,14 +41,21 @@ _LATEST: Final = 1e11  # unix seconds; beyond that no date can be shown
 
 @dataclass(slots=True)
 class Cursor:
-    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins."""
+    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins.
+
+    `call_by_task`, `trace_by_call` and `finished_tasks` keep what is needed of background tasks in turns that are not
+    read again. Say turn 3 starts a shell in the background: its call `toolu_1` gets the task id `b1`. `call_by_task` is
+    then `{"b1": "toolu_1"}`, and `trace_by_call` maps `toolu_1` to turn 3's trace. When Claude Code reports in turn 5
+    that `b1` has ended, turn 5 can say which call in which trace launched it (`metadata.launched_by`), and
+    `finished_tasks` gets `b1` and `toolu_1`, so that nobody waits for them any more.
+    """
 
     offset: int = 0
     line: int = 0
     turns: int = 0  # completely delivered before that
     accepted: list[str] = field(default_factory=list)  # spans from there on that the destination has
     rejected: list[str] = field(default_factory=list)  # spans from there on that it will never take
-    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: nobody saw the answer
+    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: they got no response
     intent_at: float | None = None
     unclear: list[str] = field(default_factory=list)  # spans that earlier attempts sent and got no answer for
     unclear_at: float | None = None  # when the last of those attempts had ended
@@ -63,10 +70,10 @@ class Cursor:
     not_before: float | None = None  # the backend asked to be left alone until then
     refusing_since: float | None = None  # it has refused everything since then
     time: float | None = None
-    call_by_task: dict[str, str] = field(default_factory=dict)
-    trace_by_call: dict[str, str] = field(default_factory=dict)
-    finished_tasks: list[str] = field(default_factory=list)
-    reached: int = 0  # the last turn something was sent of; the position may go back behind it
+    call_by_task: dict[str, str] = field(default_factory=dict)  # background task -> the call that launched it
+    trace_by_call: dict[str, str] = field(default_factory=dict)  # such a call -> the trace it is in
+    finished_tasks: list[str] = field(default_factory=list)  # of those tasks and calls, the ones that have ended
+    reached: int = 0  # the last turn something was sent of; the position may go back to before it
 
     @property
     def position(self) -> Position:
@@ -104,7 +111,7 @@ class SessionState:
     fingerprint_bytes: int = 0
     claude_pid: int | None = None
     cwd: str | None = None  # where it was started: its project
-    links: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are tied to
+    links: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are linked to
     destinations: dict[str, Cursor] = field(default_factory=dict)
     # The variables of its own hook, by who set them; None in place of a secret. None: no hook of its own has run yet.
     environment: dict[str, dict[str, str | None]] | None = None
@@ -114,7 +121,7 @@ class SessionState:
     claude_start: str | None = None  # when the process of `claude_pid` began: its id alone is used again
 
     def cursor(self, destination: str) -> Cursor:
-        """Return the progress of one destination, from the beginning if it is new."""
+        """Return the cursor of one destination, at the beginning if it is new."""
         return self.destinations.setdefault(destination, Cursor())
 
     def read_on(
@@ -126,15 +133,16 @@ class SessionState:
         rest_ns: int,
         hook_ns: int | None = None,
         agents: Selection | None = None,
+        opened: OpenTranscript | None = None,
     ) -> Session:
-        """Return the session from where a destination has got to."""
+        """Return the session from where a destination has got to; `opened` is its transcript, if it is open."""
         cursor = self.destinations.get(to, Cursor())
         resume = Resume(
-            cursor.position,
-            cursor.turns,
-            dict(cursor.call_by_task),
-            dict(cursor.trace_by_call),
-            set(cursor.finished_tasks),
+            position=cursor.position,
+            turns=cursor.turns,
+            call_by_task=dict(cursor.call_by_task),
+            trace_by_call=dict(cursor.trace_by_call),
+            finished_tasks=set(cursor.finished_tasks),
         )
         files, delivered = (agents.files, agents.known) if agents is not None else (None, {})
         return Session(
@@ -146,6 +154,7 @@ class SessionState:
             links=self.trace_links,
             files=files,
             delivered=delivered,
+            transcript=opened,
         )
 
     @property
@@ -155,7 +164,7 @@ class SessionState:
 
     @property
     def trace_links(self) -> dict[int, TraceLink]:
-        """Return what traces are tied to, by the number of the turn from which on it holds."""
+        """Return what traces are linked to, by the number of the turn from which on it holds."""
         return {int(first): TraceLink(*link) for first, link in self.links.items()}
 
     def untouched(self) -> int:

@@ -14,25 +14,26 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from cc_trace.delivery.cursor import MAX_NOTES
+from cc_trace.delivery.runtime import Advance
 from cc_trace.export import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, Rejected, Retryable, Unclear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from cc_trace.delivery.cursor import Cursor
+    from cc_trace.delivery.cursor import SessionState
     from cc_trace.delivery.ledger import Ledger
+    from cc_trace.delivery.runtime import Plan, Runtime
+    from cc_trace.delivery.state import States
     from cc_trace.export import Destination, EncodedSpan
-    from cc_trace.spans import Session, Span, Trace
-    from cc_trace.transcript import Position
+    from cc_trace.spans import Session, Trace
+    from cc_trace.transcript import OpenTranscript, Position
 
-# Langfuse shows what it took only after a while; asked too early, it would seem not to have it.
-UNCLEAR_SECONDS: Final = 60.0
-REQUEST_SECONDS: Final = 10.0
 _LONGEST_SECONDS: Final = 86_400.0  # a time further ahead was written before the clock was set back
 _MAX_REFUSALS: Final = 3  # of different spans in a row: then the backend refuses everything
 REFUSING_SECONDS: Final = 7 * 86_400.0  # for so long a backend that refuses everything is taken to be set up wrong
@@ -54,53 +55,48 @@ class _Open:
     unfinished: int = 0  # spans that are not final
 
 
-@dataclass(slots=True)
-class Surroundings:
-    """What a delivery needs of the world; a test gives its own."""
-
-    clock: Callable[[], float]  # unix seconds
-    save: Callable[[], None]  # the session's state
-    reached: Callable[[str], None] = lambda _: None  # named steps, for tests that die there
-    stopped: Callable[[], str | None] = lambda: None  # why nothing more is to be sent now
-    unclear_seconds: float = UNCLEAR_SECONDS
-    outgoing: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # what of it may leave, given its turn
-    request_seconds: float = REQUEST_SECONDS  # the longest that sending a batch can take
-    answered: Callable[[], None] = lambda: None  # records that the saved intent is accepted, where that needs no room
-    fingerprint: Callable[[int], str] = lambda _: ""  # of what the transcript has before a position
-    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
-
-
 class _Suspect(NamedTuple):
     """A span that was refused alone, and how many had been accepted by then."""
 
-    parcel: EncodedSpan
+    span: EncodedSpan
     outcome: Rejected
     sent: int
-
-
-class Advance(NamedTuple):
-    """How far a delivery has got: spans and turns taken in the last batch, and up to where all is delivered."""
-
-    to: str
-    spans: int
-    turns: int
-    offset: int
 
 
 class Delivery:
     """Sends what a session's transcript holds and a destination does not."""
 
     def __init__(
-        self, session: Session, destination: Destination, cursor: Cursor, ledger: Ledger, around: Surroundings
+        self,
+        session: Session,
+        destination: Destination,
+        *,
+        state: SessionState,
+        states: States,
+        ledger: Ledger,
+        plan: Plan,
+        runtime: Runtime,
+        transcript: OpenTranscript,
+        deadline: float | None = None,
+        running_from: int | None = None,
     ) -> None:
+        """Deliver a session to a destination.
+
+        `running_from`: of the turn with this number and later ones nothing is sent while they are running, since what
+        their traces are linked to is known to their own hook alone. None: that is known.
+        """
         self.sent = 0
         self.turns = 0  # whose root was sent
         self.refused: Counter[str] = Counter()  # why -> spans
         self._session = session
         self._destination = destination
-        self._progress = cursor
+        self._cursor = state.cursor(destination.name)
         self._ledger = None if destination.idempotent else ledger
-        self._around = around
+        self._state, self._states = state, states
+        self._plan, self._runtime = plan, runtime
+        self._transcript = transcript
+        self._deadline = deadline
+        self._running_from = running_from
         self._turns: deque[_Open] = deque()
         self._roots: set[str] = set()
         self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
@@ -115,13 +111,13 @@ class Delivery:
 
     def run(self) -> bool:
         """Deliver; return whether all that was final is there now."""
-        cursor = self._progress
+        cursor = self._cursor
         settled, stopped = {*cursor.accepted, *cursor.rejected}, False
         self._take_over()
         try:
             for trace in self._session.traces():
                 self._turn(trace, settled)
-            self._around.reached("spans built")
+            self._runtime.reached("spans built")
             self._flush()
             self._end_trials()
             cursor.error = cursor.error_at = cursor.not_before = None
@@ -133,18 +129,18 @@ class Delivery:
         self._advance()
         cursor.pending_spans = sum(len(turn.waiting) for turn in self._turns)
         cursor.unfinished = sum(turn.unfinished for turn in self._turns)
-        cursor.time = self._around.clock()
-        self._around.save()
+        cursor.time = self._runtime.clock()
+        self._save()
         return not stopped and not cursor.pending_spans
 
     def _take_over(self) -> None:
-        """Take up what an earlier attempt left: spans nobody saw the answer for, and those the ledger must hear of."""
-        cursor, now = self._progress, self._around.clock()
+        """Take up what an earlier attempt left: spans that got no response, and those the ledger must hear of."""
+        cursor, now = self._cursor, self._runtime.clock()
         if cursor.intent:
             sent_at = now if cursor.intent_at is None else cursor.intent_at
-            finished_tasks = min(now, sent_at + self._around.request_seconds)
+            ended = min(now, sent_at + self._plan.request_seconds)
             cursor.unclear = [*dict.fromkeys([*cursor.unclear, *cursor.intent])]
-            cursor.unclear_at = max(finished_tasks, cursor.unclear_at or 0.0)
+            cursor.unclear_at = max(ended, cursor.unclear_at or 0.0)
             cursor.intent = []
         if cursor.not_in_ledger:
             ids, cursor.not_in_ledger = cursor.not_in_ledger, []
@@ -157,7 +153,9 @@ class Delivery:
 
     def _turn(self, trace: Trace, settled: set[str]) -> None:
         known = {span.span_id for span in trace.spans} & settled
-        turn = _Open(trace.turn.begin, trace.turn.number, known, unfinished=trace.awaited)
+        turn = _Open(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
+        is_unknown = self._running_from is not None and turn.number >= self._running_from
+        held_back = is_unknown and not trace.spans[0].final
         self._turns.append(turn)
         self._roots.add(trace.spans[0].span_id)
         for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
@@ -165,25 +163,25 @@ class Delivery:
                 continue
             if span.agent_id is not None:
                 self._agent_of[span.span_id] = span.agent_id
-            if not span.final:
+            if not span.final or held_back:
                 turn.unfinished += 1
                 self._unfinished.add(span.span_id)
                 continue
             turn.waiting.add(span.span_id)
             self._owner[span.span_id] = turn
-            self._add(self._destination.encode(self._around.outgoing(span, trace.spans)))
+            self._add(self._destination.encode(self._plan.outgoing(span, trace.spans)))
 
-    def _add(self, parcel: EncodedSpan) -> None:
-        if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + parcel.size > MAX_BATCH_BYTES:
+    def _add(self, span: EncodedSpan) -> None:
+        if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + span.size > MAX_BATCH_BYTES:
             self._flush()
-        self._batch.append(parcel)
-        self._batch_bytes += parcel.size
+        self._batch.append(span)
+        self._batch_bytes += span.size
 
     def _flush(self) -> None:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
-        if (why := self._around.stopped()) is not None:
+        if (why := self._runtime.stopped(self._deadline)) is not None:
             self._fail(why)
         ready = self._claimed(batch) if self._ledger is not None else batch
         turns, sent, self._flushing = self.turns, self.sent, ready
@@ -191,35 +189,41 @@ class Delivery:
             self._send(ready)
             self._judge()
         except _Stop:
-            left = [parcel.span_id for parcel in ready if parcel.span_id in self._owner]
-            self._release([id_ for id_ in left if id_ not in self._progress.unclear])
+            left = [span.span_id for span in ready if span.span_id in self._owner]
+            self._release([id_ for id_ in left if id_ not in self._cursor.unclear])
             raise
         self._advance()
-        to, offset = self._destination.name, self._progress.offset
-        self._around.advanced(Advance(to, self.sent - sent, self.turns - turns, offset))
+        self._runtime.advanced(
+            Advance(
+                to=self._destination.name,
+                spans=self.sent - sent,
+                turns=self.turns - turns,
+                offset=self._cursor.offset,
+            )
+        )
 
     def _claimed(self, batch: list[EncodedSpan]) -> list[EncodedSpan]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
         assert self._ledger is not None  # noqa: S101
-        around, ids, to = self._around, [parcel.span_id for parcel in batch], self._destination.name
-        session_id, now = self._session.summary.session_id, around.clock()
-        claims, since = self._ledger.claim(to, session_id, ids, now, around.request_seconds)
-        around.reached("claimed")
+        runtime, ids, to = self._runtime, [span.span_id for span in batch], self._destination.name
+        session_id, now = self._session.summary.session_id, runtime.clock()
+        claims, since = self._ledger.claim(to, session_id, ids, now, self._plan.request_seconds)
+        runtime.reached("claimed")
         self._settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
-        ready = [parcel for parcel in batch if claims[parcel.span_id] in ("mine", "unclear")]
-        unclear = [p for p in ready if claims[p.span_id] == "unclear" or p.span_id in self._progress.unclear]
+        ready = [span for span in batch if claims[span.span_id] in ("mine", "unclear")]
+        unclear = [span for span in ready if claims[span.span_id] == "unclear" or span.span_id in self._cursor.unclear]
         if not unclear or not self._destination.queryable:
             return ready
         try:
-            held = self._asked(unclear, max(since or 0.0, self._progress.unclear_at or 0.0))
+            held = self._asked(unclear, max(since or 0.0, self._cursor.unclear_at or 0.0))
         except _Stop:
-            kept = {parcel.span_id for parcel in unclear}
-            self._release([p.span_id for p in ready if p.span_id in self._owner and p.span_id not in kept])
+            kept = {span.span_id for span in unclear}
+            self._release([span.span_id for span in ready if span.span_id in self._owner and span.span_id not in kept])
             raise
-        again = [parcel.span_id for parcel in unclear if parcel.span_id not in held]
-        if (why := self._ledger.date(to, again, now + around.request_seconds)) is not None:
+        again = [span.span_id for span in unclear if span.span_id not in held]
+        if (why := self._ledger.date(to, again, now + self._plan.request_seconds)) is not None:
             self._fail(f"ledger: {why}")
-        return [parcel for parcel in ready if parcel.span_id not in held]
+        return [span for span in ready if span.span_id not in held]
 
     def _asked(self, unclear: list[EncodedSpan], since: float) -> frozenset[str]:
         """Return what the destination has of what was sent until then; end the delivery where it is too early."""
@@ -231,42 +235,42 @@ class Delivery:
         if held:
             self._record(held)
             self._settle(held, sent=False)
-        now, wait = self._around.clock(), self._around.unclear_seconds
+        now, wait = self._runtime.clock(), self._plan.unclear_seconds
         early = since - now < _LONGEST_SECONDS and now - min(now, since) < wait
-        if early and not held.issuperset(parcel.span_id for parcel in unclear):
-            self._progress.not_before = min(now, since) + wait
+        if early and not held.issuperset(span.span_id for span in unclear):
+            self._cursor.not_before = min(now, since) + wait
             self._fail("an earlier attempt may still be stored; asking again later")
         return held
 
-    def _send(self, parcels: Sequence[EncodedSpan]) -> None:
+    def _send(self, spans: Sequence[EncodedSpan]) -> None:
         """Send a batch; one that is refused in halves, so that only those are left over that are refused alone."""
-        parcels = [p for p in parcels if p.span_id in self._owner and p.span_id not in self._suspects]
-        if not parcels:
+        spans = [span for span in spans if span.span_id in self._owner and span.span_id not in self._suspects]
+        if not spans:
             return  # tried alone in the meantime
-        refused = self._attempt(parcels)
+        refused = self._attempt(spans)
         if refused is None:
             return
-        if len(parcels) > 1:
-            middle = len(parcels) // 2
-            self._send(parcels[:middle])
-            self._send(parcels[middle:])
+        if len(spans) > 1:
+            middle = len(spans) // 2
+            self._send(spans[:middle])
+            self._send(spans[middle:])
             return
-        self._suspects[parcels[0].span_id] = _Suspect(parcels[0], refused, self.sent)
+        self._suspects[spans[0].span_id] = _Suspect(spans[0], refused, self.sent)
         self._probe()
 
-    def _attempt(self, parcels: Sequence[EncodedSpan]) -> Rejected | None:
+    def _attempt(self, spans: Sequence[EncodedSpan]) -> Rejected | None:
         """Send one request and record its outcome; return a refusal, of which the caller decides what it means."""
-        cursor, around, ids = self._progress, self._around, [parcel.span_id for parcel in parcels]
+        cursor, runtime, ids = self._cursor, self._runtime, [span.span_id for span in spans]
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in set(ids)]
-        cursor.intent, cursor.intent_at = ids, around.clock()
-        around.save()
-        around.reached("intent saved")
-        outcome = self._destination.send(parcels)
-        around.reached("answered")
+        cursor.intent, cursor.intent_at = ids, runtime.clock()
+        self._save()
+        runtime.reached("intent saved")
+        outcome = self._destination.send(spans)
+        runtime.reached("answered")
         match outcome:
             case Accepted(refused, message):
                 self.answered = True
-                around.answered()
+                self._mark_answered()
                 if refused:
                     self._note(spans=refused, status="partial success", message=message or "")
                 self._done(ids)
@@ -280,12 +284,12 @@ class Delivery:
                 self.failure = outcome
                 cursor.intent = []
                 self._release(ids)
-                cursor.not_before = around.clock() + after if after else None
+                cursor.not_before = runtime.clock() + after if after else None
                 self._fail(message)
             case Unclear(message):
                 self.failure = outcome
                 cursor.unclear += ids
-                cursor.intent, cursor.unclear_at = [], around.clock()
+                cursor.intent, cursor.unclear_at = [], runtime.clock()
                 if self._ledger is not None:
                     self._ledger.date(self._destination.name, ids, cursor.unclear_at)
                 self._fail(f"{message}; it is not known what was stored")
@@ -297,16 +301,16 @@ class Delivery:
         if len(in_a_row) >= _MAX_REFUSALS:
             self._wait_for_setup()
             return
-        left = [p for p in self._flushing if p.span_id in self._owner and p.span_id not in self._suspects]
+        left = [span for span in self._flushing if span.span_id in self._owner and span.span_id not in self._suspects]
         if in_a_row and left:
-            self._send([min(left, key=lambda parcel: parcel.size)])
+            self._send([min(left, key=lambda span: span.size)])
 
     def _judge(self) -> None:
         """Try suspects again that were refused before another span was accepted; a second refusal is their own."""
         for id_, suspect in list(self._suspects.items()):
             if self.sent > suspect.sent:
                 del self._suspects[id_]
-                if (refused := self._attempt([suspect.parcel])) is not None:
+                if (refused := self._attempt([suspect.span])) is not None:
                     self._blame({id_: refused})
 
     def _end_trials(self) -> None:
@@ -318,8 +322,8 @@ class Delivery:
 
     def _wait_for_setup(self) -> None:
         """End the delivery, as the backend may be set up wrong; but not for ever."""
-        now = self._around.clock()
-        since = self._progress.refusing_since = self._progress.refusing_since or now
+        now = self._runtime.clock()
+        since = self._cursor.refusing_since = self._cursor.refusing_since or now
         if 0 <= now - since < REFUSING_SECONDS:
             first = next(iter(self._suspects.values())).outcome
             doubt = "it refuses everything" if len(self._suspects) > 1 else "nothing was accepted since"
@@ -328,7 +332,7 @@ class Delivery:
     def _blame(self, refused: dict[str, Rejected]) -> None:
         for id_, outcome in refused.items():
             self._note(span_id=id_, status=outcome.status, message=outcome.message)
-        self._progress.rejected += refused
+        self._cursor.rejected += refused
         self._done([*refused], accepted=False)
 
     def _release(self, ids: Sequence[str]) -> None:
@@ -340,11 +344,11 @@ class Delivery:
         """Record an answer that settles these spans."""
         if self._ledger is not None:
             self._record(ids)
-            self._around.reached("ledger settled")
-        self._progress.intent = []
+            self._runtime.reached("ledger settled")
+        self._cursor.intent = []
         self._settle(ids, sent=accepted)
-        self._around.save()
-        self._around.reached("state saved")
+        self._save()
+        self._runtime.reached("state saved")
 
     def _record(self, ids: Iterable[str]) -> None:
         """Tell the ledger; what it cannot take now, the state keeps for it."""
@@ -352,10 +356,10 @@ class Delivery:
         if self._ledger is not None and self._ledger.settle(
             self._destination.name, self._session.summary.session_id, ids
         ):
-            self._progress.not_in_ledger += ids
+            self._cursor.not_in_ledger += ids
 
     def _settle(self, ids: Iterable[str], *, sent: bool) -> None:
-        cursor, rejected, ids = self._progress, set(self._progress.rejected), dict.fromkeys(ids)
+        cursor, rejected, ids = self._cursor, set(self._cursor.rejected), dict.fromkeys(ids)
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in ids]
         for id_ in ids:
             turn = self._owner.pop(id_)
@@ -369,21 +373,29 @@ class Delivery:
                 cursor.accepted.append(id_)
                 cursor.delivered += sent
 
+    def _save(self) -> None:
+        self._states.save(self._state)
+
+    def _mark_answered(self) -> None:
+        """Record an acceptance in the saved intent. Where that fails, the ledger and the next state still can."""
+        with contextlib.suppress(OSError):
+            self._states.mark_answered(self._state.session_id)
+
     def _note(self, **note: Any) -> None:  # noqa: ANN401
         self.refused[f"{note['status']} {note['message']}".strip()] += note.get("spans", 1)
-        self._progress.notes = [*self._progress.notes, {**note, "time": self._around.clock()}][-MAX_NOTES:]
+        self._cursor.notes = [*self._cursor.notes, {**note, "time": self._runtime.clock()}][-MAX_NOTES:]
 
     def _fail(self, message: str) -> NoReturn:
-        self._progress.error, self._progress.error_at = message, self._around.clock()
+        self._cursor.error, self._cursor.error_at = message, self._runtime.clock()
         raise _Stop
 
     def _advance(self) -> None:
         """Move to the oldest turn that is not completely delivered; the last one stays, for it may grow."""
-        cursor, turns = self._progress, self._turns
+        cursor, turns = self._cursor, self._turns
         while len(turns) > 1 and not turns[0].waiting and not turns[0].unfinished:
             turns.popleft()
         if turns and (not cursor.fingerprint or turns[0].begin.offset != cursor.offset):
-            cursor.fingerprint = self._around.fingerprint(turns[0].begin.offset)
+            cursor.fingerprint = self._transcript.fingerprint_before(turns[0].begin.offset)
         if turns:
             cursor.offset, cursor.line = turns[0].begin.offset, turns[0].begin.number
             cursor.turns = turns[0].number - 1

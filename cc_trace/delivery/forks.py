@@ -1,7 +1,7 @@
 """Whether a session holds what another one wrote while tracing was off: a fork copies the turns of its origin.
 
 Claude Code does not always say where a copy comes from: then the ids tell that lines and responses keep. What a session
-that is left out has only copied itself does not count: its origin may be traced, and other forks of it.
+that is suppressed has only copied itself does not count: its origin may be traced, and other forks of it.
 """
 
 from __future__ import annotations
@@ -17,41 +17,43 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.delivery.state import States
-    from cc_trace.transcript import Entry
+    from cc_trace.transcript import Entry, Line, OpenTranscript
 
 
-def suppressed_by(transcript: Path, states: States, *, new: bool) -> str | None:
-    """Return the session for which this one is left out: itself, or one it copied, which is looked for while it is new.
+def suppressed_by(transcript: OpenTranscript, states: States, *, new: bool) -> str | None:
+    """Return the session that this one is suppressed by: itself, or one whose turns it copied; None if it is not.
 
-    None where it is not left out.
+    Such an origin is looked for while the session is new.
     """
-    if states.is_suppressed(transcript.stem):
-        return transcript.stem
+    if states.is_suppressed(transcript.session_id):
+        return transcript.session_id
     return copied_from(transcript, states.all_suppressed()) if new else None
 
 
-def copied_from(transcript: Path, left_out: Mapping[str, int]) -> str | None:
-    """Return which of the sessions that are left out, each with the time when that was noted, this one has turns of."""
+def copied_from(transcript: OpenTranscript, suppressed: Mapping[str, int]) -> str | None:
+    """Return which of the suppressed sessions, each with the time when that was noted, this one has turns of."""
+    if not suppressed:
+        return None
     with contextlib.suppress(OSError):
-        beginning = list(read_head(transcript))
+        beginning = list(transcript.entries())
         times = [entry.head.time_ns for entry in beginning if entry.head is not None and entry.head.time_ns is not None]
         named = {entry.head.context.forked_from for entry in beginning if entry.head is not None}
         ids = _ids(beginning)
         changed_ns = transcript.stat().st_mtime_ns
-        for other, noted_ns in left_out.items():
+        for other, noted_ns in suppressed.items():
             if not times or not min(times) < noted_ns < changed_ns:
                 continue  # it began later and holds nothing older, or was at rest before, and is the origin
-            if other in named or _holds(transcript, ids, transcript.with_name(f"{other}.jsonl")):
+            if other in named or _holds(transcript, ids, transcript.path.with_name(f"{other}.jsonl")):
                 return other
     return None
 
 
-def _holds(transcript: Path, ids: set[str], other: Path) -> bool:
+def _holds(transcript: OpenTranscript, ids: set[str], other: Path) -> bool:
     """Tell whether a session that begins with these ids has any line that the other one wrote itself."""
     try:
         if ids.isdisjoint(_ids(read_head(other))):
             return False
-        return not _ids(_all(transcript)).isdisjoint(_ids(_written(other)))
+        return not _ids(_parsed(transcript.lines())).isdisjoint(_ids(_written(other)))
     except OSError:  # it is gone
         return False
 
@@ -59,7 +61,7 @@ def _holds(transcript: Path, ids: set[str], other: Path) -> bool:
 def _written(path: Path) -> Iterable[Entry]:
     """Yield what a session wrote itself. A copy begins with a line of its own, and what it copied is older."""
     since_ns: int | None = None
-    for entry in _all(path):
+    for entry in _parsed(read_lines(path, torn=True)):
         if entry.head is None or entry.head.time_ns is None:
             continue
         since_ns = entry.head.time_ns if since_ns is None else since_ns
@@ -67,8 +69,8 @@ def _written(path: Path) -> Iterable[Entry]:
             yield entry
 
 
-def _all(path: Path) -> Iterable[Entry]:
-    return chain.from_iterable(map(parse, read_lines(path, torn=True)))
+def _parsed(lines: Iterable[Line]) -> Iterable[Entry]:
+    return chain.from_iterable(map(parse, lines))
 
 
 def _ids(entries: Iterable[Entry]) -> set[str]:

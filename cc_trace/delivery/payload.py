@@ -40,10 +40,10 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
                 return "transcript_path leads outside Claude Code's folder"
             event, message = rest.get("hook_event_name"), rest.get("last_assistant_message")
             return Payload(
-                event if isinstance(event, str) else "",
-                transcript,
-                message if isinstance(message, str) and message else None,
-                _busy(rest.get("background_tasks")),
+                event=event if isinstance(event, str) else "",
+                transcript=transcript,
+                last_message=message if isinstance(message, str) and message else None,
+                busy=_busy(rest.get("background_tasks")),
             )
         case _:
             return "payload has no transcript_path"

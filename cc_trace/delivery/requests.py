@@ -1,6 +1,6 @@
 """What a hook asks for: its payload, and what only its own process knows. Kept until a worker has taken it.
 
-A worker that serves another hook's request has another environment: all that the request needs of its own stands here.
+A worker that handles another hook's request has another environment: all that the request needs of its own stands here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SyncRequest:
 
 
 def request_to_json(request: SyncRequest) -> bytes:
-    """Return the form of the file."""
+    """Return the form of the file. Its names are those of earlier versions, which may still read it."""
     raw = {
         "payload": request.payload.decode("utf-8", "backslashreplace"),
         "told_ns": request.hook_ns,
@@ -55,12 +55,12 @@ def request_from_json(data: bytes, hook_ns: int) -> SyncRequest:
             pid, link, project = more.get("claude_pid"), more.get("anchor"), more.get("project")
             environment = more.get("environment")
             return SyncRequest(
-                payload.encode(),
-                told,
-                pid if isinstance(pid, int) else None,
-                _link(link),
-                project if isinstance(project, str) else None,
-                environment if is_environment(environment) else None,
+                payload=payload.encode(),
+                hook_ns=told,
+                claude_pid=pid if isinstance(pid, int) else None,
+                link=_link(link),
+                project=project if isinstance(project, str) else None,
+                environment=environment if is_environment(environment) else None,
             )
         case _:
             return SyncRequest(data, hook_ns)

@@ -1,4 +1,9 @@
-"""Waiting, off the user's path, until the last reply is in the file: Claude Code writes it up to 156 ms after Stop."""
+"""Waiting, off the user's path, until the last reply is in the file: Claude Code writes it up to 156 ms after Stop.
+
+Quiet counts from the last write or from the hook, whichever was later: a worker that took a while to start has waited
+already. It never counts from the last write alone, since the reply may be about to follow a tool result that is minutes
+old, and its text may have stood in the file before.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from cc_trace.files import open_regular
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from cc_trace.delivery.runtime import Runtime
+    from cc_trace.transcript import OpenTranscript
 
 MAX_SECONDS: Final = 3.0
 REST_SECONDS: Final = 0.3  # the writer drains every 100 ms
@@ -19,44 +22,45 @@ _TAIL_BYTES: Final = 1 << 20
 
 
 def wait_until_settled(
-    path: Path,
-    last_message: str | None,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-    max_seconds: float = MAX_SECONDS,
+    transcript: OpenTranscript, last_message: str | None, runtime: Runtime, hook_ns: int | None = None
 ) -> bool:
-    """Wait until the reply is in the file and the file is at rest; return whether it came to that in time."""
-    wanted = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
-    begin = clock()
-    size, since, found = -1, begin, wanted is None
+    """Wait until the reply is in the file and the file is at rest; return whether it came to that in time.
+
+    `hook_ns`: when the hook ran; None counts from now.
+    """
+    reply = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
+    begin = runtime.clock()
+    since = begin if hook_ns is None else hook_ns / 1e9
+    seen, found, whole = (-1, 0), reply is None, False
     while True:
-        now = clock()
-        current = _size(path)
-        if current != size:
-            found = found or (wanted is not None and wanted in _tail(path, current))
-            size, since = current, now
-        if found and size > 0 and now - since >= REST_SECONDS and _ends_with_newline(path):
+        now, current = runtime.clock(), _written(transcript)
+        if current != seen:
+            tail = _tail(transcript, 1 if found else _TAIL_BYTES)
+            found = found or (reply is not None and reply in tail)
+            whole = tail.endswith(b"\n")
+            # Of what was there already its time tells; what comes while we look on was written now, whatever the clock
+            # of a file server says.
+            since = max(since, current[1] / 1e9) if seen[0] < 0 else now
+            seen = current
+        since = min(since, now)  # a time that is still to come is of another clock
+        if found and whole and now - since >= REST_SECONDS:
             return True
-        if now - begin >= max_seconds:
+        if now - begin >= MAX_SECONDS:
             return False
-        sleep(_POLL_SECONDS)
+        runtime.sleep(_POLL_SECONDS)
 
 
-def _size(path: Path) -> int:
+def _written(transcript: OpenTranscript) -> tuple[int, int]:
+    """Return the size and the time of the last write; zeros where there is no file yet."""
     try:
-        return path.stat().st_size
+        status = transcript.stat()
     except OSError:
-        return 0
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
 
 
-def _tail(path: Path, size: int, length: int = _TAIL_BYTES) -> bytes:
+def _tail(transcript: OpenTranscript, length: int) -> bytes:
     try:
-        with open_regular(path) as file:
-            file.seek(max(0, size - length))
-            return file.read()
+        return transcript.tail(length)
     except OSError:
         return b""
-
-
-def _ends_with_newline(path: Path) -> bool:
-    return _tail(path, _size(path), 1) == b"\n"

@@ -29,7 +29,7 @@ from cc_trace.delivery.cursor import (
 from cc_trace.delivery.index import SessionIndex
 from cc_trace.delivery.requests import request_from_json, request_to_json
 from cc_trace.errors import StateError
-from cc_trace.files import locked_file, open_private, open_regular, private_folder, read_regular, write_private
+from cc_trace.files import locked_file, open_private, private_folder, read_regular, write_private
 from cc_trace.paths import is_session_id
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from cc_trace.delivery.requests import SyncRequest
     from cc_trace.transcript import Delivered
 
-FINGERPRINT_BYTES: Final = 1024
 MAX_BYTES: Final = 64 << 20  # of a state or a request: those of the longest sessions have a few megabytes
 _MARK_WITHIN: Final = 100  # bytes from the beginning of a state file
 
@@ -54,7 +53,7 @@ class States:
         self._locks = folder / "locks"
         self._pending = folder / "pending"
         self._off = folder / "off"
-        self._off_since = folder / "off-since"
+        self._disabled_since = folder / "off-since"
         self._agents = folder / "agents"
         self.spool = folder / "spool"
         self._workers = folder / "workers"
@@ -64,7 +63,7 @@ class States:
     def prepare(self) -> None:
         """Make the folders, closed to others."""
         private_folder(self.folder)
-        own = (self._sessions, self._locks, self._pending, self._off, self._off_since, self._agents, self.spool)
+        own = (self._sessions, self._locks, self._pending, self._off, self._disabled_since, self._agents, self.spool)
         for folder in (*own, self._workers, self.folder / "backoff"):
             private_folder(folder)
 
@@ -82,7 +81,7 @@ class States:
             return None
 
     def suppress(self, session_id: str) -> None:
-        """Note that a session was written to while tracing was off: it stays out when tracing is on again."""
+        """Note that a session was written to while tracing was off: it stays untraced when tracing is on again."""
         self.path(session_id)
         _note(self._off / session_id)
 
@@ -101,11 +100,11 @@ class States:
 
     def disabled_since_ns(self, project: str | None) -> int:
         """Return when a project was first seen to be off, which is now if it never was."""
-        return _note(self._off_since / _digest(project))
+        return _note(self._disabled_since / _digest(project))
 
     def mark_enabled(self, project: str | None) -> None:
         """Note that a project is not off."""
-        (self._off_since / _digest(project)).unlink(missing_ok=True)
+        (self._disabled_since / _digest(project)).unlink(missing_ok=True)
 
     def post_request(self, session_id: str, request: SyncRequest) -> None:
         """Leave a request to sync a session; a later one replaces an earlier one."""
@@ -122,8 +121,8 @@ class States:
             with os.fdopen(descriptor, "wb") as file:  # nobody else takes requests of this session while it is written
                 file.write(request_to_json(request))
 
-    def wanted(self, session_id: str) -> bool:
-        """Tell whether word was left since it was last taken."""
+    def pending_request(self, session_id: str) -> bool:
+        """Tell whether a request was left since the last one was taken."""
         return (self._pending / f"{session_id}.json").exists()
 
     def take_request(self, session_id: str) -> SyncRequest | None:
@@ -131,7 +130,7 @@ class States:
         path = self._pending / f"{session_id}.json"
         own = self._pending / f".{session_id}.{os.getpid()}"
         try:
-            path.rename(own)  # word that is left from now on is not this one
+            path.rename(own)  # one that is left from now on is not this one
         except FileNotFoundError:
             return None
         try:
@@ -143,7 +142,7 @@ class States:
         return request_from_json(data, hook_ns)
 
     def pending(self) -> list[str]:
-        """Return the sessions that word was left for."""
+        """Return the sessions that requests were left for."""
         return sorted(path.stem for path in self._pending.glob("*.json") if is_session_id(path.stem))
 
     def path(self, session_id: str) -> Path:
@@ -261,7 +260,7 @@ class States:
 
     @contextlib.contextmanager
     def worker_slot(self, count: int) -> Iterator[bool]:
-        """Be one of so many workers that run at once; False where all places are taken."""
+        """Be one of so many workers that run at once; False where all slots are taken."""
         for number in range(count):
             with locked_file(self._workers / f"{number}.lock") as held:
                 if held:
@@ -284,23 +283,3 @@ def _note(path: Path) -> int:
 
 def _digest(project: str | None) -> str:
     return hashlib.sha256((project or "").encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def fingerprint(path: Path, length: int) -> str:
-    """Return a digest of a file's first bytes: a transcript that begins otherwise is another one."""
-    with open_regular(path) as file:
-        return hashlib.sha256(file.read(length)).hexdigest()
-
-
-def fingerprint_before(path: Path, offset: int) -> str:
-    """Return a digest of the last bytes before a position: a transcript that was rewritten has others there."""
-    with open_regular(path) as file:
-        file.seek(max(0, offset - FINGERPRINT_BYTES))
-        return hashlib.sha256(file.read(min(offset, FINGERPRINT_BYTES))).hexdigest()
-
-
-def is_line_start(path: Path, offset: int) -> bool:
-    """Tell whether a line can begin at a position."""
-    with open_regular(path) as file:
-        file.seek(max(0, offset - 1))
-        return not offset or file.read(1) == b"\n"

@@ -1,77 +1,46 @@
-"""From a hook's payload, or a user's wish, to delivered turns: wait, lock, read on, send, save, look once more.
+"""From a hook's payload, or a user's command, to delivered turns: wait, lock, read on, send, save, look once more.
 
 Rules:
-- One process works on a session at a time. Who finds it locked leaves word and goes; the holder takes the word before
-  it begins and looks for new word after it has let go, so none is missed.
+- One process works on a session at a time. Who finds it locked leaves its request and goes; the holder takes the
+  request before it begins and looks for new ones after it has let go, so none is missed.
 - One destination never holds up another, and one session's failure none of the others.
 """
 
 from __future__ import annotations
 
 import contextlib
-import random
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.agent_deliveries import AgentDeliveries
 from cc_trace.delivery.cursor import SessionState
-from cc_trace.delivery.deliver import REQUEST_SECONDS, UNCLEAR_SECONDS, Delivery, Surroundings
+from cc_trace.delivery.deliver import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
 from cc_trace.delivery.liveness import Process, changed_since, from_files, from_hook, liveness
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.settling import wait_until_settled
-from cc_trace.delivery.state import FINGERPRINT_BYTES, fingerprint, fingerprint_before, is_line_start
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.export import Retryable
 from cc_trace.paths import is_session_id
 from cc_trace.spans import TraceLink
-from cc_trace.transcript import BEGINNING, first_cwd, first_session_id
+from cc_trace.transcript import BEGINNING, FINGERPRINT_BYTES, OpenTranscript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
+    from pathlib import Path
 
     from cc_trace.delivery.cursor import Cursor
-    from cc_trace.delivery.deliver import Advance
     from cc_trace.delivery.liveness import Liveness
     from cc_trace.delivery.requests import SyncRequest
+    from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
     from cc_trace.export import Destination
     from cc_trace.log import Log
     from cc_trace.settings import HookEnvironment
-    from cc_trace.spans import Ending, Session, Span
-
-
-@dataclass(slots=True)
-class Runtime:
-    """Clock, sleep and what else a test replaces."""
-
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    reached: Callable[[str], None] = lambda _: None
-    patient: bool = True  # leave a backend alone that asked for it; a user who calls by hand need not wait
-    advanced: Callable[[Advance], None] = lambda _: None  # told after every batch
-    # Whether Stop hooks besides ours may make the model go on, in the sessions of a project; in doubt they may.
-    may_be_blocked: Callable[[str | None], bool] = lambda _: True
-    jitter: Callable[[], float] = random.random  # the random part of a wait
-    interrupted: Callable[[], bool] = lambda: False  # asked before every batch
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done with the sessions of one project."""
-
-    destinations: tuple[Destination, ...] = ()
-    outgoing: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # what of it may leave, given its turn
-    off: str | None = None  # why nothing is
-    rest_seconds: float = 300.0  # a session that has not been written to for so long is over
-    unclear_seconds: float = UNCLEAR_SECONDS  # after an attempt without an answer, before "not there" is believed
-    addresses: Mapping[str, str] = field(default_factory=dict)  # destination -> what it shares with other projects
-    request_seconds: float = REQUEST_SECONDS  # the longest that one request can take
+    from cc_trace.spans import Ending, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +48,11 @@ class Caller:
     """Who asks for one certain session, and what is known from that."""
 
     claude_pid: int | None = None
-    link: TraceLink | None = None  # what the turns since the last sync are tied to; None: this caller does not know
+    link: TraceLink | None = None  # of the turns since the last sync; None: this caller does not know
     named: bool = False  # a user asks for just this session
     project: str | None = None  # whose hook it is, which knows better than the transcript
     environment: HookEnvironment | None = None  # of the hook, to be remembered with its session
-    hook_ns: int | None = None  # when a hook told how the session ends; what began later is not meant
+    hook_ns: int | None = None  # when its hook ran; what began later is not meant
 
 
 NO_CALLER: Final = Caller()
@@ -99,7 +68,7 @@ class Report:
     sent: dict[str, int] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)  # destination -> why
     busy: bool = False
-    off: str | None = None  # why it is left out
+    off: str | None = None  # why it is not traced
     turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
 
@@ -112,13 +81,26 @@ class Report:
 
     @property
     def waits(self) -> bool:
-        """Tell whether all that stayed behind is what another session is sending just now."""
+        """Tell whether all that is pending is what another session is sending just now."""
         return bool(self.pending) and set(self.pending.values()) == {SENT_BY_ANOTHER}
 
     @property
     def complete(self) -> bool:
-        """Tell whether nothing stayed behind."""
+        """Tell whether nothing is pending."""
         return not self.pending and not self.busy
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One session while it is synced."""
+
+    transcript: OpenTranscript
+    state: SessionState
+    plan: Plan
+    report: Report
+    agents: AgentDeliveries
+    deadline: float | None
+    running_from: int | None  # as in Delivery
 
 
 _PASSES: Final = 3
@@ -137,14 +119,14 @@ class Sync:
         states: States,
         plan_of: Callable[[SessionState], Plan],
         log: Log,
-        world: Runtime,
+        runtime: Runtime,
         config_dir: Path,
     ) -> None:
         self._states = states
         self._config_dir = config_dir
         self._plan_of = plan_of
         self._log = log
-        self._world = world
+        self._runtime = runtime
         self._failed: dict[str, str] = {}  # addresses that failed us, and why: who is patient tries each once
         self._ledger = self._open_ledger()
         self._gave_way = False
@@ -168,91 +150,100 @@ class Sync:
         """Let go of the ledger."""
         self._ledger.close()
 
-    def wanted(self, session_id: str, deadline: float | None = None) -> None:
-        """Serve the word that hooks left for a session, until none is left or another process serves it."""
-        while self._states.wanted(session_id) and not self._world.interrupted():
+    def handle_requests(self, session_id: str, deadline: float | None = None) -> None:
+        """Handle the requests that hooks left for a session, until none is left or another process handles them."""
+        while self._states.pending_request(session_id) and not self._runtime.interrupted():
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
                 if not held:
                     return
-                self._world.reached("locked")
-                while not self._world.interrupted() and (word := self._states.take_request(session_id)) is not None:
-                    payload = parse_payload(word.payload, self._config_dir)
+                self._runtime.reached("locked")
+                while (request := self._next_request(session_id)) is not None:
+                    payload = parse_payload(request.payload, self._config_dir)
                     if isinstance(payload, Payload):
-                        self._serve(payload, deadline, _caller(word))
+                        self._handle_safely(payload, deadline, _caller(request))
                     if self._gave_way:  # to the requests of others, after which ours goes on
                         self._gave_way = False
-                        self._states.put_back(session_id, word)
+                        self._states.put_back(session_id, request)
                         return
-            self._world.reached("unlocked")
+            self._runtime.reached("unlocked")
 
-    def _serve(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
-        """Do what a hook asks for; what goes wrong with it must not keep others from being served."""
+    def _next_request(self, session_id: str) -> SyncRequest | None:
+        return None if self._runtime.interrupted() else self._states.take_request(session_id)
+
+    def _handle_safely(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
+        """Do what a hook asks for; what goes wrong with it must not hold up the requests of others."""
         try:
-            self._handle_request(payload, deadline, caller)
+            with OpenTranscript(payload.transcript) as transcript:
+                self._handle_request(payload, transcript, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript was removed while we waited
             self._log.write(f"{payload.session_id}: {error}")
 
-    def _handle_request(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
-        settled = wait_until_settled(payload.transcript, payload.last_message, self._world.clock, self._world.sleep)
-        self._world.reached("settled")
-        self._predecessor(payload.transcript, deadline, caller.claude_pid)
-        if payload.transcript.is_file():
-            ending = self._told(payload, deadline, caller) if settled else "growing"
-            self._sync_safely(payload.transcript, ending, deadline, caller)
-        else:
+    def _handle_request(
+        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller
+    ) -> None:
+        settled = wait_until_settled(transcript, payload.last_message, self._runtime, caller.hook_ns)
+        self._runtime.reached("settled")
+        if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
+            return
+        self._predecessor(transcript, deadline, caller.claude_pid)
+        ending = self._ending(payload, transcript, deadline, caller) if settled else "growing"
+        self._sync_safely(transcript, ending, deadline, caller)
 
-    def _told(self, payload: Payload, deadline: float | None, caller: Caller) -> Ending:
+    def _ending(self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller) -> Ending:
         """Return how a session stands that a hook spoke of; wait where Stop hooks of others are still running.
 
         With a deadline the hook waits for us, and Claude Code is at work because of that: then a turn ends with our
         own Stop only where nobody else can make it go on. Else its root is left to SessionEnd, or a later worker.
         """
         if deadline is not None:
-            blocked = payload.event == "Stop" and self._world.may_be_blocked(caller.project)
+            blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.project)
             return "growing" if blocked else from_hook(payload, "unknown")
         known = None if caller.claude_pid is None else Process.running(caller.claude_pid)
         alive = liveness(self._config_dir, payload.session_id, known)
         if payload.event == "Stop" and not payload.busy and alive == "working":
-            self._sync_safely(payload.transcript, "growing", deadline, caller)  # all but the root can go now
-            alive = self._after_other_hooks(payload, known, caller.hook_ns)
+            self._sync_safely(transcript, "growing", deadline, caller)  # all but the root can go now
+            transcript.close()  # what follows can take a minute
+            alive = self._after_other_hooks(payload, transcript, known, caller.hook_ns)
         return from_hook(payload, alive)
 
-    def _after_other_hooks(self, payload: Payload, known: Process | None, hook_ns: int | None) -> Liveness:
+    def _after_other_hooks(
+        self, payload: Payload, transcript: OpenTranscript, known: Process | None, hook_ns: int | None
+    ) -> Liveness:
         """Wait, within bounds, until Claude Code is no longer at work; return how it is then.
 
-        A turn that goes on stops again, and that Stop's worker looks after it; so does the worker of a later word. The
-        bound counts from the hook, at `hook_ns`: sessions that make way for each other are served many times.
+        A turn that goes on stops again, and that Stop's worker looks after it; so does the worker of a later
+        request. The bound counts from the hook, at `hook_ns`: a request that makes way for others is taken many times.
         """
-        world, transcript = self._world, payload.transcript
-        begin = grown_at = world.clock()
+        runtime = self._runtime
+        begin = grown_at = runtime.clock()
         begin = begin if hook_ns is None else min(begin, hook_ns / 1e9)
         size = transcript.stat().st_size
         while (alive := liveness(self._config_dir, payload.session_id, known)) == "working":
-            now = world.clock()
+            now = runtime.clock()
             if transcript.stat().st_size == size:
                 grown_at = now
             late = now - begin >= _HOOKS_SECONDS or now - grown_at >= _GOES_ON_SECONDS
             next_turn = hook_ns is not None and changed_since(self._config_dir, payload.session_id, hook_ns)
             waiting = self._states.pending()
-            if late or next_turn or world.interrupted() or payload.session_id in waiting:
+            if late or next_turn or runtime.interrupted() or payload.session_id in waiting:
                 return "working"
             if waiting:  # there are only a few workers: others are not to wait for somebody else's hooks
                 self._gave_way = True
                 return "working"
-            world.sleep(_POLL_SECONDS)
-        settled = wait_until_settled(transcript, None, world.clock, world.sleep)
+            runtime.sleep(_POLL_SECONDS)
+        settled = wait_until_settled(transcript, None, runtime)
         return alive if settled else "working"
 
-    def _predecessor(self, transcript: Path, deadline: float | None, claude_pid: int | None) -> None:
-        """Deliver first what the session before left behind; its failure is its own.
+    def _predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
+        """Deliver first what is pending of the session before; its failure is its own.
 
         The same process goes on with another session: then the one before is over. A fork's origin may still run.
         """
-        previous = first_session_id(transcript)
-        if previous is None or previous == transcript.stem or not is_session_id(previous):
+        previous = transcript.head.first_session_id
+        if previous is None or previous == transcript.session_id or not is_session_id(previous):
             return
-        path = transcript.with_name(f"{previous}.jsonl")
+        path = transcript.path.with_name(f"{previous}.jsonl")
         if path.is_file():
             state = self._states.peek(previous)
             same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
@@ -271,108 +262,134 @@ class Sync:
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
                 return Report(session_id, busy=True)
-            report = self._sync_safely(transcript, ending, deadline, caller)
-        self.wanted(session_id, deadline)  # a hook that found us at work has left word
+            with OpenTranscript(transcript) as opened:
+                report = self._sync_safely(opened, ending, deadline, caller)
+        self.handle_requests(session_id, deadline)  # a hook that found us at work has left one
         return report
 
-    def _sync_safely(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
-        """Sync a session whose lock we hold; what goes wrong with it must not keep others from being served."""
+    def _sync_safely(
+        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: Caller
+    ) -> Report:
+        """Sync a session whose lock we hold; what goes wrong with it must not hold up the others."""
         try:
             return self._sync_session(transcript, ending, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript is gone, the disk is full, a setting is wrong
-            self._log.write(f"{transcript.stem}: {error}")
-            return Report(transcript.stem, pending={"*": getattr(error, "strerror", None) or str(error)})
+            self._log.write(f"{transcript.session_id}: {error}")
+            return Report(transcript.session_id, pending={"*": getattr(error, "strerror", None) or str(error)})
 
-    def _sync_session(self, transcript: Path, ending: Ending | None, deadline: float | None, caller: Caller) -> Report:
-        state, report = self._state(transcript), Report(transcript.stem)
-        state.cwd = caller.project or state.cwd or first_cwd(transcript)
+    def _sync_session(
+        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: Caller
+    ) -> Report:
+        state, report = self._state(transcript), Report(transcript.session_id)
+        state.cwd = caller.project or state.cwd or transcript.head.cwd
         if caller.environment is not None:
             state.environment = {who: dict(variables) for who, variables in caller.environment.items()}
         plan = self._plan_of(state)
         if (off := self._off(plan, transcript, state, caller)) is not None:
-            return Report(transcript.stem, off=off)
+            return Report(transcript.session_id, off=off)
         if caller.claude_pid is not None:
             process = Process.running(caller.claude_pid)
             state.claude_pid, state.claude_start = process.pid, process.start
         _remember_link(state, caller.link)
-        agents = AgentDeliveries(self._states, transcript)
+        work = _Work(
+            transcript=transcript,
+            state=state,
+            plan=plan,
+            report=report,
+            agents=AgentDeliveries(self._states, transcript.path),
+            deadline=deadline,
+            running_from=state.untouched() if ending is None and not caller.named else None,
+        )
         for _ in range(_PASSES):
-            before, agent_bytes = transcript.stat(), agents.look()
+            before, agent_bytes = transcript.stat(), work.agents.look()
             known = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
-            now = ending or from_files(transcript, state, self._world.clock(), plan.rest_seconds, self._config_dir)
+            hook_ns = caller.hook_ns if ending else None
+            now = self._runtime.clock()
+            current = ending or from_files(transcript.path, state, now, plan.rest_seconds, self._config_dir)
             for destination in plan.destinations:
-                if destination.name in report.pending:
-                    continue  # it failed just now; asking again at once is no use
-                hook_ns = caller.hook_ns if ending else None
-                rest_ns = int((self._world.clock() - plan.rest_seconds) * 1e9)
-                name, cursor = destination.name, state.cursor(destination.name)
-                files = agents.to_read(name, cursor)
-                session = state.read_on(transcript, name, now, rest_ns=rest_ns, hook_ns=hook_ns, agents=files)
-                unsettled = self._deliver(session, state, destination, plan, report, deadline)
-                if unsettled is not None and session.finished:
-                    agents.note(name, cursor, session, files, unsettled)
-                if session.went_on and state.claude_pid is not None:
-                    process = Process(state.claude_pid, state.claude_start)
-                    if not process.is_alive:
-                        state.claude_pid = state.claude_start = None  # another process goes on with it
+                if destination.name not in report.pending:  # if it failed just now, asking again at once is no use
+                    self._sync_destination(work, destination, current, hook_ns)
             state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
             self._states.save(state)
             grown = transcript.stat().st_size != before.st_size
             learned = any(len(state.cursor(name).finished_tasks) > count for name, count in known.items())
-            if not grown and not learned and not agents.is_misplaced:
+            if not grown and not learned and not work.agents.is_misplaced:
                 break
             ending = None if grown else ending
         return report
 
-    def _off(self, plan: Plan, transcript: Path, state: SessionState, caller: Caller) -> str | None:
-        """Tell why a session is left out. One that was written to while tracing was off stays out, unless asked for.
+    def _sync_destination(self, work: _Work, destination: Destination, ending: Ending, hook_ns: int | None) -> None:
+        """Read on where one destination has got to, and deliver what it does not have."""
+        name, state, agents = destination.name, work.state, work.agents
+        cursor = state.cursor(name)
+        files = agents.to_read(name, cursor)
+        session = state.read_on(
+            work.transcript.path,
+            name,
+            ending,
+            rest_ns=int((self._runtime.clock() - work.plan.rest_seconds) * 1e9),
+            hook_ns=hook_ns,
+            agents=files,
+            opened=work.transcript,
+        )
+        unsettled = self._deliver(work, session, destination)
+        if unsettled is not None and session.finished:
+            agents.note(name, cursor, session, files, unsettled)
+        if session.went_on and state.claude_pid is not None:
+            process = Process(state.claude_pid, state.claude_start)
+            if not process.is_alive:
+                state.claude_pid = state.claude_start = None  # another process goes on with it
+
+    def _off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: Caller) -> str | None:
+        """Tell why a session is not traced. One that was written to while tracing was off is not, unless asked for.
 
         That is noted when a hook speaks of it, or when a worker finds it grown since its project was first seen to be
         off; not when a user looks at history.
         """
-        session_id, states = transcript.stem, self._states
+        session_id, states = transcript.session_id, self._states
         if plan.off is not None:
-            grown = self._world.patient and self._grown_since(states.disabled_since_ns(state.cwd), transcript, state)
+            grown = self._runtime.patient and self._grown_since(states.disabled_since_ns(state.cwd), transcript, state)
             if caller.hook_ns is not None or grown:
                 states.suppress(session_id)
             return plan.off
-        if self._world.patient:
+        if self._runtime.patient:
             states.mark_enabled(state.cwd)
         if caller.named:
             states.unsuppress(session_id)
         elif (origin := suppressed_by(transcript, states, new=not state.size)) is not None:
             how = "," if origin == session_id else f" as {origin}, whose turns it has:"
-            self._log.write(f"{session_id}: left out{how} {WRITTEN_WHILE_OFF}")
+            self._log.write(f"{session_id}: not traced{how} {WRITTEN_WHILE_OFF}")
             states.suppress(session_id)
             return WRITTEN_WHILE_OFF
         return None
 
     @staticmethod
-    def _grown_since(since_ns: int, transcript: Path, state: SessionState) -> bool:
+    def _grown_since(since_ns: int, transcript: OpenTranscript, state: SessionState) -> bool:
         status = transcript.stat()
         return status.st_size != state.size and status.st_mtime_ns > since_ns
 
-    def _state(self, transcript: Path) -> SessionState:
+    def _state(self, transcript: OpenTranscript) -> SessionState:
         """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
-        state, trouble = self._states.load(transcript.stem)
+        session_id = transcript.session_id
+        state, trouble = self._states.load(session_id)
         if trouble is not None:
-            self._log.write(f"{transcript.stem}: {trouble}")
+            self._log.write(f"{session_id}: {trouble}")
         size = transcript.stat().st_size
         if state is None:
-            state = SessionState(transcript.stem, str(transcript))
+            state = SessionState(session_id, str(transcript.path))
         elif self._rewritten(transcript, size, state):
-            self._log.write(f"{transcript.stem}: the transcript was rewritten; reading it again")
+            self._log.write(f"{session_id}: the transcript was rewritten; reading it again")
             for cursor in state.destinations.values():
                 cursor.offset, cursor.line, cursor.turns = BEGINNING.offset, BEGINNING.number, 0
                 cursor.fingerprint = ""
-            self._states.save_agents(transcript.stem, {})  # their places have moved
-        state.transcript = str(transcript)
+            self._states.save_agents(session_id, {})  # their places have moved
+        state.transcript = str(transcript.path)
         state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
-        state.fingerprint = fingerprint(transcript, state.fingerprint_bytes)
+        state.fingerprint = transcript.fingerprint(state.fingerprint_bytes)
         return state
 
     @staticmethod
-    def _rewritten(transcript: Path, size: int, state: SessionState) -> bool:
+    def _rewritten(transcript: OpenTranscript, size: int, state: SessionState) -> bool:
         """Tell whether the offsets of a state do not fit its transcript any more.
 
         What stands before each of them is looked at, not only the beginning: text taken out of an earlier turn moves
@@ -380,64 +397,49 @@ class Sync:
         """
         if size < max(state.size, state.furthest):
             return True
-        if fingerprint(transcript, state.fingerprint_bytes) != state.fingerprint:
+        if transcript.fingerprint(state.fingerprint_bytes) != state.fingerprint:
             return True
         marks = {(cursor.offset, cursor.fingerprint) for cursor in state.destinations.values()}
         return not all(
-            fingerprint_before(transcript, offset) == known if known else is_line_start(transcript, offset)
+            transcript.fingerprint_before(offset) == known if known else transcript.is_line_start(offset)
             for offset, known in marks
         )
 
-    def _stopped(self, deadline: float | None) -> str | None:
-        if self._world.interrupted():
-            return "interrupted"
-        return "the time allowed was over" if deadline is not None and self._world.clock() >= deadline else None
-
-    def _deliver(
-        self,
-        session: Session,
-        state: SessionState,
-        destination: Destination,
-        plan: Plan,
-        report: Report,
-        deadline: float | None,
-    ) -> set[str] | None:
+    def _deliver(self, work: _Work, session: Session, destination: Destination) -> set[str] | None:
         """Deliver to one destination; return the agents with work that is not there, None if that is not known."""
-        name, cursor = destination.name, state.cursor(destination.name)
-        world = self._world
+        name, state, plan, report = destination.name, work.state, work.plan, work.report
+        cursor, runtime = state.cursor(name), self._runtime
         address = plan.addresses.get(name, name)
-        if world.patient and (why := self._left_alone(address, cursor)) is not None:
+        if runtime.patient and (why := self._left_alone(address, cursor)) is not None:
             # Noted, for what was written meanwhile is not looked at, though the state has its size.
-            cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or world.clock()
+            cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
             report.pending[name] = why
             return None
-        save = partial(self._states.save, state)
-        around = Surroundings(
-            clock=world.clock,
-            save=save,
-            reached=world.reached,
-            stopped=partial(self._stopped, deadline),
-            unclear_seconds=plan.unclear_seconds,
-            request_seconds=plan.request_seconds,
-            answered=partial(self._mark_answered, state.session_id),
-            fingerprint=partial(fingerprint_before, Path(state.transcript)),
-            outgoing=plan.outgoing,
-            advanced=world.advanced,
+        delivery = Delivery(
+            session,
+            destination,
+            state=state,
+            states=self._states,
+            ledger=self._ledger,
+            plan=plan,
+            runtime=runtime,
+            transcript=work.transcript,
+            deadline=work.deadline,
+            running_from=work.running_from,
         )
         state.sending = name
-        delivery = Delivery(session, destination, cursor, self._ledger, around)
         unsettled: set[str] | None = None
         try:
             complete = delivery.run()
             unsettled = delivery.unsettled_agents
         except sqlite3.DatabaseError as error:
-            complete, cursor.error, cursor.error_at = False, f"ledger: {error}", world.clock()
+            complete, cursor.error, cursor.error_at = False, f"ledger: {error}", runtime.clock()
             if is_damaged(error):
                 self._ledger.close()
                 self._ledger = self._new_ledger(self._states.folder / "ledger.db", error)
         except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
             complete, cursor.error = False, f"{type(error).__name__}: {error}"
-            cursor.error_at = world.clock()
+            cursor.error_at = runtime.clock()
         finally:
             state.sending = None
         self._note_health(address, delivery)
@@ -453,7 +455,7 @@ class Sync:
 
     def _left_alone(self, address: str, cursor: Cursor) -> str | None:
         """Return why a destination is not to be tried now by who is patient."""
-        now = self._world.clock()
+        now = self._runtime.clock()
         if 0 < (cursor.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"
         if (known := self._states.backoff.waiting(address, now)) is not None:
@@ -462,27 +464,22 @@ class Sync:
 
     def _note_health(self, address: str, delivery: Delivery) -> None:
         """Tell all sessions of this machine whether the destination was there."""
-        failure, world = delivery.failure, self._world
+        failure, runtime = delivery.failure, self._runtime
         if failure is not None:
             self._failed[address] = failure.message
         with contextlib.suppress(OSError):  # a full disk; then each session finds out by itself
             if failure is not None:
                 after = failure.after_seconds if isinstance(failure, Retryable) else None
-                self._states.backoff.failed(address, world.clock(), failure.message, after, world.jitter())
+                self._states.backoff.failed(address, runtime.clock(), failure.message, after, runtime.jitter())
             elif delivery.answered:
                 self._states.backoff.recovered(address)
-
-    def _mark_answered(self, session_id: str) -> None:
-        """Record an acceptance in place. Where that fails, the ledger and the next state still can."""
-        with contextlib.suppress(OSError):
-            self._states.mark_answered(session_id)
 
 
 def _caller(request: SyncRequest) -> Caller:
     """Return who left a request."""
     return Caller(
-        request.claude_pid,
-        request.link,
+        claude_pid=request.claude_pid,
+        link=request.link,
         project=request.project,
         environment=request.environment,
         hook_ns=request.hook_ns,
@@ -490,7 +487,7 @@ def _caller(request: SyncRequest) -> Caller:
 
 
 def _remember_link(state: SessionState, link: TraceLink | None) -> None:
-    """Note what the turns are tied to of which nothing has been sent yet: a later sync may not know it any more."""
+    """Note the link of the turns of which nothing has been sent yet: a later sync may not know it any more."""
     last = state.links[max(state.links, key=int)] if state.links else [*TraceLink()]
     if link is not None and last != [*link]:
         state.links[str(state.untouched())] = [*link]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cc_trace.spans.model import Span, TraceLink
-    from cc_trace.transcript import AgentFile, Context, Entry
+    from cc_trace.transcript import AgentFile, Context, Entry, OpenTranscript
     from cc_trace.turns import Runs, Turn
 
 _BATCH: Final = 64
@@ -98,12 +98,14 @@ class Session:
         links: Mapping[int, TraceLink] | None = None,
         files: Sequence[AgentFile] | None = None,
         delivered: Mapping[str, Delivered] = MappingProxyType({}),
+        transcript: OpenTranscript | None = None,
     ) -> None:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
         `hook_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
         `links`: trace links, each by the number of the first turn that it applies to.
         `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
+        `transcript`: the file at `path`, where it is open already.
         """
         self.path = path
         self.resume = resume or Resume()
@@ -117,7 +119,8 @@ class Session:
         self.placed: dict[str, Placed] = {}  # by the file's name, the agents that were read and hang somewhere
         self.looked_at: set[str] = set()  # the agents' files that could be read
         self.left_over: set[str] = set()  # those of them with work that hangs nowhere
-        session_id, self._is_agent = identify(path)
+        self._transcript = transcript
+        session_id, self._is_agent = identify(path) if transcript is None else transcript.head.identify(path)
         self.summary = SessionSummary(session_id)
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
@@ -284,7 +287,8 @@ class Session:
         skipped = self.summary.skipped
         batch: list[Entry] = []
         reason = ""
-        for line in read_lines(path, start, torn=True):
+        opened = self._transcript if path == self.path else None
+        for line in read_lines(path, start, torn=True) if opened is None else opened.lines(start):
             for entry in parse(line):
                 if isinstance(entry, Skipped):
                     reason = entry.reason

@@ -53,13 +53,15 @@ from cc_trace.transcript.entries import (
     Usage,
     make_tuple,
 )
-from cc_trace.transcript.head import first_cwd, first_session_id, identify, read_head
-from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Position, read_lines
+from cc_trace.transcript.head import first_cwd, identify, read_head
+from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
+from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import parse, parse_time
 from cc_trace.transcript.user_lines import notification
 
 __all__ = [
     "BEGINNING",
+    "FINGERPRINT_BYTES",
     "MAX_LINE_BYTES",
     "Advice",
     "AgentFile",
@@ -74,7 +76,9 @@ __all__ = [
     "Injected",
     "Interrupt",
     "JsonValue",
+    "Line",
     "Notification",
+    "OpenTranscript",
     "Position",
     "Progress",
     "Prompt",
@@ -100,7 +104,6 @@ __all__ = [
     "agent_paths",
     "count_field",
     "first_cwd",
-    "first_session_id",
     "identify",
     "journal_stages",
     "make_tuple",

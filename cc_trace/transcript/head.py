@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.paths import is_uuid
@@ -10,51 +11,80 @@ from cc_trace.transcript.lines import read_lines
 from cc_trace.transcript.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cc_trace.transcript.entries import Entry
+    from cc_trace.transcript.lines import Line
 
-_PEEK_LINES: Final = 64
+_HEAD_LINES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptHead:
+    """What the first lines say. A transcript of few lines may not say it yet."""
+
+    first_session_id: str | None  # of the very first line: after some transitions it is the session before
+    session_id: str | None  # the first that any line names
+    cwd: str | None  # the folder the session was started in
+    is_agent: bool | None  # whether it is an agent's own file; None: nobody has said anything yet
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether nothing that is appended can change it."""
+        return self.cwd is not None and self.is_agent is not None
+
+    def identify(self, path: Path) -> tuple[str, bool]:
+        """Return a session's id, and whether the file is an agent's own.
+
+        The session of a file is its name; of a renamed file it is what its lines say. In an agent's file all lines are
+        sidechain lines, and there they are the main thread.
+        """
+        named = path.stem
+        return (named if is_uuid(named) else self.session_id or named), bool(self.is_agent)
 
 
 def read_head(path: Path) -> Iterator[Entry]:
     """Yield the entries at the beginning of a file."""
-    for line in read_lines(path, torn=True):
-        if line.number >= _PEEK_LINES:
+    return head_entries(read_lines(path, torn=True))
+
+
+def head_entries(lines: Iterable[Line]) -> Iterator[Entry]:
+    """Yield the entries of the first lines."""
+    for line in lines:
+        if line.number >= _HEAD_LINES:
             return
         yield from parse(line)
 
 
-def identify(path: Path) -> tuple[str, bool]:
-    """Return a session's id, and whether the file is an agent's own.
-
-    The session of a file is its name; of a renamed file it is what its lines say. In an agent's file all lines are
-    sidechain lines, and there they are the main thread.
-    """
-    named, told = path.stem, None
-    for entry in read_head(path):
-        head = entry.head
-        if head is None:
+def summarize_head(entries: Iterable[Entry]) -> TranscriptHead:
+    """Return what the first lines say, having read no more of them than that takes."""
+    heads = 0
+    first = told = cwd = is_agent = None
+    for entry in entries:
+        if (head := entry.head) is None:
             continue
-        told = told or head.context.session_id
-        if isinstance(entry, Prompt | Reply):
-            return (named if is_uuid(named) else told or named), head.sidechain and head.agent_id is not None
-    return (named if is_uuid(named) else told or named), False
+        heads += 1
+        context = head.context
+        first = context.session_id if heads == 1 else first
+        cwd = context.cwd if cwd is None else cwd
+        if is_agent is None:
+            told = told or context.session_id
+            if isinstance(entry, Prompt | Reply):
+                is_agent = head.sidechain and head.agent_id is not None
+        if cwd is not None and is_agent is not None:
+            break
+    return TranscriptHead(first_session_id=first, session_id=told, cwd=cwd, is_agent=is_agent)
+
+
+def identify(path: Path) -> tuple[str, bool]:
+    """Return a session's id, and whether the file is an agent's own."""
+    return summarize_head(read_head(path)).identify(path)
 
 
 def first_cwd(path: Path) -> str | None:
     """Return the folder a session was started in."""
     try:
-        heads = (entry.head for entry in read_head(path) if entry.head is not None)
-        return next((head.context.cwd for head in heads if head.context.cwd is not None), None)
-    except OSError:
-        return None
-
-
-def first_session_id(path: Path) -> str | None:
-    """Return the session that a transcript's first line names: after some transitions it is the one before."""
-    try:
-        return next((entry.head.context.session_id for entry in read_head(path) if entry.head is not None), None)
+        return summarize_head(read_head(path)).cwd
     except OSError:
         return None

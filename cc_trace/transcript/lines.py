@@ -45,21 +45,28 @@ def read_lines(
     path: Path, start: Position = BEGINNING, *, torn: bool = False, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[Line]:
     """Yield the complete lines from `start` on; with `torn`, also a last line that has no newline."""
-    offset, number = start.offset, start.number
     with open_regular(path, buffering=CHUNK_BYTES) as file:
-        file.seek(offset)
-        while data := file.readline(max_line_bytes):
-            size = len(data)
-            if data.endswith(b"\n"):
-                yield Line(offset, number, data)
-            else:
-                whole = size < max_line_bytes
-                size += 0 if whole else _length_of_rest(file)
-                ended = not whole and _ended(file)
-                if ended or torn:
-                    yield Line(offset, number, data if whole else None, torn=not ended)
-            offset += size
-            number += 1
+        yield from lines_in(file, start, torn=torn, max_line_bytes=max_line_bytes)
+
+
+def lines_in(
+    file: BinaryIO, start: Position = BEGINNING, *, torn: bool = False, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[Line]:
+    """Yield the lines of a file that is open, in the same way."""
+    offset, number = start.offset, start.number
+    file.seek(offset)
+    while data := file.readline(max_line_bytes):
+        size = len(data)
+        if data.endswith(b"\n"):
+            yield Line(offset, number, data)
+        else:
+            whole = size < max_line_bytes
+            size += 0 if whole else _length_of_rest(file)
+            ended = not whole and _ended(file)
+            if ended or torn:
+                yield Line(offset, number, data if whole else None, torn=not ended)
+        offset += size
+        number += 1
 
 
 def _length_of_rest(file: BinaryIO) -> int:

@@ -12,7 +12,8 @@ import pytest
 from lines import NOON, line, prompt, reply, write
 from shared import CASES
 
-from cc_trace.delivery.forks import copied_from
+from cc_trace.delivery import forks
+from cc_trace.transcript import OpenTranscript
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +24,11 @@ FORKS = [
     "2.1.197--d_resume_fork/b107e85d-d2e8-49bb-9346-50fdd4459dc8.jsonl",
     "2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl",
 ]
+
+
+def copied_from(path: Path, suppressed: dict[str, int]) -> str | None:
+    with OpenTranscript(path) as transcript:
+        return forks.copied_from(transcript, suppressed)
 
 
 def ns(seconds: float) -> int:

@@ -249,7 +249,7 @@ def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
     request = SyncRequest(b'{"a": 2}', 2_000, 7, TraceLink("seed"), "/p")
     states.post_request("a", SyncRequest(b"1", 1_000))
     states.post_request("a", request)
-    assert states.wanted("a")
+    assert states.pending_request("a")
     assert [states.take_request("a"), states.take_request("a")] == [request, None]
 
 

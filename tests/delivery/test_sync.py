@@ -17,8 +17,9 @@ from sink import Sink
 
 from cc_trace.delivery.deliver import REFUSING_SECONDS
 from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
-from cc_trace.delivery.sync import Plan, Runtime, Sync
+from cc_trace.delivery.sync import Sync
 from cc_trace.log import Log
 from cc_trace.spans.session import Session
 
@@ -294,9 +295,9 @@ def test_an_interrupted_sync_leaves_word_for_the_next(tmp_path: Path) -> None:
     machine.states.post_request(path.stem, SyncRequest(b"{}", 1))
     world = Runtime(time.time, lambda _: None, interrupted=lambda: True)
     sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, world, tmp_path / "claude")
-    sync.wanted(path.stem)
+    sync.handle_requests(path.stem)
     sync.close()
-    assert machine.states.wanted(path.stem)
+    assert machine.states.pending_request(path.stem)
 
 
 def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:

@@ -45,6 +45,18 @@ STEPS = [
     "swept",
 ]
 
+# Runs cc-trace and writes a byte to stdout whenever the file is opened that the first argument names.
+COUNT_OPENS = """
+import os, sys
+transcript, log = sys.argv.pop(1), os.dup(1)
+def note(event, arguments):
+    if event == "open" and isinstance(arguments[0], str | os.PathLike) and os.fspath(arguments[0]) == transcript:
+        os.write(log, b".")
+sys.addaudithook(note)
+from cc_trace.cli import main
+sys.exit(main())
+"""
+
 
 class Home:
     """A home with Claude Code's folder, and workers that are real processes."""
@@ -93,6 +105,12 @@ class Home:
     def work(self, payload: bytes, **environment: str) -> int:
         return self.start(self.spool(payload), **environment).wait(60)
 
+    def opens(self, payload: bytes, transcript: Path) -> int:
+        """Return how often a worker opens a transcript."""
+        command = [sys.executable, "-c", COUNT_OPENS, str(transcript), "sync", "--spooled", str(self.spool(payload))]
+        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, check=True)
+        return len(done.stdout)
+
     def install(self) -> None:
         """Note the installation: what is older is history."""
         states = States(self.state)
@@ -134,6 +152,25 @@ def test_killed_at_every_step(tmp_path: Path, backend: HttpBackend, step: str, l
     assert set(backend.counts) == expected(home.projects / CASE.name)
     if langfuse or step != "answered":
         assert set(backend.counts.values()) == {1}
+
+
+def test_a_transcript_is_opened_twice_at_most(tmp_path: Path, backend: HttpBackend) -> None:
+    """At the first Stop of a session and at a later one, with two destinations, and with a suppressed session."""
+    home = Home(tmp_path, backend)
+    home.environment["CC_TRACE_DESTINATIONS"] = "otlp,local"
+    transcript = home.add(CASES / "2.1.325--g1_two_turns_exit" / "44444444-0000-4000-8000-000000000001.jsonl")
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    second = next(index for index, line in enumerate(lines) if b"Answer one." in line) + 1
+    home.install()
+    States(home.state).suppress("99999999-0000-4000-8000-000000000001")
+    transcript.write_bytes(b"".join(lines[:second]))
+    message = {"last_assistant_message": "Answer one.", "background_tasks": []}
+    assert home.opens(home.payload(transcript, **message), transcript) == 2
+    first = len(backend.counts)
+    transcript.write_bytes(b"".join(lines))
+    assert home.opens(home.payload(transcript, background_tasks=[]), transcript) == 2
+    assert 0 < first < len(backend.counts)
+    assert set(backend.counts) == expected(transcript)
 
 
 def test_sixteen_hooks_at_once_on_one_session(tmp_path: Path, backend: HttpBackend) -> None:

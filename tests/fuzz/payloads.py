@@ -16,8 +16,9 @@ from sink import Sink
 from cc_trace import hook
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
-from cc_trace.delivery.sync import Plan, Runtime, Sync
+from cc_trace.delivery.sync import Sync
 from cc_trace.log import Log
 from cc_trace.paths import is_session_id
 from fuzz.mutations import VALUES, change, written
@@ -99,10 +100,10 @@ class _Checker:
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._root)
         try:
             self._states.post_request(payload.session_id, SyncRequest(data, 1))
-            sync.wanted(payload.session_id)
+            sync.handle_requests(payload.session_id)
         finally:
             sync.close()
-        if self._states.wanted(payload.session_id):
+        if self._states.pending_request(payload.session_id):
             message = "word was left and not taken"
             raise BrokenError(message)
         if payload.transcript == self._transcript and not sink.stored:

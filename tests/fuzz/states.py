@@ -15,11 +15,13 @@ from sink import Sink
 
 from cc_trace.cli import status
 from cc_trace.delivery.cursor import Cursor, SessionState, to_json
-from cc_trace.delivery.state import FINGERPRINT_BYTES, States, fingerprint
+from cc_trace.delivery.runtime import Plan, Runtime
+from cc_trace.delivery.state import States
 from cc_trace.delivery.sweep import pending_sessions
-from cc_trace.delivery.sync import Plan, Runtime, Sync
+from cc_trace.delivery.sync import Sync
 from cc_trace.log import Log
 from cc_trace.spans.session import Session
+from cc_trace.transcript import FINGERPRINT_BYTES, OpenTranscript
 from fuzz.mutations import VALUES, change
 from fuzz.target import BrokenError, Target
 from fuzz.transcripts import MAIN, SEEDS, SESSION
@@ -90,7 +92,8 @@ class _Checker:
         self._states.prepare()
         self._log = Log(folder / "state")
         self._path = self._states.path(SESSION)
-        self._mark = fingerprint(self._transcript, FINGERPRINT_BYTES).encode()
+        with OpenTranscript(self._transcript) as transcript:
+            self._mark = transcript.fingerprint(FINGERPRINT_BYTES).encode()
         self._all = {span.span_id for span in Session(self._transcript).spans()}
 
     def __call__(self, data: bytes) -> None:

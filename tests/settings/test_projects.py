@@ -215,7 +215,7 @@ def test_a_fork_of_what_was_written_while_off_stays_out(
     assert machine.command("sync").returncode == 0
     assert machine.command("backfill").returncode == 0
     assert sessions(backend) == set()
-    said = f"{TWO}: left out as {ONE}, whose turns it has: it was written to while tracing was off"
+    said = f"{TWO}: not traced as {ONE}, whose turns it has: it was written to while tracing was off"
     assert said in (machine.state / "cc-trace.log").read_text()
     assert machine.command("status").stdout.splitlines() == [f"{ONE}  {LEFT_OUT}", f"{TWO}  {LEFT_OUT}"]
     assert machine.command("sync", "--session", TWO).returncode == 0
@@ -317,7 +317,7 @@ def test_folders_are_left_out(machine: Machine, backend: HttpBackend, tmp_path: 
     machine.environment["CC_TRACE_EXCLUDE"] = str(tmp_path / "private")
     assert machine.hook(path, private) == 0
     done = machine.command("sync", "--session", ONE)
-    assert done.stdout == f"{ONE}: left out: CC_TRACE_EXCLUDE has {tmp_path / 'private'}\n"
+    assert done.stdout == f"{ONE}: not traced: CC_TRACE_EXCLUDE has {tmp_path / 'private'}\n"
     assert done.returncode == 1
     assert sessions(backend) == set()
 

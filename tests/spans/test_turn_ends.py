@@ -13,8 +13,9 @@ from lines import encoded, line, prompt, reply, result, session, spans, stop_hoo
 from sink import Sink
 
 from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
-from cc_trace.delivery.sync import Plan, Runtime, Sync
+from cc_trace.delivery.sync import Sync
 from cc_trace.log import Log
 
 if TYPE_CHECKING:
@@ -57,12 +58,12 @@ class Machine:
         request = SyncRequest(json.dumps(payload).encode(), time.time_ns(), os.getpid())
         self.states.post_request(self.path.stem, request)
         with self._sync() as sync:
-            sync.wanted(self.path.stem, self.now + 10 if inline else None)
+            sync.handle_requests(self.path.stem, self.now + 10 if inline else None)
 
     def serve(self) -> None:
         """Serve what was left."""
         with self._sync() as sync:
-            sync.wanted(self.path.stem)
+            sync.handle_requests(self.path.stem)
 
     def sweep(self, *, silent_seconds: float) -> None:
         """Look at the session as another session's worker does, after nothing was written for so long."""
@@ -198,7 +199,7 @@ def test_sessions_that_make_way_for_each_other_are_left_to_others_in_time(tmp_pa
     machine.states.post_request("other", SyncRequest(b"{}", time.time_ns()))
     machine.hook()
     assert machine.states.pending() == [machine.path.stem, "other"]
-    while machine.states.wanted(machine.path.stem) and machine.now < begun + 600:
+    while machine.states.pending_request(machine.path.stem) and machine.now < begun + 600:
         machine.now += 1
         machine.serve()
     assert 60 <= machine.now - begun < 70

@@ -1,0 +1,102 @@
+"""What a run's traces are linked to (CC_TRACE_SEED, CC_TRACE_TRACEPARENT), whoever delivers them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from claude_process import ended_pid
+from lines import prompt, reply, result, tool_use
+from test_turn_ends import FIRST, Machine
+
+from cc_trace.delivery.requests import SyncRequest
+from cc_trace.spans.model import TraceLink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUNNING = [prompt("a", 0), reply("m1", tool_use("t1"), at=1), result("t1", at=2), reply("m2", tool_use("t2"), at=3)]
+REST = [result("t2", at=4), reply("m3", "Done.", at=5)]
+
+
+def seeded(seed: str, turn: int) -> str:
+    return hashlib.sha256(f"{seed}:{turn}".encode()).hexdigest()[:32]
+
+
+def stop(machine: Machine, link: TraceLink) -> None:
+    """Handle the request of a Stop hook whose environment has a link."""
+    payload = {"hook_event_name": "Stop", "transcript_path": str(machine.path), "background_tasks": []}
+    request = SyncRequest(json.dumps(payload).encode(), time.time_ns(), os.getpid(), link)
+    machine.states.post_request(machine.path.stem, request)
+    machine.serve()
+
+
+def traces(machine: Machine) -> list[str]:
+    """Return the traces of all spans that were sent, each once, in order."""
+    return [*dict.fromkeys(json.loads(machine.sink.stored[id_])["trace_id"] for id_ in machine.sink.order)]
+
+
+@pytest.mark.parametrize("status", ["busy", "waiting", None])
+def test_a_sweep_leaves_a_running_turn_to_its_own_hook(tmp_path: Path, status: str | None) -> None:
+    """Another session's worker does not know the seed; what it sent first would fix the trace's id."""
+    machine = Machine(tmp_path, *RUNNING)
+    machine.status(status)
+    machine.sweep(silent_seconds=10)
+    machine.append(*REST)
+    machine.status("idle")
+    stop(machine, TraceLink("seed"))
+    assert traces(machine) == [seeded("seed", 1)]
+    assert machine.roots == [("Turn 1", "ok", "Done.")]
+    assert machine.sink.twice == []
+
+
+def test_a_sweep_does_not_link_a_resumed_run_to_the_one_before(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, *FIRST)
+    machine.status("idle")
+    stop(machine, TraceLink("first"))
+    machine.status("busy")
+    machine.append(prompt("b", 10), reply("m4", tool_use("t4"), at=11), result("t4", at=12))
+    machine.sweep(silent_seconds=10)
+    machine.append(reply("m5", "Done.", at=13))
+    machine.status("idle")
+    stop(machine, TraceLink("second"))
+    assert traces(machine) == [seeded("first", 1), seeded("second", 2)]
+
+
+def test_a_turn_that_its_own_hook_has_begun_is_gone_on_with(tmp_path: Path) -> None:
+    """Its trace is fixed by then, so that anybody may send the rest as it comes."""
+    machine = Machine(tmp_path, *RUNNING)
+    machine.status("busy")
+    stop(machine, TraceLink("seed"))
+    sent = machine.sent
+    machine.append(*REST)
+    machine.sweep(silent_seconds=10)
+    assert machine.sent > sent > 0
+    assert traces(machine) == [seeded("seed", 1)]
+
+
+def test_a_running_turn_whose_process_was_killed_is_sent_by_a_sweep(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, *RUNNING)
+    machine.status("busy", pid=ended_pid())
+    machine.sweep(silent_seconds=10)
+    assert [root[:2] for root in machine.roots] == [("Turn 1", "incomplete")]
+
+
+def test_a_killed_session_is_over_though_its_process_id_is_used_again(tmp_path: Path) -> None:
+    """The id of the process whose hook ran is now another's, which lives: it is told by when it began."""
+    machine = Machine(tmp_path, *FIRST)
+    machine.hook()
+    machine.append(prompt("b", 10), reply("m4", tool_use("t4"), at=11))
+    machine.sweep(silent_seconds=4000)
+    assert [root[:2] for root in machine.roots] == [("Turn 1", "ok")]  # it may be in a long tool
+    state, _ = machine.states.load(machine.path.stem)
+    assert state is not None
+    assert state.claude_pid == os.getpid()
+    state.claude_start = "1"
+    machine.states.save(state)
+    machine.sweep(silent_seconds=4000)
+    assert [root[:2] for root in machine.roots] == [("Turn 1", "ok"), ("Turn 2", "incomplete")]

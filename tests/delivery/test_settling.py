@@ -1,0 +1,106 @@
+"""How long a worker waits for the last reply, by a clock of our own."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cc_trace.delivery.runtime import Runtime
+from cc_trace.delivery.settling import MAX_SECONDS, REST_SECONDS, wait_until_settled
+from cc_trace.transcript import OpenTranscript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HOOK = 1_800_000_000.0  # when the hook ran
+REPLY = b'{"text":"Done."}\n'
+
+
+class Worker:
+    """A worker that looks at a transcript so many seconds after its hook; what is written is written at that time."""
+
+    def __init__(self, folder: Path, *, started: float) -> None:
+        self.path = folder / "a.jsonl"
+        self.now = HOOK + started
+        self._begin = self.now
+        self._later: list[tuple[float, Callable[[], None]]] = []
+
+    def write(self, data: bytes, at: float) -> None:
+        """Append something, so many seconds after the hook, which may be before or while the worker waits."""
+        if HOOK + at > self.now:
+            self._later.append((HOOK + at, lambda: self.write(data, at)))
+            return
+        with self.path.open("ab") as file:
+            file.write(data)
+        os.utime(self.path, (HOOK + at, HOOK + at))
+
+    def wait(self, last_message: str | None = "Done.", hook: float = 0.0) -> tuple[bool, float]:
+        """Return whether it settled, and after how many seconds."""
+        with OpenTranscript(self.path) as transcript:
+            settled = wait_until_settled(
+                transcript, last_message, Runtime(lambda: self.now, self._sleep), int((HOOK + hook) * 1e9)
+            )
+        return settled, round(self.now - self._begin, 2)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for each in [each for each in self._later if each[0] <= self.now]:
+            self._later.remove(each)
+            each[1]()
+
+
+def test_nobody_waits_for_what_is_long_at_rest(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, started=0.4)
+    worker.write(REPLY, at=-0.1)
+    assert worker.wait() == (True, 0.0)
+
+
+def test_the_time_the_worker_took_to_start_counts(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, started=0.2)
+    worker.write(REPLY, at=0.0)
+    settled, waited = worker.wait()
+    assert settled
+    assert REST_SECONDS - 0.2 <= waited < REST_SECONDS - 0.1
+
+
+@pytest.mark.parametrize("last_message", ["Done.", None], ids=["said before", "not told"])
+def test_a_reply_after_an_old_line_is_waited_for(tmp_path: Path, last_message: str | None) -> None:
+    """The file has been quiet for a minute, and has the same words from an earlier turn; the reply comes after Stop."""
+    worker = Worker(tmp_path, started=0.05)
+    worker.write(REPLY, at=-60.0)
+    worker.write(REPLY, at=0.156)
+    settled, waited = worker.wait(last_message)
+    assert settled
+    assert waited >= 0.1 + REST_SECONDS
+    assert worker.path.read_bytes() == REPLY * 2
+
+
+def test_a_torn_line_is_not_at_rest(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, started=2.0)
+    worker.write(REPLY + b'{"to', at=-5.0)
+    worker.write(b'rn":1}\n', at=3.0)
+    settled, waited = worker.wait()
+    assert settled
+    assert waited >= 1.0 + REST_SECONDS
+    assert not Worker(tmp_path, started=60.0).wait("never said")[0]
+
+
+def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, started=5.0)
+    worker.write(b'{"text":"Else."}\n', at=-5.0)
+    settled, waited = worker.wait()
+    assert not settled
+    assert MAX_SECONDS <= waited < MAX_SECONDS + 0.1
+
+
+def test_a_time_that_is_still_to_come_does_not_hold_up(tmp_path: Path) -> None:
+    """The clock was set back, or a file server's is ahead: quiet counts from the first look."""
+    worker = Worker(tmp_path, started=0.0)
+    worker.write(REPLY, at=-1.0)
+    os.utime(worker.path, (HOOK + 3600, HOOK + 3600))
+    settled, waited = worker.wait(hook=1800.0)
+    assert settled
+    assert REST_SECONDS <= waited < REST_SECONDS + 0.1
