@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from cc_trace.errors import JsonTextError
@@ -260,6 +260,7 @@ def has_ours(text: str) -> bool:
     return "cc-trace-hook" in text or "cc_trace.hook" in text
 
 
+@settings(deadline=None)
 @given(texts())
 @example("{}")
 @example('{"hooks":{}}')
@@ -276,6 +277,7 @@ def test_in_and_out_again_says_the_same_and_changes_no_other_byte(text: str) -> 
         assert without_hooks(installed) == text
 
 
+@settings(deadline=None)
 @given(texts())
 def test_our_hooks_are_the_only_difference(text: str) -> None:
     """What Claude Code reads is what it read before, and our two hooks behind the others."""
