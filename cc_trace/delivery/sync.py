@@ -313,7 +313,7 @@ class Sync:
                     agents.note(name, cursor, session, files, unsettled)
                 if session.went_on and state.claude_pid is not None:
                     process = Process(state.claude_pid, state.claude_start)
-                    if not process.is_alive:
+                    if process.is_alive is False:
                         state.claude_pid = state.claude_start = None  # another process goes on with it
             state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
             self._states.save(state)

@@ -116,7 +116,7 @@ def test_after_a_backend_was_silent_each_span_is_there_once(tmp_path: Path, kind
             place.backend.behaviour = behaviour
             assert not place.sync(seconds)
             if place.backend.requests:
-                until(lambda: place.backend.counts or not behaviour.stores, "what arrived is stored")  # noqa: B023
+                until(lambda: place.backend.counts or not behaviour.stores, "what arrived is stored")
                 recovers(place, behaviour)
                 return
     pytest.fail("no request arrived")
