@@ -1,12 +1,15 @@
-"""`cc-trace status`: per session and destination what is delivered, what is pending and why; and what goes on now."""
+"""`cc-trace status`: per session what is delivered, what is pending and why, what goes on now; and how large it is."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import sys
 import time
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -21,9 +24,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.delivery import Cursor, IndexRow
+    from cc_trace.delivery import Cursor, IndexRow, States
 
 MAX_SHOWN = 20
+_SHOWN_SIZES: Final = {"state": "state_bytes", "ledger": "ledger_bytes", "local store": "store_bytes"}
+_NEXT_UNIT: Final = 1000
+_DATABASE_PART: Final = re.compile("-(wal|shm|journal)$")
 
 LEFT_OUT = "left out: written to while tracing was off; once it is on again, `cc-trace sync --session ID` delivers it"
 
@@ -44,17 +50,44 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     ]
     others = _others(place, known)
     rows += others if options.all else islice(others, MAX_SHOWN)
+    disk = _disk_usage(place.states)
     if options.json:
-        sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    elif not rows:
-        print(f"no session has been delivered yet (state folder {place.states.folder})")
-    else:
-        for row in rows:
-            _print(row)
-        if more := known.keys() - shown:
-            pending = sum(_is_pending(known[id_]) for id_ in more)
-            print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
+        found = {"sessions": rows, "disk": disk}
+        sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        return 0
+    for row in rows:
+        _print(row)
+    if more := known.keys() - shown:
+        pending = sum(_is_pending(known[id_]) for id_ in more)
+        print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
+    if not rows:
+        print("no session has been delivered yet")
+    sizes = [f"{name} {_size(disk[key])}" for name, key in _SHOWN_SIZES.items()]
+    print(f"on disk: {', '.join(sizes)} (in {disk['folder']})")
     return 0
+
+
+def _disk_usage(states: States) -> dict[str, Any]:
+    """Return how large our files are. Of the state folder itself only files count: folders in it may be another's."""
+    sizes = {"state": 0, "ledger": 0, "store": 0}
+    for folder in (states.folder, *states.folders):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                kind = {"ledger.db": "ledger", "traces.db": "store"}.get(_DATABASE_PART.sub("", entry.name), "state")
+                with contextlib.suppress(OSError):  # removed meanwhile
+                    if entry.is_file(follow_symlinks=False):
+                        sizes[kind] += entry.stat(follow_symlinks=False).st_size
+    return {"folder": str(states.folder)} | {f"{kind}_bytes": size for kind, size in sizes.items()}
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes as a person reads it."""
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < _NEXT_UNIT:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= _NEXT_UNIT / 100 else f"{size:.1f} {unit}"
+        size /= _NEXT_UNIT
+    return f"{size:.1f} GB"
 
 
 def _shown(known: Mapping[str, IndexRow], *, whole: bool) -> list[str]:

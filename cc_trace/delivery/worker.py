@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cc_trace.delivery.app import App
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.retention import clean_up, is_due
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.files import read_regular
@@ -99,6 +100,7 @@ def _take_turns(place: App, workers: int) -> None:
                         break
                 if _sweep_is_due(place.states.folder / "swept"):
                     _sweep(place, sync)
+                    _clean_up(place, sync)
         place.reached("slot given back")
         if all(place.states.is_locked(session_id) for session_id in place.states.pending()):
             return
@@ -171,3 +173,17 @@ def _sweep(place: App, sync: Sync) -> None:
         if not left:
             break
     place.reached("swept")
+
+
+def _clean_up(place: App, sync: Sync) -> None:
+    """Remove what has expired, once a day. Whatever goes wrong with it, deliveries go on."""
+    now = place.world.clock()
+    try:
+        if not is_due(place.states.folder / "cleaned", now):
+            return
+        for _ in clean_up(place.states, place.config_dir, place.config(None), now, place.log):
+            for session_id in place.states.pending():  # as above
+                sync.wanted(session_id)
+    except (OSError, CcTraceError) as error:
+        place.log.write(f"cleaning up: {error}")
+    place.reached("cleaned")

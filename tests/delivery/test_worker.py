@@ -254,7 +254,7 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     assert home.command("sync").stderr.startswith("cc-trace: cc-trace is not installed yet: run `cc-trace install`")
     home.install()
     assert home.command("sync").stdout == "nothing is pending\n"
-    rows = orjson.loads(home.command("status", "--json").stdout)
+    rows = orjson.loads(home.command("status", "--json").stdout)["sessions"]
     assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]
 
 

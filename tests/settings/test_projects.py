@@ -185,7 +185,7 @@ def test_a_wrong_setting_does_not_hide_that_tracing_is_off(
     assert f"{project}: CC_TRACE_ENABLED is false; and destination langfuse needs LANGFUSE_PUBLIC_KEY;" in log
     assert machine.command("sync").returncode == 0
     assert sessions(backend) == set()
-    assert machine.command("status").stdout.splitlines() == [f"{ONE}  {LEFT_OUT}"]
+    assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {LEFT_OUT}"]
 
 
 def forked(origin: Path, session_id: str, how: str) -> Path:
@@ -217,7 +217,7 @@ def test_a_fork_of_what_was_written_while_off_stays_out(
     assert sessions(backend) == set()
     said = f"{TWO}: left out as {ONE}, whose turns it has: it was written to while tracing was off"
     assert said in (machine.state / "cc-trace.log").read_text()
-    assert machine.command("status").stdout.splitlines() == [f"{ONE}  {LEFT_OUT}", f"{TWO}  {LEFT_OUT}"]
+    assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {LEFT_OUT}", f"{TWO}  {LEFT_OUT}"]
     assert machine.command("sync", "--session", TWO).returncode == 0
     assert sessions(backend) == {TWO}
 
@@ -268,7 +268,7 @@ def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Mac
     machine.hook(path, tmp_path / "off", CC_TRACE_ENABLED="false")
     machine.settings(tmp_path / "bad", CC_TRACE_CONTENT="some")
     machine.turn(TWO, tmp_path / "bad", "b")
-    assert machine.command("status").stdout.splitlines() == [
+    assert machine.command("status").stdout.splitlines()[:-1] == [
         f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; allowed are full, no-tool-content, metadata",
         f"{ONE}  {LEFT_OUT}",
     ]
@@ -351,12 +351,14 @@ def test_status_tells_of_a_wrong_setting_of_a_session_that_was_delivered(machine
     """Its further turns stay pending, with that as the reason."""
     path = machine.turn(ONE, tmp_path, "a")
     assert machine.command("sync").returncode == 0
-    assert json.loads(machine.command("status", "--json").stdout)[0]["error"] is None
+    assert json.loads(machine.command("status", "--json").stdout)["sessions"][0]["error"] is None
     machine.turn(ONE, tmp_path, "b")
     machine.settings(tmp_path, CC_TRACE_CONTENT="some")
     assert f"{path.stem}: pending: CC_TRACE_CONTENT is 'some'" in machine.command("sync").stdout
     assert "  pending: CC_TRACE_CONTENT is 'some'; allowed are full" in machine.command("status").stdout
-    assert json.loads(machine.command("status", "--json").stdout)[0]["error"].startswith("CC_TRACE_CONTENT is 'some'")
+    assert json.loads(machine.command("status", "--json").stdout)["sessions"][0]["error"].startswith(
+        "CC_TRACE_CONTENT is 'some'"
+    )
 
 
 def trace_ids(backend: HttpBackend) -> dict[str, str]:
