@@ -276,7 +276,7 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
             [sys.executable, "-c", program, str(path), str(number)],
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), str(ROOT / "tests" / "export")])},
         )
         for number in range(5)
     ]
