@@ -9,8 +9,8 @@ A worker does it after its sweep, at most once a day. Rules:
 - The notes on what was written while tracing was off (`off/`, `off-since/`) stay. They are empty files, and without
   them a session that its user kept out would be sent when it, or a fork of it, comes back.
 - The local store takes a span again without doubling it, so that its deletions need no record.
-- If we die at any point, the next run goes on there: a session whose state is removed has files left that belong to no
-  state, and those go like the rest.
+- If we die at any point, nothing is half removed that matters: a state is one file. What is left of its session goes as
+  any lock without a state does, `state_days` after it was last touched; all else goes in the next run.
 - Each run does a bounded amount of work, in small steps between which the caller can do something else.
 """
 

@@ -203,10 +203,10 @@ class States:
     def remove(self, session_id: str) -> None:
         """Forget a session, with its agents, its row in the index and its lock file. Only who holds its lock may.
 
-        What we leave if we die in between has no state any more, and can be removed the same way.
+        Who dies in between leaves files that can be removed the same way. A row without a state does no harm: it says
+        what was delivered, and a transcript that has something new is read from its beginning.
         """
         path = self.path(session_id)
-        self.index.invalidate(session_id)
         (self._agents / f"{session_id}.json").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         self.index.remove(session_id)

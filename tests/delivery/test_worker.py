@@ -43,6 +43,7 @@ STEPS = [
     "state saved",
     "unlocked",
     "swept",
+    "cleaned",
 ]
 
 
