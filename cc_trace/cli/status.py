@@ -39,18 +39,18 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Without --all that is the last changed and the pending ones, a bounded number: reading 10,000 states takes long.
     """
-    place = App.open(environment)
-    known = place.states.index.rows()
+    app = App.open(environment)
+    known = app.states.index.rows()
     shown = _shown(known, whole=options.all)
-    states = [state for id_ in shown if (state := place.states.peek(id_)) is not None]
-    left_out = place.states.all_suppressed()
+    states = [state for id_ in shown if (state := app.states.peek(id_)) is not None]
+    left_out = app.states.all_suppressed()
     rows = [
-        _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(place, state))
+        _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(app, state))
         for state in states
     ]
-    others = _others(place, known)
+    others = _others(app, known)
     rows += others if options.all else islice(others, MAX_SHOWN)
-    disk = _disk_usage(place.states)
+    disk = _disk_usage(app.states)
     if options.json:
         found = {"sessions": rows, "disk": disk}
         sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -104,35 +104,33 @@ def _is_pending(row: IndexRow) -> bool:
     return bool(row.pending) or not row.valid
 
 
-def _others(place: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
+def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
     """Yield the sessions of which nothing was delivered: left out, not yet, or because of a wrong setting."""
-    for path in _undelivered(place, known):
+    for path in _undelivered(app, known):
         try:
-            why = place.off(first_cwd(path))
+            why = app.off(first_cwd(path))
         except CcTraceError as error:
             why = str(error)
         said = f"nothing delivered: {why}" if why else "nothing delivered yet"
         yield _row(SessionState(path.stem, str(path)), said)
-    for session_id in place.states.all_suppressed():
+    for session_id in app.states.all_suppressed():
         if session_id not in known:
             yield _row(SessionState(session_id, ""), LEFT_OUT)
 
 
-def _undelivered(place: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
+def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
     """Yield the transcripts since the installation that there is no state of."""
-    since_ns = place.states.installed_ns
+    since_ns = app.states.installed_ns
     if since_ns is None:
         return iter(())
-    found = {id_: each for id_, each in newest(place.config_dir).items() if id_ not in known}
-    return pending_sessions(
-        place.states, place.config_dir, place.destination_names, since_ns, wrong=True, transcripts=found
-    )
+    found = {id_: each for id_, each in newest(app.config_dir).items() if id_ not in known}
+    return pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True, transcripts=found)
 
 
-def _settings_error(place: App, state: SessionState) -> str | None:
+def _settings_error(app: App, state: SessionState) -> str | None:
     """Return what is wrong with a session's settings: nothing of it is delivered until that is fixed."""
     try:
-        place.off(state.cwd, state.environment)
+        app.off(state.cwd, state.environment)
     except CcTraceError as error:
         return str(error)
     return None
