@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cc_trace.spans.model import Span
 
 LABELS = Labels(user_id="someone", tags=("a", "b"), resource={"host.name": "here"})
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), str(ROOT / "tests" / "export")])}
 
 
 @pytest.fixture(scope="module")
