@@ -109,7 +109,9 @@ def _close_to_others(descriptor: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
         message = f"{path} is not a regular file"
         raise OSError(message)
-    if stat.S_IMODE(mode) != _MODE:  # made by another, or under a umask that takes more than others' bits
+    # Made by another, or under a umask that takes more than others' bits. Windows has no such modes, and before Python
+    # 3.13 no fchmod: there the permissions of the folder decide.
+    if stat.S_IMODE(mode) != _MODE and hasattr(os, "fchmod"):
         os.fchmod(descriptor, _MODE)
 
 

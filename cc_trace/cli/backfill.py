@@ -50,23 +50,23 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.again and options.to is None:
         message = "--again needs --to DESTINATION: all that was delivered there is sent once more"
         raise CcTraceError(message)
-    place = App.open(environment, to=options.to)
+    app = App.open(environment, to=options.to)
     now = time.time()
-    found = past_sessions(options.paths, place.config_dir, since_seconds(options.since, now))
-    _warn(place, found, now)
+    found = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
+    _warn(app, found, now)
     summary = Summary(len(found), sum(past.size for past in found), again=options.again)
     if options.dry_run:
-        return _counted(place, found, summary)
+        return _counted(app, found, summary)
     if options.again:
-        found = _forgotten(place, options.to, found, summary)
+        found = _forget(app, options.to, found, summary)
     stop_flag: StopFlag = SimpleNamespace(value=False)
     with _bar(summary) as bar:
         if options.jobs == 1:
-            reports = in_turn(place, found, bar, stop_flag)
+            reports = in_turn(app, found, bar, stop_flag)
         else:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
-            with place.sync():
+            with app.sync():
                 pass  # what is wrong with the state folder is said once, and here
             stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
             reports = side_by_side(environment, options.to, options.jobs, found, bar, stop_flag)
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 1 if summary.pending else 0
 
 
-def _forgotten(place: App, to: str, found: Sequence[TranscriptFile], summary: Summary) -> list[TranscriptFile]:
+def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary) -> list[TranscriptFile]:
     """Forget what these sessions have delivered to a destination: there is another backend under its name now.
 
     Return those it was done for: one that a process is at work on would be half forgotten. A fork sends what it copied
@@ -89,35 +89,33 @@ def _forgotten(place: App, to: str, found: Sequence[TranscriptFile], summary: Su
     """
     forgotten: list[TranscriptFile] = []
     with contextlib.ExitStack() as stack:
-        if (ledger := open_ledger(place.states.folder / "ledger.db")) is not None:
+        if (ledger := open_ledger(app.states.folder / "ledger.db")) is not None:
             stack.callback(ledger.close)
-            for session_id in {*ledger.sessions(to)}.difference(
-                path.stem for path in main_transcripts(place.config_dir)
-            ):
+            for session_id in {*ledger.sessions(to)}.difference(path.stem for path in main_transcripts(app.config_dir)):
                 ledger.forget(to, session_id)
         for past in found:
-            with place.states.locked(past.path.stem, _LOCK_SECONDS) as held:
+            with app.states.locked(past.path.stem, _LOCK_SECONDS) as held:
                 if not held:
                     why = f"another process is delivering it; repeat this for it alone: {past.path}"
                     summary.stays_behind(why)
                     continue
                 if ledger is not None:
                     ledger.forget(to, past.path.stem)
-                state = place.states.peek(past.path.stem)
+                state = app.states.peek(past.path.stem)
                 if state is not None and state.destinations.pop(to, None) is not None:
-                    place.states.save(state)
+                    app.states.save(state)
             forgotten.append(past)
     return forgotten
 
 
-def _warn(place: App, found: Sequence[TranscriptFile], now: float) -> None:
+def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
     """Say it before if a backend is known to refuse old spans."""
     old: Counter[tuple[str, int]] = Counter()
     for past in found:
         with contextlib.suppress(CcTraceError, OSError):  # said when it is its turn
-            state = place.states.peek(past.path.stem)
+            state = app.states.peek(past.path.stem)
             started = (first_cwd(past.path), None) if state is None else (state.cwd, state.environment)
-            for settings in place.config(*started).destinations:
+            for settings in app.config(*started).destinations:
                 seconds = oldest_taken(settings)
                 if seconds is not None and past.changed < now - seconds:
                     old[settings.name, seconds] += 1
@@ -127,16 +125,16 @@ def _warn(place: App, found: Sequence[TranscriptFile], now: float) -> None:
         print(f"cc-trace: {said} sessions are", file=sys.stderr)
 
 
-def _counted(place: App, found: Sequence[TranscriptFile], summary: Summary) -> int:
+def _counted(app: App, found: Sequence[TranscriptFile], summary: Summary) -> int:
     """Count what would be sent, and send nothing."""
     counted: dict[str, set[str]] = {}
     with contextlib.ExitStack() as stack:
-        ledger = None if summary.again else open_ledger(place.states.folder / "ledger.db")
+        ledger = None if summary.again else open_ledger(app.states.folder / "ledger.db")
         if ledger is not None:
             stack.callback(ledger.close)
         for past in found:
             try:
-                _count(place, past, summary, ledger, counted)
+                _count(app, past, summary, ledger, counted)
             except (OSError, CcTraceError) as error:
                 summary.pending[str(error)] += 1
     summary.print_counted()
@@ -144,22 +142,22 @@ def _counted(place: App, found: Sequence[TranscriptFile], summary: Summary) -> i
 
 
 def _count(
-    place: App, past: TranscriptFile, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]
+    app: App, past: TranscriptFile, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]
 ) -> None:
-    known = place.states.peek(past.path.stem)
+    known = app.states.peek(past.path.stem)
     state = known or SessionState(past.path.stem, str(past.path), cwd=first_cwd(past.path))
-    off = place.off(state.cwd, state.environment)
+    off = app.off(state.cwd, state.environment)
     with OpenTranscript(past.path) as transcript:
-        suppressed = off is None and suppressed_by(transcript, place.states, new=known is None) is not None
+        suppressed = off is None and suppressed_by(transcript, app.states, new=known is None) is not None
     if suppressed:
         off = WRITTEN_WHILE_OFF
     if off is not None:
         summary.off[off] += 1
         return
-    now, config = time.time(), place.config(state.cwd, state.environment)
-    ending = from_files(past.path, state, now, config.rest_seconds, place.config_dir)
+    now, config = time.time(), app.config(state.cwd, state.environment)
+    ending = from_files(past.path, state, now, config.rest_seconds, app.config_dir)
     rest_ns = int((now - config.rest_seconds) * 1e9)
-    agents = AgentDeliveries(place.states, past.path, remember=False)
+    agents = AgentDeliveries(app.states, past.path, remember=False)
     for settings in config.destinations:
         name, turns, spans = settings.name, 0, 0
         if summary.again:

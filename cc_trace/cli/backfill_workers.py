@@ -41,21 +41,21 @@ class _Failing:
 class _Worker:
     """Delivers one session after the other."""
 
-    def __init__(self, place: App, told: Callable[[str, Advance], None], stop_flag: StopFlag) -> None:
-        self._place = place
+    def __init__(self, app: App, told: Callable[[str, Advance], None], stop_flag: StopFlag) -> None:
+        self._app = app
         self._session = ""
         self._failing: list[_Failing] = []
-        place.runtime.advanced = lambda advance: told(self._session, advance)
-        place.runtime.interrupted = lambda: bool(stop_flag.value)
+        app.runtime.advanced = lambda advance: told(self._session, advance)
+        app.runtime.interrupted = lambda: bool(stop_flag.value)
         self._stack = contextlib.ExitStack()
-        self._sync = self._stack.enter_context(place.sync())
+        self._sync = self._stack.enter_context(app.sync())
 
     def deliver(self, past: TranscriptFile) -> Report:
         """Deliver a session; an interrupt leaves the rest of it for the next run."""
         self._session = past.path.stem
-        state = self._place.states.peek(self._session)
-        names = self._place.destination_names(state.cwd, state.environment) if state is not None else None
-        agents = AgentListing(self._place.states)
+        state = self._app.states.peek(self._session)
+        names = self._app.destination_names(state.cwd, state.environment) if state is not None else None
+        agents = AgentListing(self._app.states)
         if names and not is_pending(state, past.size, names, partial(agents.total_bytes, past.path)):
             return Report(self._session, sent=dict.fromkeys(names, 0))
         report = self._sync.session(past.path)
@@ -67,12 +67,12 @@ class _Worker:
 
         One that answers and refuses is: it may take the next session.
         """
-        state = self._place.states.peek(self._session)
+        state = self._app.states.peek(self._session)
         if state is None or "*" in report.pending or report.off is not None or report.busy:
             return
-        for settings in self._place.config(state.cwd, state.environment).destinations:
+        for settings in self._app.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)
-            if settings in self._place.skipped:
+            if settings in self._app.skipped:
                 report.pending[settings.name] = f"not tried any more: {failing.why}"
                 continue
             why = report.pending.get(settings.name, "")
@@ -80,7 +80,7 @@ class _Worker:
             failed = why and not refused and not report.sent.get(settings.name)
             failing.sessions, failing.why = failing.sessions + 1 if failed else 0, why
             if failing.sessions >= _GIVE_UP_AFTER:
-                self._place.skip(settings)
+                self._app.skip(settings)
 
     def _failing_of(self, settings: DestinationSettings) -> _Failing:
         for failing in self._failing:
@@ -95,10 +95,10 @@ class _Worker:
 
 
 def in_turn(
-    place: App, found: Sequence[TranscriptFile], bar: Bar, stop_flag: StopFlag
+    app: App, found: Sequence[TranscriptFile], bar: Bar, stop_flag: StopFlag
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver one session after the other."""
-    worker = _Worker(place, bar.advanced, stop_flag)
+    worker = _Worker(app, bar.advanced, stop_flag)
     try:
         for past in found:
             if stop_flag.value:
@@ -194,8 +194,8 @@ def _begin(
     """Be a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
-    place = App.open(environment, to=to)
-    _worker = _Worker(place, lambda session, advance: queue.put((session, advance)), stop_flag)
+    app = App.open(environment, to=to)
+    _worker = _Worker(app, lambda session, advance: queue.put((session, advance)), stop_flag)
 
 
 def _deliver(past: TranscriptFile) -> Report:

@@ -1,12 +1,15 @@
-"""`cc-trace status`: per session and destination what is delivered, what is pending and why; and what goes on now."""
+"""`cc-trace status`: per session what is delivered, what is pending and why, what goes on now; and how large it is."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import sys
 import time
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -21,9 +24,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.delivery import Cursor, IndexRow
+    from cc_trace.delivery import Cursor, IndexRow, States
 
 MAX_SHOWN = 20
+_SHOWN_SIZES: Final = {"state": "state_bytes", "ledger": "ledger_bytes", "local store": "store_bytes"}
+_NEXT_UNIT: Final = 1000
+_DATABASE_PART: Final = re.compile("-(wal|shm|journal)$")
 
 LEFT_OUT = "left out: written to while tracing was off; once it is on again, `cc-trace sync --session ID` delivers it"
 
@@ -33,28 +39,54 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Without --all that is the last changed and the pending ones, a bounded number: reading 10,000 states takes long.
     """
-    place = App.open(environment)
-    known = place.states.index.rows()
+    app = App.open(environment)
+    known = app.states.index.rows()
     shown = _shown(known, whole=options.all)
-    states = [state for id_ in shown if (state := place.states.peek(id_)) is not None]
-    left_out = place.states.all_suppressed()
+    states = [state for id_ in shown if (state := app.states.peek(id_)) is not None]
+    left_out = app.states.all_suppressed()
     rows = [
-        _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(place, state))
+        _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(app, state))
         for state in states
     ]
-    others = _others(place, known)
+    others = _others(app, known)
     rows += others if options.all else islice(others, MAX_SHOWN)
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    elif not rows:
-        print(f"no session has been delivered yet (state folder {place.states.folder})")
-    else:
-        for row in rows:
-            _print(row)
-        if more := known.keys() - shown:
-            pending = sum(_is_pending(known[id_]) for id_ in more)
-            print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
+        return 0
+    for row in rows:
+        _print(row)
+    if more := known.keys() - shown:
+        pending = sum(_is_pending(known[id_]) for id_ in more)
+        print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
+    if not rows:
+        print("no session has been delivered yet")
+    disk = _disk_usage(app.states)
+    sizes = [f"{name} {_size(disk[key])}" for name, key in _SHOWN_SIZES.items()]
+    print(f"on disk: {', '.join(sizes)} (in {disk['folder']})")
     return 0
+
+
+def _disk_usage(states: States) -> dict[str, Any]:
+    """Return how large our files are. Of the state folder itself only files count: folders in it may be another's."""
+    sizes = {"state": 0, "ledger": 0, "store": 0}
+    for folder in (states.folder, *states.folders):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                kind = {"ledger.db": "ledger", "traces.db": "store"}.get(_DATABASE_PART.sub("", entry.name), "state")
+                with contextlib.suppress(OSError):  # removed meanwhile
+                    if entry.is_file(follow_symlinks=False):
+                        sizes[kind] += entry.stat(follow_symlinks=False).st_size
+    return {"folder": str(states.folder)} | {f"{kind}_bytes": size for kind, size in sizes.items()}
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes as a person reads it."""
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < _NEXT_UNIT:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= _NEXT_UNIT / 100 else f"{size:.1f} {unit}"
+        size /= _NEXT_UNIT
+    return f"{size:.1f} GB"
 
 
 def _shown(known: Mapping[str, IndexRow], *, whole: bool) -> list[str]:
@@ -71,35 +103,33 @@ def _is_pending(row: IndexRow) -> bool:
     return bool(row.pending) or not row.valid
 
 
-def _others(place: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
+def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
     """Yield the sessions of which nothing was delivered: left out, not yet, or because of a wrong setting."""
-    for path in _undelivered(place, known):
+    for path in _undelivered(app, known):
         try:
-            why = place.off(first_cwd(path))
+            why = app.off(first_cwd(path))
         except CcTraceError as error:
             why = str(error)
         said = f"nothing delivered: {why}" if why else "nothing delivered yet"
         yield _row(SessionState(path.stem, str(path)), said)
-    for session_id in place.states.all_suppressed():
+    for session_id in app.states.all_suppressed():
         if session_id not in known:
             yield _row(SessionState(session_id, ""), LEFT_OUT)
 
 
-def _undelivered(place: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
+def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
     """Yield the transcripts since the installation that there is no state of."""
-    since_ns = place.states.installed_ns
+    since_ns = app.states.installed_ns
     if since_ns is None:
         return iter(())
-    found = {id_: each for id_, each in newest(place.config_dir).items() if id_ not in known}
-    return pending_sessions(
-        place.states, place.config_dir, place.destination_names, since_ns, wrong=True, transcripts=found
-    )
+    found = {id_: each for id_, each in newest(app.config_dir).items() if id_ not in known}
+    return pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True, transcripts=found)
 
 
-def _settings_error(place: App, state: SessionState) -> str | None:
+def _settings_error(app: App, state: SessionState) -> str | None:
     """Return what is wrong with a session's settings: nothing of it is delivered until that is fixed."""
     try:
-        place.off(state.cwd, state.environment)
+        app.off(state.cwd, state.environment)
     except CcTraceError as error:
         return str(error)
     return None

@@ -84,6 +84,10 @@ class SessionIndex:
         """Take in a state that was written."""
         self._write(_UPSERT, _values(row_of(state)))
 
+    def remove(self, session_id: str) -> None:
+        """Forget a session whose state was removed."""
+        self._write("DELETE FROM sessions WHERE session = ?", (session_id,))
+
     def rows(self) -> dict[str, IndexRow]:
         """Return all sessions there is a state of."""
         try:

@@ -7,6 +7,9 @@ A claim is written before a span is sent and settled after the answer. Rules:
   does not ask too early.
 - What could not be settled here stands in the owner's state; it is looked up there before a claim is taken over.
 - If the ledger is lost, only copies are in danger: each session's own state knows what it has sent.
+- A claim never expires. Once a session's state is removed (`retention`) the ledger alone knows what was sent, and the
+  same spans can come back: with a transcript that is restored from a backup, or in a fork, whose lines do not always
+  tell what they were copied from. No look at the disk can rule that out, and a claim takes some 75 bytes.
 """
 
 from __future__ import annotations
@@ -171,6 +174,11 @@ class Ledger:
         """Return the sessions that have delivered to a destination."""
         select = "SELECT DISTINCT session FROM claims WHERE destination = ?"
         return [session for (session,) in self._database.execute(select, (destination,))]
+
+    def settled_counts(self) -> dict[tuple[str, str], int]:
+        """Return how many spans are settled, by destination and session. Reads the whole table."""
+        select = "SELECT destination, session, COUNT(*) FROM claims WHERE settled GROUP BY destination, session"
+        return {(destination, session): count for destination, session, count in self._database.execute(select)}
 
     def forget(self, destination: str, session: str) -> None:
         """Forget what a session has delivered to a destination."""

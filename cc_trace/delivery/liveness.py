@@ -57,7 +57,7 @@ def from_files(transcript: Path, state: SessionState, now: float, rest_seconds: 
     written = [status.st_mtime, *(file.written_ns / 1e9 for file in scan(transcript))]
     rest = now - max(written)
     known = None if state.claude_pid is None else Process(state.claude_pid, state.claude_start)
-    if known is not None and status.st_size != state.size and not known.is_alive:
+    if known is not None and status.st_size != state.size and known.is_alive is False:
         known = None
     match liveness(config_dir, transcript.stem, known):
         case "gone":
@@ -91,18 +91,19 @@ class Process:
     @classmethod
     def running(cls, pid: int) -> Process:
         """Return the process that has an id now; where none has, one that whoever gets the id later is not."""
-        process = cls(pid)
         seen = _stat(pid)
-        return cls(pid, seen[1] if seen is not None else None if process.is_alive else "")
+        return cls(pid, seen[1] if seen is not None else "" if cls(pid).is_alive is False else None)
 
     @property
-    def is_alive(self) -> bool:
-        """Tell whether it is still there."""
+    def is_alive(self) -> bool | None:
+        """Tell whether it is still there; None where that cannot be asked."""
         if sys.platform.startswith("linux") and (seen := _stat(self.pid)) is not None:
             state, start = seen
             return state not in _ENDED and self.start in (None, start)
         if self.start == "":
             return False
+        if sys.platform == "win32":  # there os.kill asks nothing: it would interrupt the process, or end it
+            return None
         try:
             os.kill(self.pid, 0)
         except (ProcessLookupError, OverflowError):
@@ -130,9 +131,9 @@ def liveness(config_dir: Path, session_id: str, known: Process | None = None) ->
         if record.session_id != session_id:
             # It went on with another session: /clear, or a plan carried out with a new context.
             gone |= known is not None and record.process.pid == known.pid and record.process.start == known.start
-        elif not _is_here(record.domain):
+        elif not _is_here(record.domain) or (alive := record.process.is_alive) is None:
             return "unknown"
-        elif record.process.is_alive:
+        elif alive:
             match record.status:
                 case "busy" | "waiting":
                     return "working"
@@ -144,7 +145,8 @@ def liveness(config_dir: Path, session_id: str, known: Process | None = None) ->
             gone = True
     if gone:
         return "gone"
-    return "unknown" if known is None else "alive" if known.is_alive else "gone"
+    alive = known.is_alive if known is not None else None
+    return "unknown" if alive is None else "alive" if alive else "gone"
 
 
 def changed_since(config_dir: Path, session_id: str, time_ns: int) -> bool:

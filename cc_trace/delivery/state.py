@@ -63,9 +63,14 @@ class States:
     def prepare(self) -> None:
         """Make the folders, closed to others."""
         private_folder(self.folder)
-        own = (self._sessions, self._locks, self._pending, self._off, self._disabled_since, self._agents, self.spool)
-        for folder in (*own, self._workers, self.folder / "backoff"):
+        for folder in self.folders:
             private_folder(folder)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders that are ours alone; the state folder itself may be shared with other files."""
+        own = (self._sessions, self._locks, self._pending, self._off, self._disabled_since, self._agents, self.spool)
+        return (*own, self._workers, self.folder / "backoff")
 
     def stamp_installed(self) -> None:
         """Note that sessions are ours to deliver from now on, if that is not noted yet."""
@@ -193,6 +198,19 @@ class States:
         self.index.invalidate(state.session_id)
         write_private(path, to_json(state))
         self.index.put(state)
+
+    def remove(self, session_id: str) -> None:
+        """Forget a session, with its agents, its row in the index and its lock file. Only who holds its lock may.
+
+        Who dies in between leaves files that can be removed the same way. A row without a state does no harm: it says
+        what was delivered, and a transcript that has something new is read from its beginning.
+        """
+        path = self.path(session_id)
+        (self._agents / f"{session_id}.json").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        self.index.remove(session_id)
+        with contextlib.suppress(PermissionError):  # Windows keeps a file that is open
+            (self._locks / f"{session_id}.lock").unlink(missing_ok=True)
 
     def _all(self) -> Iterator[SessionState]:
         for session_id in self.sessions():

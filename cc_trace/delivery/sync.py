@@ -337,7 +337,7 @@ class Sync:
             agents.note(name, cursor, session, files, unsettled)
         if session.went_on and state.claude_pid is not None:
             process = Process(state.claude_pid, state.claude_start)
-            if not process.is_alive:
+            if process.is_alive is False:
                 state.claude_pid = state.claude_start = None  # another process goes on with it
 
     def _off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: Caller) -> str | None:

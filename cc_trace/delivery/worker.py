@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cc_trace.delivery.app import App
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.retention import clean_up, is_due
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.files import read_regular
@@ -91,6 +92,7 @@ def _take_turns(app: App, workers: int) -> None:
                         break
                 if _sweep_is_due(app.states.folder / "swept"):
                     _sweep(app, sync)
+                    _clean_up(app, sync)
         app.reached("slot given back")
         if all(app.states.is_locked(session_id) for session_id in app.states.pending()):
             return
@@ -163,3 +165,17 @@ def _sweep(app: App, sync: Sync) -> None:
         if not left:
             break
     app.reached("swept")
+
+
+def _clean_up(app: App, sync: Sync) -> None:
+    """Remove what has expired, once a day. Whatever goes wrong with it, deliveries go on."""
+    now = app.runtime.clock()
+    try:
+        if not is_due(app.states.folder / "cleaned", now):
+            return
+        for _ in clean_up(app.states, app.config_dir, app.config(None), now, app.log):
+            for session_id in app.states.pending():  # as above
+                sync.handle_requests(session_id)
+    except (OSError, CcTraceError) as error:
+        app.log.write(f"cleaning up: {error}")
+    app.reached("cleaned")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         open_destination,
     )
     from cc_trace.export.endpoint import redacted
-    from cc_trace.export.local import VERSION, read_session
+    from cc_trace.export.local import VERSION, read_session, remove_traces
     from cc_trace.export.outcomes import (
         MAX_BATCH_BYTES,
         MAX_BATCH_SPANS,
@@ -48,6 +48,7 @@ __all__ = [
     "open_destination",
     "read_session",
     "redacted",
+    "remove_traces",
 ]
 
 # Loaded when first used: what a command does not need, it does not wait for.
@@ -69,6 +70,7 @@ _MODULES: Final = {
     "open_destination": "destination",
     "read_session": "local",
     "redacted": "endpoint",
+    "remove_traces": "local",
 }
 
 

@@ -62,6 +62,13 @@ _UPSERT: Final = (
 )
 # A turn's spans are written from its end, its root last: of those that began at one moment, the later row is the first.
 _ROWS: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC"
+# A trace without any time is kept. Looking for old ones can take long and locks nobody out; so each is looked at again
+# when it is deleted, for it may have gone on.
+_ENDED_BEFORE: Final = "SELECT trace_id FROM spans GROUP BY trace_id HAVING MAX(COALESCE(end_ns, start_ns)) < ? LIMIT ?"
+_DELETE_TRACE: Final = (
+    "DELETE FROM spans WHERE trace_id = ?1 AND NOT EXISTS"
+    " (SELECT 1 FROM spans WHERE trace_id = ?1 AND COALESCE(end_ns, start_ns) >= ?2)"
+)
 _BUSY_SECONDS: Final = 10.0
 _INT64: Final = 1 << 63
 _OTHER_VERSION: Final = "it was written by another version of cc-trace"
@@ -140,6 +147,25 @@ class LocalStore:
                 raise
             self._database = database
         return self._database
+
+
+def remove_traces(path: Path, before_ns: int, max_traces: int) -> int:
+    """Delete traces whose last span ended before then, at most so many; return how many. Raises OSError, sqlite3.Error.
+
+    It is one transaction: who dies in it leaves the store as it was before. A store made by an earlier version reuses
+    the room but does not get smaller.
+    """
+    prepare_database(path)
+    with contextlib.closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as database:
+        if _version(database) != VERSION:
+            raise sqlite3.DatabaseError(_OTHER_VERSION)
+        found = database.execute(_ENDED_BEFORE, (before_ns, max_traces)).fetchall()
+        if found:
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany(_DELETE_TRACE, [(trace_id, before_ns) for (trace_id,) in found])
+            database.execute("COMMIT")
+            database.executescript("PRAGMA incremental_vacuum")  # `execute` would take one step, which frees one page
+    return len(found)
 
 
 def read_session(path: Path, session_id: str) -> Iterator[Span]:
@@ -250,6 +276,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 def _prepare(database: sqlite3.Connection) -> None:
     """Make the table if it is not there. If we die here, there is none and the next one makes it."""
+    database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file; on one that has tables it has no effect
     database.execute("PRAGMA journal_mode = WAL")
     database.execute(
         "PRAGMA synchronous = NORMAL"

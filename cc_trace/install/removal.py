@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cc_trace.install.installation import InstallPaths
 
 _STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since", "agents", "workers", "backoff")
-_STAMPS: Final = ("installed", "hooked", "swept")
+_STAMPS: Final = ("installed", "hooked", "swept", "cleaned")
 # With what SQLite puts beside its files, a ledger that was put aside, and a file that was being written.
 _STATE_FILES: Final = re.compile(
-    r"(?:installed|hooked|swept|traces\.jsonl|cc-trace\.log(?:\.1)?|\.installed\.\d+\.tmp)"
+    r"(?:installed|hooked|swept|cleaned|traces\.jsonl|cc-trace\.log(?:\.1)?|\.installed\.\d+\.tmp)"
     r"|index\.db\.stale|(?:traces\.db|index\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
 )
 

@@ -188,6 +188,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "number",
         "3",
     ),
+    Setting(
+        "state_days",
+        "the state of a delivered session is removed this many days after its transcript is gone; 0: never",
+        "number",
+        "30",
+    ),
+    Setting(
+        "store_days",
+        "traces in the local store are deleted this many days after they ended; 0: never",
+        "number",
+        "0",
+    ),
     Setting("debug", "log every step", "flag", "false", aliases=("CC_LANGFUSE_DEBUG",), in_project="value"),
     Setting("home", "the state folder", default="state/cc-trace below Claude Code's folder", hook_only=True),
     Setting("wait", "1: the hook waits for the worker; 0: never, also in CI", "flag", hook_only=True),

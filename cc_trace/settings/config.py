@@ -60,6 +60,8 @@ class Config(Scope):
     rest_seconds: float
     unclear_seconds: float
     workers: int
+    state_days: float
+    store_days: float
     debug: bool
 
 
@@ -98,6 +100,8 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         rest_seconds=settings.number("rest_seconds"),
         unclear_seconds=settings.number("unclear_seconds"),
         workers=_workers(settings),
+        state_days=settings.number("state_days"),
+        store_days=settings.number("store_days"),
         debug=settings.flag("debug") is True,
     )
 

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from claude_process import ended_pid, write_record
+from lines import prompt, write
 from waiting import until
 
-from cc_trace.delivery.liveness import Process, liveness
+from cc_trace.delivery.cursor import SessionState
+from cc_trace.delivery.liveness import Process, from_files, liveness
 
 SESSION = "11111111-0000-4000-8000-000000000001"
 OTHER = "22222222-0000-4000-8000-000000000002"
@@ -114,3 +117,31 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
     record.unlink()
     os.mkfifo(record)
     assert liveness(tmp_path, SESSION) == "unknown"
+
+
+@pytest.fixture
+def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be asked whether it is there: what asks elsewhere interrupts or ends it."""
+
+    def kill(pid: int, number: int) -> None:
+        message = f"signal {number} for process {pid}"
+        raise AssertionError(message)
+
+    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr("cc_trace.delivery.liveness.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr("cc_trace.delivery.liveness._stat", lambda _: None)
+
+
+@pytest.mark.usefixtures("on_windows")
+def test_on_windows_nothing_is_known_of_a_process(tmp_path: Path) -> None:
+    """A session's time at rest decides then, whatever its record says: it may be that of a process that crashed."""
+    process = Process.running(os.getpid())
+    assert (process, process.is_alive) == (Process(os.getpid()), None)
+    assert liveness(tmp_path, SESSION, process) == "unknown"
+    write_record(tmp_path, SESSION, "busy")
+    assert liveness(tmp_path, SESSION, process) == "unknown"
+    transcript = write(tmp_path / f"{SESSION}.jsonl", [prompt("a")])
+    state = SessionState(SESSION, str(transcript), claude_pid=os.getpid())
+    written = transcript.stat().st_mtime
+    assert from_files(transcript, state, written + 299, 300, tmp_path) == "quiet"
+    assert from_files(transcript, state, written + 300, 300, tmp_path) == "over"

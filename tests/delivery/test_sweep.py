@@ -236,5 +236,5 @@ def test_status_shows_the_latest_and_the_pending(tmp_path: Path) -> None:
         said = home.command("status").stdout.splitlines()
         shown = [line for line in said if line.endswith("transcript gone")]
         assert [int(line[:8]) for line in shown] == [*range(99, 79, -1), *range(29, 9, -1)]
-        assert said[-1] == "and 60 more sessions, 10 of them pending; `cc-trace status --all` shows them"
+        assert said[-2] == "and 60 more sessions, 10 of them pending; `cc-trace status --all` shows them"
         assert len(home.command("status", "--all").stdout.splitlines()) >= 200

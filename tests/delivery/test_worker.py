@@ -43,6 +43,7 @@ STEPS = [
     "state saved",
     "unlocked",
     "swept",
+    "cleaned",
 ]
 
 # Runs cc-trace and writes a byte to stdout whenever the file is opened that the first argument names.

@@ -6,6 +6,8 @@ The sink counts. Only where a backend stored a batch, did not say so and cannot 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -18,6 +20,7 @@ from backend import (
     OK,
     ONE_BYTE_A_SECOND,
     REFUSE,
+    Behaviour,
     GrpcBackend,
     HttpBackend,
     partial_success,
@@ -26,6 +29,7 @@ from backend import (
     status,
 )
 from test_sync import AGENTS, Machine, expected
+from waiting import LONG_SECONDS, until
 
 from cc_trace.export.destination import DestinationSettings, open_destination
 
@@ -44,13 +48,11 @@ STATES = {
     "500": status(500, "oh"),
     "503": status(503, "later"),
     "302": status(302, location="/elsewhere"),
-    "hang": HANG,
-    "hang, stored": HANG_STORED,
-    "one byte a second": ONE_BYTE_A_SECOND,
     "close after the body, stored": CLOSE_STORED,
     "close after the body": CLOSE_UNSTORED,
     "close in the middle": CLOSE_MIDDLE,
 }
+SILENT = {"hang": HANG, "hang, stored": HANG_STORED, "one byte a second": ONE_BYTE_A_SECOND}
 
 
 class Place:
@@ -64,7 +66,7 @@ class Place:
             protocol="grpc" if kind == "grpc" else "http/protobuf",
             public_key="pk",
             secret_key="sk",  # noqa: S106
-            timeout_seconds=0.6,
+            timeout_seconds=LONG_SECONDS,
         )
         self.kind, self.backend = kind, backend
         self.machine = Machine(folder)
@@ -72,9 +74,9 @@ class Place:
         self.path = self.machine.copy(AGENTS)
         self.expected = expected(self.path)
 
-    def sync(self) -> bool:
+    def sync(self, timeout_seconds: float = LONG_SECONDS) -> bool:
         """Be a new process: it opens its destination anew."""
-        self.machine.sinks = (open_destination(self.settings),)
+        self.machine.sinks = (open_destination(replace(self.settings, timeout_seconds=timeout_seconds)),)
         return self.machine.sync(self.path)
 
     @property
@@ -84,19 +86,43 @@ class Place:
         return [(note.get("span_id") or note.get("spans"), note["message"]) for note in state.destinations["it"].notes]
 
 
+@contextmanager
+def running(kind: Kind, folder: Path) -> Iterator[Place]:
+    with GrpcBackend() if kind == "grpc" else HttpBackend() as backend:
+        yield Place(folder, kind, backend)
+
+
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    kind: Kind = request.param
-    with GrpcBackend() if kind == "grpc" else HttpBackend() as backend:
-        yield Place(tmp_path, kind, backend)
+    with running(request.param, tmp_path) as running_place:
+        yield running_place
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_after_a_backend_recovers_each_span_is_there_once(place: Place, state: str) -> None:
     """Whatever it did to us, the next sync delivers everything."""
-    behaviour = STATES[state]
-    place.backend.behaviour = behaviour
+    place.backend.behaviour = STATES[state]
     assert not place.sync()
+    recovers(place, STATES[state])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("state", SILENT)
+def test_after_a_backend_was_silent_each_span_is_there_once(tmp_path: Path, kind: Kind, state: str) -> None:
+    """The request must have arrived before its time was up: a slow machine tries again with more of it."""
+    behaviour = SILENT[state]
+    for seconds in (0.6, 6.0, LONG_SECONDS):
+        with running(kind, tmp_path / f"{seconds}") as place:
+            place.backend.behaviour = behaviour
+            assert not place.sync(seconds)
+            if place.backend.requests:
+                until(lambda: place.backend.counts or not behaviour.stores, "what arrived is stored")
+                recovers(place, behaviour)
+                return
+    pytest.fail("no request arrived")
+
+
+def recovers(place: Place, behaviour: Behaviour) -> None:
     place.backend.behaviour = OK
     assert place.sync()
     counts = place.backend.counts

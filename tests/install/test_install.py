@@ -457,6 +457,8 @@ def test_what_was_recorded_stays_unless_it_is_purged(home: Home) -> None:
     assert not (home.state / "installed").exists()  # the next installation starts anew
     assert len(home.stored()) == SAMPLE_SPANS + 1
     installed(home)
+    for stamp in ("swept", "cleaned"):  # a worker's
+        (home.state / stamp).touch()
     uninstalled(home, "--purge")
     assert snapshot(home.path) == {".claude": ("drwx------", ""), ".config": ("drwxr-xr-x", "")}
 

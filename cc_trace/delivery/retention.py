@@ -1,0 +1,188 @@
+"""What expires: the state of sessions that are gone, old traces of the local store, and what crashes left behind.
+
+A worker does it after its sweep, at most once a day. Rules:
+- The state of a session goes when its transcript is gone, nothing of it is pending or unclear, nothing has touched it
+  for `state_days`, and the ledger knows every span that it says was delivered. So if the transcript comes back, from a
+  backup or as part of a fork, it is read from its beginning, and the ledger tells what was sent. A session that was
+  delivered before the ledger was lost keeps its state, and so does one that another process is working on.
+- The ledger forgets nothing: see there why.
+- The notes on what was written while tracing was off (`off/`, `off-since/`) stay. They are empty files, and without
+  them a session that its user kept out would be sent when it, or a fork of it, comes back.
+- The local store takes a span again without doubling it, so that its deletions need no record.
+- If we die at any point, nothing is half removed that matters: a state is one file. What is left of its session goes as
+  any lock without a state does, `state_days` after it was last touched; all else goes in the next run.
+- Each run does a bounded amount of work, in small steps between which the caller can do something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.delivery.ledger import open_ledger
+from cc_trace.delivery.sweep import newest
+from cc_trace.errors import CcTraceError
+from cc_trace.export import remove_traces
+from cc_trace.paths import is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from cc_trace.delivery.cursor import SessionState
+    from cc_trace.delivery.state import States
+    from cc_trace.log import Log
+    from cc_trace.settings import Config
+
+DAY_SECONDS: Final = 86_400.0
+MAX_SESSIONS: Final = 500  # that a run looks at
+MAX_FILES: Final = 1_000  # that a run removes, besides those of sessions
+MAX_TRACES: Final = 5_000  # that a run deletes
+_STEP_TRACES: Final = 100
+_OWNERS: Final = "owners-"  # whose the shared agents' files of a project are; found out again where it is missing
+_LOCAL: Final = "local"  # the one destination that does without the ledger
+# What `write_private` and `take_request` leave when they are killed, and what is damaged and was put aside. The state
+# folder itself may be a folder with other files in it, so names that are not certainly ours are not touched.
+_LEFT_IN_FOLDER: Final = re.compile(r"\.installed\.\d+\.tmp|ledger\.db\.aside-\d+(-wal|-shm)?")
+_LEFT_IN_OURS: Final = re.compile(r"\..+\.\d+(\.tmp)?|.+\.json\.aside-\d+")
+
+
+def is_due(stamp: Path, now: float) -> bool:
+    """Tell whether the last run began a day ago or more, and note this one.
+
+    Before it begins: a run that dies is tried again a day later, not at every Stop.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if 0 <= now - stamp.stat().st_mtime < DAY_SECONDS:
+            return False
+    stamp.touch(mode=0o600)
+    os.utime(stamp, (now, now))
+    return True
+
+
+def clean_up(states: States, config_dir: Path, config: Config, now: float, log: Log) -> Iterator[None]:
+    """Remove what has expired, and pause after every step. What goes wrong is logged, and does not end the rest."""
+    parts = [_remove_leftovers(states, now)]
+    if config.state_days:
+        parts += [
+            _remove_sessions(states, config_dir, now - config.state_days * DAY_SECONDS),
+            _remove_notes(states, now - config.state_days * DAY_SECONDS),
+        ]
+    if config.store_days:
+        parts.append(_remove_traces(states.folder / "traces.db", now - config.store_days * DAY_SECONDS))
+    for part in parts:
+        try:
+            yield from part
+        except (OSError, sqlite3.Error, CcTraceError) as error:
+            log.write(f"cleaning up: {error}")
+
+
+def _remove_leftovers(states: States, now: float) -> Iterator[None]:
+    """Remove what crashes left behind a day ago or more; but for the spool, where every worker takes what is left."""
+    found = _named(states.folder, _LEFT_IN_FOLDER)
+    for folder in states.folders:
+        if folder != states.spool:
+            found += _named(folder, _LEFT_IN_OURS)
+    old = (path for path, changed in found if changed < now - DAY_SECONDS)
+    yield from _remove(islice(old, MAX_FILES))
+
+
+def _remove_notes(states: States, before: float) -> Iterator[None]:
+    """Remove notes that are made again when they are needed: which destinations failed, whose agents' files are."""
+    backoff = _named(states.folder / "backoff", re.compile(r"[0-9a-f]{32}"))
+    owners = _named(states.folder / "agents", re.compile(rf"{_OWNERS}[0-9a-f]{{32}}\.json"))
+    old = (path for path, changed in [*backoff, *owners] if changed < before)
+    yield from _remove(islice(old, MAX_FILES))
+
+
+def _named(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, float]]:
+    """Return the files in a folder with such names, and when each was changed; moving one aside is a change, too."""
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    found.append((Path(entry.path), max(status.st_mtime, status.st_ctime)))
+    return found
+
+
+def _remove(paths: Iterator[Path]) -> Iterator[None]:
+    for path in paths:
+        path.unlink(missing_ok=True)
+        yield
+
+
+def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterator[None]:
+    """Remove the state of sessions that are gone, delivered, and untouched since then.
+
+    A session is locked before its state is read. One that stays has a lock that was touched just now, and is looked at
+    again after `state_days`: so those that stay never keep others from being looked at.
+    """
+    found = _untouched(states, newest(config_dir), before)
+    if not found:
+        return
+    settled = _settled_counts(states)
+    for session_id in found[:MAX_SESSIONS]:
+        with states.locked(session_id) as held:
+            if held and not states.pending_request(session_id) and _is_removable(states, session_id, settled):
+                states.remove(session_id)
+        yield
+
+
+def _untouched(states: States, transcripts: Collection[str], before: float) -> list[str]:
+    """Return the sessions without a transcript of which no file was touched since then, the oldest first.
+
+    A row in the index counts as old: who died while a session was removed may have left nothing else.
+    """
+    touched = dict.fromkeys(states.index.rows(), 0.0)
+    for name, suffix in (("sessions", ".json"), ("agents", ".json"), ("locks", ".lock")):
+        with os.scandir(states.folder / name) as entries:
+            for entry in entries:
+                session_id = entry.name.removesuffix(suffix)
+                if entry.name.startswith(_OWNERS) or not entry.name.endswith(suffix) or not is_session_id(session_id):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    touched[session_id] = max(touched.get(session_id, 0.0), entry.stat().st_mtime)
+    old = [(at, session_id) for session_id, at in touched.items() if at < before and session_id not in transcripts]
+    return [session_id for _, session_id in sorted(old)]
+
+
+def _settled_counts(states: States) -> Mapping[tuple[str, str], int]:
+    ledger = open_ledger(states.folder / "ledger.db")
+    if ledger is None:
+        return {}
+    with contextlib.closing(ledger):
+        return ledger.settled_counts()
+
+
+def _is_removable(states: States, session_id: str, settled: Mapping[tuple[str, str], int]) -> bool:
+    """Tell whether nothing is lost with a session's state. One that cannot be read may know anything, and stays."""
+    if not os.path.lexists(states.path(session_id)):
+        return True  # a removal that died, or a lock that was only tried
+    state = states.peek(session_id)
+    return state is not None and not os.path.lexists(state.transcript) and _is_known(state, settled)
+
+
+def _is_known(state: SessionState, settled: Mapping[tuple[str, str], int]) -> bool:
+    """Tell whether all that a state says was delivered stands in the ledger, and nothing else is to be remembered."""
+    for name, cursor in state.destinations.items():
+        if cursor.pending or cursor.not_in_ledger:
+            return False
+        if name != _LOCAL and settled.get((name, state.session_id), 0) < cursor.delivered:
+            return False
+    return True
+
+
+def _remove_traces(path: Path, before: float) -> Iterator[None]:
+    if not path.is_file():
+        return
+    for _ in range(MAX_TRACES // _STEP_TRACES):
+        removed = remove_traces(path, int(before * 1e9), _STEP_TRACES)
+        yield
+        if removed < _STEP_TRACES:
+            return

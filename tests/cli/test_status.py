@@ -1,0 +1,57 @@
+"""What `cc-trace status` says of the room that it all takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from backend import HttpBackend
+from test_worker import Home, quieten
+
+from cc_trace.cli.status import _disk_usage, _size
+from cc_trace.delivery.state import States
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_status_says_how_large_it_all_is(tmp_path: Path) -> None:
+    """The databases count with the files that SQLite keeps beside them; a folder of somebody else does not count."""
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        transcript = home.add()
+        quieten(transcript)
+        assert home.command("sync", "--transcript", str(transcript)).returncode == 0
+    (home.state / "mine").mkdir()
+    (home.state / "mine" / "large").write_bytes(b"x" * 10_000_000)
+    (home.state / "traces.db").write_bytes(b"x" * 2_000_000)
+    (home.state / "traces.db-wal").write_bytes(b"x" * 345_678)
+    ledger = sum(path.stat().st_size for path in home.state.glob("ledger.db*"))
+    files = [path for path in (*home.state.glob("*"), *home.state.glob("*/*")) if path.is_file()]
+    state = sum(path.stat().st_size for path in files) - ledger - 12_345_678
+    sizes = {"folder": str(home.state), "state_bytes": state, "ledger_bytes": ledger, "store_bytes": 2_345_678}
+    assert _disk_usage(States(home.state)) == sizes
+    said = orjson.loads(home.command("status", "--json").stdout)
+    assert [row["session_id"] for row in said] == [transcript.stem]
+    last = home.command("status").stdout.splitlines()[-1]
+    assert last.startswith("on disk: state ")  # it has the index open, which counts too
+    assert last.endswith(f" kB, ledger {_size(ledger)}, local store 2.3 MB (in {home.state})")
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (9_940, "9.9 kB"),
+        (45_678, "46 kB"),
+        (999_400, "999 kB"),
+        (1_500_000, "1.5 MB"),
+        (2_000_000_000, "2.0 GB"),
+        (3_210_000_000_000, "3210.0 GB"),
+    ],
+)
+def test_sizes_are_rounded(count: int, expected: str) -> None:
+    assert _size(count) == expected
