@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
-from cc_trace.spans.model import Response, Span, Tool, TraceLink, span_id, tool_span_id
+from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.transcript import Thinking, ToolUse, new
-from cc_trace.turns import Generation, agent_status, clipped, later, tool_status, turn_status
+from cc_trace.turns import AGENT, MODEL, Generation, agent_status, clipped, later, tool_status, turn_status
 
 if TYPE_CHECKING:
     from cc_trace.transcript import Context, JsonValue
@@ -137,7 +137,7 @@ class _Trace:
             "trigger": start.trigger,
             "command": start.command,
             "duration_ms": turn.duration_ms,
-            "unanswered_prompts": [*start.earlier] or None,
+            "unanswered_prompts": [message.text for message in start.earlier] or None,
             "launched_by": self._link(start.launched_by),
         }
         root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
@@ -207,6 +207,7 @@ class _Trace:
             None,
             self._agent_name,
             self._about,
+            _origins(turn),
         )
 
     def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
@@ -260,6 +261,7 @@ class _Trace:
                 None,
                 self._agent_name,
                 self._about,
+                Origins(tuple([message.origin for message in step.inputs]), AGENT if step.head.sidechain else MODEL),
             ),
         )
 
@@ -334,7 +336,15 @@ class _Trace:
             None,
             self._agent_name,
             self._about,
+            Origins((step.origin,), step.origin),
         )
+
+
+def _origins(turn: Turn) -> Origins:
+    """Tell who said what a turn began with and came to; a command that an agent ran came to what the agent said."""
+    start = turn.start
+    earlier = tuple([message.origin for message in start.earlier])
+    return Origins((start.origin,), AGENT if turn.delegated or start.head.sidechain else MODEL, earlier)
 
 
 def _circumstances(context: Context) -> dict[str, JsonValue]:

@@ -40,6 +40,7 @@ from cc_trace.transcript.entries import (
     Results,
     Retry,
     Skipped,
+    Speaker,
     StructuredOutput,
     Text,
     Thinking,
@@ -54,7 +55,7 @@ from cc_trace.transcript.entries import (
 from cc_trace.transcript.head import first_cwd, first_session_id, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Position, read_lines
 from cc_trace.transcript.parse import parse, parse_time
-from cc_trace.transcript.user_lines import notification
+from cc_trace.transcript.user_lines import notification, speaker
 
 __all__ = [
     "BEGINNING",
@@ -82,6 +83,7 @@ __all__ = [
     "Retry",
     "Selection",
     "Skipped",
+    "Speaker",
     "StructuredOutput",
     "Text",
     "Thinking",
@@ -111,6 +113,7 @@ __all__ = [
     "scan",
     "select",
     "shared_files",
+    "speaker",
     "string",
     "usage",
 ]

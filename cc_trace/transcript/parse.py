@@ -228,11 +228,11 @@ def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
 def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
     get = raw.get
     time, uuid, parent = get("timestamp") or inner.get("timestamp"), get("uuid"), get("parentUuid")
-    forked, agent, prompt = get("forkedFrom"), get("agentId"), get("promptId")
+    forked, agent, prompt, origin = get("forkedFrom"), get("agentId"), get("promptId"), get("origin")
     values = (
         get("sessionId"),
         get("session_id"),
-        None if forked is None else _origin(forked),
+        None if forked is None else _forked_from(forked),
         get("cwd"),
         get("gitBranch"),
         get("version"),
@@ -252,10 +252,12 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     if prompt is not None and not isinstance(prompt, str):
         prompt = None
     time_ns = parse_time(time) if isinstance(time, str) else None
-    return new(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
+    said_by = None if origin is None else string(mapping(raw, "origin"), "kind")
+    sidechain = get("isSidechain") is True
+    return new(Head, (offset, number, time_ns, uuid, parent, sidechain, agent, prompt, context, said_by))
 
 
-def _origin(forked: Any) -> Any:
+def _forked_from(forked: Any) -> Any:
     return forked.get("sessionId") if isinstance(forked, dict) else None
 
 
@@ -371,4 +373,6 @@ def _queued(raw: dict[str, Any], head: Head) -> Entry:
     text = plain_text(raw.get("prompt"))
     if raw.get("commandMode") == "task-notification" or "-notification>" in text[:40]:
         return notification(text, head)
-    return QueuedPrompt(head, text) if text.strip() else Skipped(head, "attachment/queued_command")
+    if not text.strip():
+        return Skipped(head, "attachment/queued_command")
+    return QueuedPrompt(head._replace(origin=string(mapping(raw, "origin"), "kind") or head.origin), text)
