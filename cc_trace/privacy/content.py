@@ -78,20 +78,20 @@ class Privacy:
         or was in an earlier turn that this object has seen, is masked wherever it stands.
         """
         if turn and turn is not self._turn:
-            self._turn, self._outgoing = turn, self._whole(turn)
+            self._turn, self._outgoing = turn, self._outgoing_turn(turn)
         found = self._outgoing.get(span.span_id) if turn else None
-        return found or self._one(span)
+        return found or self._outgoing_span(span)
 
-    def _whole(self, turn: Sequence[Span]) -> dict[str, Span]:
+    def _outgoing_turn(self, turn: Sequence[Span]) -> dict[str, Span]:
         """Return the spans of a turn as they may be sent, by their ids."""
         known, counts = self.redactor.known, self.redactor.counts.copy()
-        made = {span.span_id: self._one(span) for span in turn}
+        made = {span.span_id: self._outgoing_span(span) for span in turn}
         if self.redactor.known > known:  # so those before it may hold copies
             self.redactor.counts = counts
-            made = {span.span_id: self._one(span) for span in turn}
+            made = {span.span_id: self._outgoing_span(span) for span in turn}
         return made
 
-    def _one(self, span: Span) -> Span:
+    def _outgoing_span(self, span: Span) -> Span:
         if self._content == "metadata":
             span = _without_content(span)
         elif self._content == "no-tool-content":
@@ -102,8 +102,8 @@ class Privacy:
             error=None if span.error is None else self._text(span.error),
             input=self._value(span.input),
             output=self._value(span.output),
-            metadata=self._facts(span.metadata),
-            about=self._trace_facts(span.about),
+            metadata=self._metadata(span.metadata),
+            about=self._trace_metadata(span.about),
             tool=span.tool and self._tool(span.tool),
         )
 
@@ -121,17 +121,17 @@ class Privacy:
         masked = self.redactor.value(value)
         return self._limited(masked, _MAX_DEPTH) if self._max_chars or self._project is not None else masked
 
-    def _facts(self, facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        made = self._value(facts)
+    def _metadata(self, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        made = self._value(metadata)
         return made if isinstance(made, dict) else {}
 
-    def _trace_facts(self, about: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+    def _trace_metadata(self, about: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
         """Return what holds for the whole trace: all its spans share one dict, which is looked at once."""
         if about is None:
             return None
         given, known, made = self._about
         if given is not about or known != self.redactor.known:
-            made = self._facts(_allowed(about, self._content))
+            made = self._metadata(_allowed(about, self._content))
             self._about = (about, self.redactor.known, made)
         return made
 

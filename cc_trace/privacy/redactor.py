@@ -37,9 +37,9 @@ _LONGEST_JOINED: Final = 2048
 _MAX_PASSES: Final = 5
 
 _Key: TypeAlias = str | int
-_Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
-# With the name that it goes by, and where it stands: the number of the box around it, and its key there.
-_Placed: TypeAlias = "tuple[_Box, str, int, _Key]"
+_Container: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
+# With the name that it goes by, and where it stands: the number of the container around it, and its key there.
+_Placed: TypeAlias = "tuple[_Container, str, int, _Key]"
 _PlacedText: TypeAlias = tuple[str, int, _Key]
 
 
@@ -87,40 +87,44 @@ class Redactor:
         return made if self.known == known else self._without_secrets(made)
 
     def _without_secrets(self, value: JsonValue) -> JsonValue:
-        boxes: list[_Placed] = [([value], "", 0, 0)]
-        changes = self._changes(boxes)
+        containers: list[_Placed] = [([value], "", 0, 0)]
+        changes = self._changes(containers)
         if not changes:
             return value
-        for number in range(len(boxes) - 1, 0, -1):
+        for number in range(len(containers) - 1, 0, -1):
             if number in changes:
-                box, _, parent, key = boxes[number]
-                changes.setdefault(parent, {})[key] = self._made(box, changes[number])
+                container, _, parent, key = containers[number]
+                changes.setdefault(parent, {})[key] = self._rebuilt(container, changes[number])
         return changes[0][0]
 
-    def _changes(self, boxes: list[_Placed]) -> dict[int, dict[_Key, JsonValue]]:
-        """Walk the boxes, adding those within them; return by their places what becomes of their texts.
+    def _changes(self, containers: list[_Placed]) -> dict[int, dict[_Key, JsonValue]]:
+        """Walk the containers, adding those within them; return by their places what becomes of their texts.
 
-        A box whose keys are to be masked is there too.
+        A container whose keys are to be masked is there too.
         """
         changes: dict[int, dict[_Key, JsonValue]] = {}
         clean = self._clean
         short: list[_PlacedText] = []
-        for number, (box, called, _, _) in enumerate(boxes):
-            if isinstance(box, dict) and not clean.issuperset(box) and not all(map(self._is_clean, box)):
+        for number, (container, called, _, _) in enumerate(containers):
+            if (
+                isinstance(container, dict)
+                and not clean.issuperset(container)
+                and not all(map(self._is_clean, container))
+            ):
                 changes[number] = {}
-            for key, item in box.items() if isinstance(box, dict) else enumerate(box):
+            for key, item in container.items() if isinstance(container, dict) else enumerate(container):
                 # What a list holds is called as the list is.
                 name = key if isinstance(key, str) else called
                 if isinstance(item, str):
                     if name in ("value", "Value"):
-                        name = _beside(box)
+                        name = _beside(container)
                     if len(item) <= _LONGEST_JOINED and kind_of(name) is None:
                         if item not in clean:
                             short.append((item, number, key))
                     elif (masked := self._named(name, item)) is not item:
                         changes.setdefault(number, {})[key] = masked
                 elif isinstance(item, (dict, list)):
-                    boxes.append((item, name, number, key))
+                    containers.append((item, name, number, key))
         for text, number, key in self._suspects(short):
             if (masked := self.text(text)) is not text:
                 changes.setdefault(number, {})[key] = masked
@@ -178,12 +182,12 @@ class Redactor:
             self.known = len(self._copies)
             self._clean.clear()
 
-    def _made(self, box: _Box, changed: dict[_Key, JsonValue]) -> _Box:
-        """Return the box with what changed in it and with its keys masked."""
-        if isinstance(box, list):
-            return [changed.get(at, item) for at, item in enumerate(box)]
+    def _rebuilt(self, container: _Container, changed: dict[_Key, JsonValue]) -> _Container:
+        """Return the container with what changed in it and with its keys masked."""
+        if isinstance(container, list):
+            return [changed.get(at, item) for at, item in enumerate(container)]
         made: dict[str, JsonValue] = {}
-        for key, item in box.items():
+        for key, item in container.items():
             masked = key if self._is_clean(key) else self.text(key)
             while masked in made:  # two secrets, one marker: neither entry is lost
                 masked += "*"
@@ -214,9 +218,9 @@ def _own_expression(number: int, expression: str) -> re.Pattern[str]:
     return made
 
 
-def _beside(box: _Box) -> str:
+def _beside(container: _Container) -> str:
     """Give what stands beside a `value` as its name: so are variables and headers written as objects."""
-    names = [box.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(box, dict) else []
+    names = [container.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(container, dict) else []
     return next((name for name in names if isinstance(name, str)), "value")
 
 
