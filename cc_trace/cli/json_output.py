@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_trace.privacy import QUOTING
+from cc_trace.privacy import without_text
 
 if TYPE_CHECKING:
     from cc_trace.spans import SessionSummary, Span
@@ -49,7 +49,7 @@ def span_json(span: Span, *, content: bool = True) -> dict[str, Any]:
         "tool": {"id": span.tool.id, "name": span.tool.name} if span.tool is not None else None,
         "input": span.input if content else None,
         "output": span.output if content else None,
-        "metadata": metadata if content else {key: metadata[key] for key in metadata if key not in QUOTING},
+        "metadata": metadata if content else without_text(metadata),
     }
 
 

@@ -188,8 +188,9 @@ def read_session(path: Path, session_id: str) -> Iterator[Span]:
 
 
 def to_json(span: Span) -> bytes:
-    """Return all of a span."""
+    """Return all of a span but who said its texts: that is asked only before it is stored."""
     fields = span._asdict()
+    del fields["origins"]
     for name in ("response", "tool"):
         fields[name] = value._asdict() if (value := fields[name]) is not None else None
     if span.response is not None and span.response.usage is not None:

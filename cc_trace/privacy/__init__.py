@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from cc_trace.privacy.content import QUOTING, Content, Privacy, PrivacySettings
+from cc_trace.privacy.content import Content, Privacy, PrivacySettings, without_text
 from cc_trace.privacy.project_masks import check_masks
 from cc_trace.privacy.quoting import quoted
 from cc_trace.privacy.redactor import Redactor
 
 __all__ = [
-    "QUOTING",
     "Content",
     "Privacy",
     "PrivacySettings",
     "Redactor",
     "check_masks",
     "quoted",
+    "without_text",
 ]

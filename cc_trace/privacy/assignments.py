@@ -4,6 +4,8 @@ The rule here: doubt is settled by how the value is written. Where only data sta
 is neither prose nor a placeholder, and amid code only what looks generated. Under a key that is `password`, `passwd` or
 `passphrase` in full, or ends so, a text is one unless it is empty, a placeholder, a reference, a path or prose: more
 than 6 words or 100 characters, or the words of a form or of a complaint ("Enter it twice", "is too short").
+
+Where the value stands is found by the expression `_VALUE` of `patterns`; its groups are explained there.
 """
 
 from __future__ import annotations
@@ -262,6 +264,7 @@ def _of_words(name: str, match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _written_in_quotes(match: re.Match[str]) -> Written:
+    """Tell how sure a value in quotes is: data behind `NAME=`, a password under a key that says so, else quoted."""
     upper, direct = match[0][:3].isupper(), match["is"] == "="
     if upper and direct:
         return "data"

@@ -14,14 +14,47 @@ from cc_trace.privacy.redactor import Redactor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cc_trace.spans import Span, Tool
-    from cc_trace.transcript import JsonValue
+    from cc_trace.spans import Origins, Span, Tool
+    from cc_trace.transcript import JsonValue, Speaker
+    from cc_trace.turns import Origin
 
 Content: TypeAlias = Literal["full", "no-tool-content", "metadata"]
 
-# Metadata that quotes the conversation. A session's slug is made from its first prompt.
-QUOTING: Final = frozenset({"unanswered_prompts", "description", "summary", "command", "slug", "filePath"})
-_QUOTING_TOOLS: Final = frozenset({"description", "summary", "filePath"})
+# Metadata in which nothing of the conversation stands: what may leave in every tier. A field that is not named here is
+# private until somebody names it. `cwd` and `git_branch` say where the work was done.
+_WITHOUT_TEXT: Final = frozenset(
+    (
+        # of the session and of a turn
+        *("source", "session_id", "turn_number", "version", "cwd", "git_branch", "entrypoint", "permission_mode"),
+        *("trigger", "duration_ms", "launched_by", "time", "happened_at"),
+        # of an agent
+        *("agent_type", "name", "stage", "workflow_run", "background"),
+        # of a response
+        *("tool_count", "stop_reason", "effort", "speed", "service_tier", "web_searches"),
+        *(
+            "requested_model",
+            "max_tokens",
+            "thinking",
+            "thinking_budget",
+            "betas",
+            "query_source",
+            "attempts",
+            "advisor",
+        ),
+        # of a tool call
+        *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code", "returnCodeInterpretation"),
+        *("userModified", "type", "durationMs", "durationSeconds", "numFiles", "numLines", "bytes", "truncated"),
+        *("isAsync", "backgroundTaskId", "agentId", "agentType", "resolvedModel"),
+        *("totalDurationMs", "totalTokens", "totalToolUseCount"),
+        # of an event
+        *("micro", "preTokens", "postTokens", "tokensSaved", "retryAttempt", "maxRetries", "retryInMs"),
+        *("task_id", "message_id", "request_id"),
+    )
+)
+# A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
+_WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command"}
+# Whose texts are prompts and answers. A hook prints what a program told it, as a tool does.
+_IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
 _MAX_DEPTH: Final = 200  # deeper values are not written anyway
 
 
@@ -55,20 +88,20 @@ class Privacy:
         or was in an earlier turn that this object has seen, is masked wherever it stands.
         """
         if turn and turn is not self._turn:
-            self._turn, self._outgoing = turn, self._whole(turn)
+            self._turn, self._outgoing = turn, self._outgoing_turn(turn)
         found = self._outgoing.get(span.span_id) if turn else None
-        return found or self._one(span)
+        return found or self._outgoing_span(span)
 
-    def _whole(self, turn: Sequence[Span]) -> dict[str, Span]:
+    def _outgoing_turn(self, turn: Sequence[Span]) -> dict[str, Span]:
         """Return the spans of a turn as they may be sent, by their ids."""
         known, counts = self.redactor.known, self.redactor.counts.copy()
-        made = {span.span_id: self._one(span) for span in turn}
+        made = {span.span_id: self._outgoing_span(span) for span in turn}
         if self.redactor.known > known:  # so those before it may hold copies
             self.redactor.counts = counts
-            made = {span.span_id: self._one(span) for span in turn}
+            made = {span.span_id: self._outgoing_span(span) for span in turn}
         return made
 
-    def _one(self, span: Span) -> Span:
+    def _outgoing_span(self, span: Span) -> Span:
         if self._content == "metadata":
             span = _without_content(span)
         elif self._content == "no-tool-content":
@@ -79,8 +112,8 @@ class Privacy:
             error=None if span.error is None else self._text(span.error),
             input=self._value(span.input),
             output=self._value(span.output),
-            metadata=self._facts(span.metadata),
-            about=self._trace_facts(span.about),
+            metadata=self._metadata(span.metadata),
+            about=self._trace_metadata(span.about),
             tool=span.tool and self._tool(span.tool),
         )
 
@@ -98,18 +131,17 @@ class Privacy:
         masked = self.redactor.value(value)
         return self._limited(masked, _MAX_DEPTH) if self._max_chars or self._project is not None else masked
 
-    def _facts(self, facts: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        made = self._value(facts)
+    def _metadata(self, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        made = self._value(metadata)
         return made if isinstance(made, dict) else {}
 
-    def _trace_facts(self, about: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+    def _trace_metadata(self, about: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
         """Return what holds for the whole trace: all its spans share one dict, which is looked at once."""
         if about is None:
             return None
         given, known, made = self._about
         if given is not about or known != self.redactor.known:
-            kept = _kept(about, QUOTING) if self._content == "metadata" else about
-            made = self._facts(kept)
+            made = self._metadata(_allowed(about, self._content))
             self._about = (about, self.redactor.known, made)
         return made
 
@@ -132,47 +164,68 @@ class Privacy:
         return f"{text[: self._max_chars]}… [{left_out} more characters]"
 
 
+def without_text(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the metadata in which nothing of the conversation stands."""
+    return _allowed(metadata, "metadata")
+
+
+def _allowed(metadata: dict[str, JsonValue], content: Content) -> dict[str, JsonValue]:
+    if content == "full":
+        return metadata
+    allowed = _WITHOUT_TEXT if content == "metadata" else _WITHOUT_TOOL_CONTENT
+    return {key: value for key, value in metadata.items() if key in allowed}
+
+
 def _without_content(span: Span) -> Span:
     """Leave names, ids, times, counts and how it ended."""
     tool = span.tool and span.tool._replace(file_path=None)
-    return span._replace(input=None, output=None, error=None, tool=tool, metadata=_kept(span.metadata, QUOTING))
+    return span._replace(input=None, output=None, error=None, tool=tool, metadata=without_text(span.metadata))
 
 
 def _without_tools(span: Span) -> Span:
-    """Leave prompts and answers; not what went into tools or came out of them. An agent is a tool."""
-    match span.kind:
-        case "tool" | "subagent":
-            bare = _without_content(span)
-            return bare._replace(metadata=_kept(span.metadata, _QUOTING_TOOLS))
-        case _ if span.agent_id is not None:
-            return _without_content(span)
-        case "generation":
-            return span._replace(input=_asked(span.input), output=_answered(span.output))
-        case "turn":
-            return span._replace(input=_typed(span.input))
-        case "event" if span.name == "notification":  # quotes what a background task returned
-            return _without_content(span)
-        case _:
-            return span
+    """Leave prompts and answers; not what went into tools or came out of them. An agent is a tool, with all it says.
+
+    Who said a text decides, never how it looks; of whom that is not known, the text does not leave.
+    """
+    if span.kind in ("tool", "subagent") or span.agent_name is not None:
+        return _without_content(span)
+    origins = span.origins
+    answer = _answered(span.output) if span.kind == "generation" else span.output
+    leaves = origins.output is not None and origins.output.speaker in _IN_CONVERSATION
+    return span._replace(
+        input=_asked(span.input, origins.input),
+        output=answer if leaves else None,
+        error=span.error if leaves else None,
+        metadata=_allowed(span.metadata, "no-tool-content") | _unanswered(span, origins),
+    )
 
 
-def _asked(messages: JsonValue) -> JsonValue:
-    """Return input messages without the results of tools."""
-    if not isinstance(messages, list):
-        return messages
-    asked: list[JsonValue] = []
-    for message in messages:
-        if not isinstance(message, dict):
-            asked.append(_typed(message))
-        else:
-            said = None if message.get("role") == "tool" else _typed(message.get("content"))
-            asked.append({**message, "content": said})
-    return asked
+def _asked(given: JsonValue, origins: Sequence[Origin]) -> JsonValue:
+    """Return what a human said of an input, which is a text or one message for each of the origins."""
+    if not isinstance(given, list):
+        return _said(given, origins[0]) if origins else None
+    return [
+        {**message, "content": _said(message.get("content"), origin)}
+        for message, origin in zip(given, origins, strict=False)
+        if isinstance(message, dict)
+    ]
 
 
-def _typed(text: JsonValue) -> JsonValue:
-    """Return what was typed: of a `!` command not what it printed."""
-    return text.partition("\n<bash-stdout>")[0] if isinstance(text, str) and text.startswith("!") else text
+def _said(text: JsonValue, origin: Origin) -> JsonValue:
+    """Return a text that belongs to the conversation, or the beginning of it that was typed; None: neither."""
+    if origin.speaker in _IN_CONVERSATION:
+        return text
+    return text[: origin.typed] if isinstance(text, str) and origin.typed else None
+
+
+def _unanswered(span: Span, origins: Origins) -> dict[str, JsonValue]:
+    """Return the prompts without an answer as metadata, those that were typed."""
+    prompts = span.metadata.get("unanswered_prompts")
+    if not isinstance(prompts, list):
+        return {}
+    said = [_said(text, origin) for text, origin in zip(prompts, origins.unanswered, strict=False)]
+    typed: list[JsonValue] = [text for text in said if text is not None]
+    return {"unanswered_prompts": typed} if typed else {}
 
 
 def _answered(message: JsonValue) -> JsonValue:
@@ -182,7 +235,3 @@ def _answered(message: JsonValue) -> JsonValue:
         return message
     named: list[JsonValue] = [{**call, "input": {}} if isinstance(call, dict) else call for call in calls]
     return {**message, "tool_calls": named}
-
-
-def _kept(facts: dict[str, JsonValue], left_out: frozenset[str]) -> dict[str, JsonValue]:
-    return {key: value for key, value in facts.items() if key not in left_out}

@@ -43,7 +43,7 @@ LONGEST: Final = 256
 # Between a name and its value, with the quotes that may stand around either.
 _IS: Final = rf"(?:{_QUOTE}\]?)?[ \t]{{0,4}}[:=][ \t]{{0,4}}(?:{_QUOTE})?"
 
-# How the names of secrets end. Of keys only some are secret, see `names`.
+# How the names of secrets end. Of keys only some are secret, see `assignments.may_name_key`.
 ENDINGS: Final = {
     "password": r"(?<=pas)sword|(?<=[^/]pas)swd|(?<=pass)phrase|[_\-'\"]pass|[_-]?pwd",
     "secret": r"(?<=s)ecret",
@@ -64,20 +64,35 @@ _BLOCK: Final = r"(?:[|>][+-]?[ \t]{0,4}\r?\n[ \t]{1,40})?"
 _ELEMENT: Final = r"(?:</\w{1,12})?>\s{0,40}(?:(?<=>)|(?<=\s))(?:<\w{1,12}>\s{0,40})?"
 # Of a variable whose type stands behind its name, before a text in quotes.
 _TYPE: Final = rf"[ \t]?:[ \t]?[\w&\[\]|. ]{{1,24}}(?==[ \t]{{0,4}}[bru@]{{0,2}}{_QUOTE})"
-# <name>element</name>, name = "quoted", name: bare, --name "option", "--name", "option", --name argument, name,listed;
-# also name: str = "quoted", name string = "quoted" and name ... value: bare.
-_VALUE: Final = (
-    rf"(?:{_ELEMENT}(?P<element>[^\s<>](?:[^<>]{{2,254}}[^\s<>]))\s{{0,40}}</|(?:{_QUOTE}\]?)?"
+# What stands behind the name of a secret, and in it the value. How it is written tells what it may be, so each way has
+# a group of its own; the last group that matched is what `assignments` judges:
+#
+#   element    <password>value</password>, <key>password</key><string>value</string>
+#   quoted     password = "value", "password": "value", password: str = "value", password string = "value"
+#   bare       PASSWORD=value, password: value
+#   option     --password "value", "--password", "value", set("password", "value")
+#   argument   --password value
+#   listed     password,value
+#
+# In front of `quoted` and `bare` stands `is`, by which data is told from code: PASSWORD=value or password: value.
+_IN_ELEMENT: Final = rf"{_ELEMENT}(?P<element>[^\s<>](?:[^<>]{{2,254}}[^\s<>]))\s{{0,40}}</"
+# An assignment; or name and value are values themselves: {name: password, value: "..."}, name="password" value="...".
+_IS_ASSIGNED: Final = (
     rf"(?P<is>(?:{_TYPE}|[ \t](?:string|String|\[\]byte|\*string)(?=[ \t]{{0,4}}=))?"
     rf"[ \t]{{0,4}}{_ASSIGN}(?![=>~])[ \t]{{0,4}}{_BLOCK}"
     rf"|(?:,?\s{{1,40}}|,)(?:{_QUOTE})?value(?:{_QUOTE})?[ \t]?:[ \t]?|(?<=['\"]),?\s{{1,40}}value[ \t]{{0,9}}=[ \t]?)"
-    r"(?:[bru@]{1,2}(?=['\"]))?"
-    rf"(?:(?P<q>{_QUOTE})(?P<quoted>[^'\"`\\\r\n]*(?:(?!(?P=q))(?:\\.|[^\\\r\n])[^'\"`\\\r\n]*)*)"
-    rf"|(?P<bare>{BARE}{{1,{LONGEST}}}))"
-    rf"|(?: |{_QUOTE},\s{{0,40}})(?P<o>{_QUOTE})(?P<option>[\w!@#%^*~][^'\"`\\\r\n]{{0,{LONGEST}}})(?P=o)"
-    rf"| (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9A-Z!@#%^*+~]){BARE}{{4,{LONGEST}}})"
-    rf"|,(?P<listed>[\w.+/=~-]{{12,{LONGEST}}}))"
 )
+# To the quote that is written as the first one was, with as many backslashes; other quotes may stand within.
+_IN_QUOTES: Final = rf"(?P<q>{_QUOTE})(?P<quoted>[^'\"`\\\r\n]*(?:(?!(?P=q))(?:\\.|[^\\\r\n])[^'\"`\\\r\n]*)*)"
+# The quote that ends the name; the value, behind the prefix of a string literal.
+_ASSIGNED: Final = (
+    rf"(?:{_QUOTE}\]?)?{_IS_ASSIGNED}(?:[bru@]{{1,2}}(?=['\"]))?(?:{_IN_QUOTES}|(?P<bare>{BARE}{{1,{LONGEST}}}))"
+)
+_OPTION: Final = rf"(?: |{_QUOTE},\s{{0,40}})(?P<o>{_QUOTE})(?P<option>[\w!@#%^*~][^'\"`\\\r\n]{{0,{LONGEST}}})(?P=o)"
+# Prose goes on behind a name as well: an argument has a character that words do not have.
+_ARGUMENT: Final = rf" (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9A-Z!@#%^*+~]){BARE}{{4,{LONGEST}}})"
+_LISTED: Final = rf",(?P<listed>[\w.+/=~-]{{12,{LONGEST}}})"
+_VALUE: Final = rf"(?:{_IN_ELEMENT}|{_ASSIGNED}|{_OPTION}|{_ARGUMENT}|{_LISTED})"
 # Between the name of a service and its secret.
 _SERVICE: Final = (
     rf"[\w \t.-]{{0,24}}+(?:{_ELEMENT}|(?:{_QUOTE}\]?)?(?:{_TYPE}|[ \t]value(?==))?"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cc_trace.errors import ConfigError
 from cc_trace.privacy.assignments import HEADERS, compiled, kind_of, may_be_secret, says_password
 from cc_trace.privacy.copies import Copies
 from cc_trace.privacy.patterns import PATTERNS, Pattern
-from cc_trace.privacy.scan import Budget, Match, secrets
+from cc_trace.privacy.scan import Budget, Match, hint_spans, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,11 +31,16 @@ _SHORTEST_TEXT: Final = 7
 # Keys, and texts as long as names and paths are: of those that have no secret so many are remembered.
 _MAX_CLEAN: Final = 4096
 _LONGEST_CLEAN: Final = 64
+# What is longer is searched by itself: where hints stand in it, it would be searched twice.
+_LONGEST_JOINED: Final = 2048
 # Of thousands of real texts none needs more than two.
 _MAX_PASSES: Final = 5
 
 _Key: TypeAlias = str | int
-_Box: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
+_Container: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
+# With the name that it goes by, and where it stands: the number of the container around it, and its key there.
+_Placed: TypeAlias = "tuple[_Container, str, int, _Key]"
+_PlacedText: TypeAlias = tuple[str, int, _Key]
 
 
 class Redactor:
@@ -49,11 +56,7 @@ class Redactor:
         self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
         self._clean: set[str] = set()
         self._copies = Copies()
-
-    @property
-    def known(self) -> int:
-        """How many secrets were seen of which every further copy is masked."""
-        return len(self._copies)
+        self.known = 0  # how many secrets were seen of which every further copy is masked
 
     def text(self, text: str) -> str:
         """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
@@ -84,24 +87,67 @@ class Redactor:
         return made if self.known == known else self._without_secrets(made)
 
     def _without_secrets(self, value: JsonValue) -> JsonValue:
-        boxes: list[tuple[_Box, str, int, _Key]] = [([value], "", 0, 0)]
-        changes: list[dict[_Key, JsonValue]] = []
-        for number, (box, called, _, _) in enumerate(boxes):
-            changed: dict[_Key, JsonValue] = {}
-            for key, item in box.items() if isinstance(box, dict) else enumerate(box):
+        containers: list[_Placed] = [([value], "", 0, 0)]
+        changes = self._changes(containers)
+        if not changes:
+            return value
+        for number in range(len(containers) - 1, 0, -1):
+            if number in changes:
+                container, _, parent, key = containers[number]
+                changes.setdefault(parent, {})[key] = self._rebuilt(container, changes[number])
+        return changes[0][0]
+
+    def _changes(self, containers: list[_Placed]) -> dict[int, dict[_Key, JsonValue]]:
+        """Walk the containers, adding those within them; return by their places what becomes of their texts.
+
+        A container whose keys are to be masked is there too.
+        """
+        changes: dict[int, dict[_Key, JsonValue]] = {}
+        clean = self._clean
+        short: list[_PlacedText] = []
+        for number, (container, called, _, _) in enumerate(containers):
+            if (
+                isinstance(container, dict)
+                and not clean.issuperset(container)
+                and not all(map(self._is_clean, container))
+            ):
+                changes[number] = {}
+            for key, item in container.items() if isinstance(container, dict) else enumerate(container):
                 # What a list holds is called as the list is.
                 name = key if isinstance(key, str) else called
                 if isinstance(item, str):
-                    if (masked := self._named(_beside(box) if name in ("value", "Value") else name, item)) is not item:
-                        changed[key] = masked
+                    if name in ("value", "Value"):
+                        name = _beside(container)
+                    if len(item) <= _LONGEST_JOINED and kind_of(name) is None:
+                        if item not in clean:
+                            short.append((item, number, key))
+                    elif (masked := self._named(name, item)) is not item:
+                        changes.setdefault(number, {})[key] = masked
                 elif isinstance(item, (dict, list)):
-                    boxes.append((item, name, number, key))
-            changes.append(changed)
-        for number in range(len(boxes) - 1, 0, -1):
-            box, _, parent, key = boxes[number]
-            if (made := self._made(box, changes[number])) is not box:
-                changes[parent][key] = made
-        return changes[0].get(0, value)
+                    containers.append((item, name, number, key))
+        for text, number, key in self._suspects(short):
+            if (masked := self.text(text)) is not text:
+                changes.setdefault(number, {})[key] = masked
+        return changes
+
+    def _suspects(self, texts: list[_PlacedText]) -> list[_PlacedText]:
+        """Return those of the texts that may hold a secret.
+
+        They are searched as one: to search each costs more than its few characters do. A line break before each keeps
+        them apart, and is what stands before the start of a text for patterns that ask for it.
+        """
+        if self._own or not texts:
+            return texts
+        joined = "\n".join(["", *(text for text, _, _ in texts)])
+        places = hint_spans(joined)
+        if self.known:
+            places += [(start, end) for start, end, _ in self._copies.spans(joined)]
+        ends = [*accumulate(len(text) + 1 for text, _, _ in texts)] if places else []
+        # What is found across a border may hide what begins behind it.
+        found = {bisect_right(ends, at) for start, end in places for at in (start, end - 1)}
+        clean = (text for at, (text, _, _) in enumerate(texts) if len(text) <= _LONGEST_CLEAN and at not in found)
+        self._clean.update(islice(clean, max(0, _MAX_CLEAN - len(self._clean))))
+        return [texts[at] for at in sorted(found)]
 
     def _spans(self, text: str, budget: Budget | None = None) -> list[Match]:
         short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
@@ -117,7 +163,7 @@ class Redactor:
         """Return a text without secrets, or masked as a whole if its name says secret and it may be one."""
         kind = kind_of(name)
         if kind is None:
-            return text if len(text) <= _LONGEST_CLEAN and self._is_clean(text) else self.text(text)
+            return self.text(text)
         if kind in HEADERS and (masked := self.text(HEADERS[kind] + text)).startswith(HEADERS[kind]):
             masked = masked.removeprefix(HEADERS[kind])
             return text if masked == text else masked
@@ -133,16 +179,15 @@ class Redactor:
 
     def _learn(self, secret: str, rank: int) -> None:
         if self._copies.add(secret, rank):
+            self.known = len(self._copies)
             self._clean.clear()
 
-    def _made(self, box: _Box, changed: dict[_Key, JsonValue]) -> _Box:
-        """Return the box with what changed in it and with its keys masked, or itself if that is nothing."""
-        if isinstance(box, list):
-            return [changed.get(at, item) for at, item in enumerate(box)] if changed else box
-        if not changed and all(map(self._is_clean, box)):
-            return box
+    def _rebuilt(self, container: _Container, changed: dict[_Key, JsonValue]) -> _Container:
+        """Return the container with what changed in it and with its keys masked."""
+        if isinstance(container, list):
+            return [changed.get(at, item) for at, item in enumerate(container)]
         made: dict[str, JsonValue] = {}
-        for key, item in box.items():
+        for key, item in container.items():
             masked = key if self._is_clean(key) else self.text(key)
             while masked in made:  # two secrets, one marker: neither entry is lost
                 masked += "*"
@@ -150,7 +195,7 @@ class Redactor:
         return made
 
     def _is_clean(self, text: str) -> bool:
-        """Tell whether a key or a short text has no secret. The same few come again and again: those are remembered."""
+        """Tell whether a key has no secret. The same few come again and again: those are remembered."""
         if text in self._clean:
             return True
         if self._spans(text):
@@ -173,9 +218,9 @@ def _own_expression(number: int, expression: str) -> re.Pattern[str]:
     return made
 
 
-def _beside(box: _Box) -> str:
+def _beside(container: _Container) -> str:
     """Give what stands beside a `value` as its name: so are variables and headers written as objects."""
-    names = [box.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(box, dict) else []
+    names = [container.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(container, dict) else []
     return next((name for name in names if isinstance(name, str)), "value")
 
 

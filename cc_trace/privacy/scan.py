@@ -54,13 +54,14 @@ def secrets(text: str, budget: Budget | None = None) -> list[Match]:
     A text that is all hints, so that its budget is spent before its end, is one secret as a whole.
     """
     hints, ranks_of = _scan()
+    places = hints.find_matches_as_indexes(_as_bytes(text), overlapping=True)
+    if text.startswith(_STARTS):
+        places.insert(0, (len(ranks_of) - 1, 0, 0))
+    if not places:  # as of nearly all texts
+        return []
     found: list[Match] = []
     done: dict[int, int] = {}
     budget = budget or Budget(text)
-    # A byte for each character, so that places in the bytes are places in the text; hints are ASCII.
-    places = hints.find_matches_as_indexes(text.encode("ascii", "replace"), overlapping=True)
-    if text.startswith(_STARTS):
-        places.insert(0, (len(ranks_of) - 1, 0, 0))
     for hint, start, _ in places:
         for rank in ranks_of[hint]:
             # What a pattern has found it is not asked for again: else a run of hints took time in its square.
@@ -76,6 +77,17 @@ def secrets(text: str, budget: Budget | None = None) -> list[Match]:
                 done[rank] = secret[1]
                 found.append((*secret, rank))
     return found
+
+
+def hint_spans(text: str) -> list[tuple[int, int]]:
+    """Give where hints stand, each with its end. Where none stands, and none of `at_start`, there is no secret."""
+    hints, _ = _scan()
+    return [(start, end) for _, start, end in hints.find_matches_as_indexes(_as_bytes(text), overlapping=True)]
+
+
+def _as_bytes(text: str) -> bytes:
+    """Give a byte for each character, so that places in the bytes are places in the text; hints are ASCII."""
+    return text.encode("ascii", "replace")
 
 
 def _work(match: re.Match[str] | None) -> float:

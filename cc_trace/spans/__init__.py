@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cc_trace.spans.model import Response, Span, Tool, TraceLink
+from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink
 from cc_trace.spans.session import Ending, Placed, Resume, Session, Trace
 from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
 
@@ -13,6 +13,7 @@ __all__ = [
     "GOAL_CHARS",
     "OUTPUT_CHARS",
     "Ending",
+    "Origins",
     "Placed",
     "Response",
     "Resume",

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
-from cc_trace.spans.model import Response, Span, Tool, TraceLink, span_id, tool_span_id
+from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.transcript import Thinking, ToolUse, make_tuple
-from cc_trace.turns import Generation, agent_status, clipped, latest_ns, tool_status, turn_status
+from cc_trace.turns import AGENT, MODEL, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
 
 if TYPE_CHECKING:
     from cc_trace.transcript import Advice, Context, JsonValue
@@ -144,7 +144,7 @@ class _Trace:
             "trigger": start.trigger,
             "command": start.command,
             "duration_ms": turn.duration_ms,
-            "unanswered_prompts": [*start.earlier] or None,
+            "unanswered_prompts": [message.text for message in start.earlier] or None,
             "launched_by": self._link(start.launched_by),
         }
         root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
@@ -214,6 +214,7 @@ class _Trace:
             None,
             self._agent_name,
             self._about,
+            _origins(turn),
         )
 
     def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
@@ -274,6 +275,7 @@ class _Trace:
                 None,
                 self._agent_name,
                 self._about,
+                Origins(tuple([message.origin for message in step.inputs]), AGENT if step.head.sidechain else MODEL),
             ),
         )
 
@@ -383,12 +385,20 @@ class _Trace:
             None,
             self._agent_name,
             self._about,
+            Origins((step.origin,), step.origin),
         )
 
 
 def _iso(time_ns: int) -> str:
     moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _origins(turn: Turn) -> Origins:
+    """Tell who said what a turn began with and came to; a command that an agent ran came to what the agent said."""
+    start = turn.start
+    earlier = tuple([message.origin for message in start.earlier])
+    return Origins((start.origin,), AGENT if turn.delegated or start.head.sidechain else MODEL, earlier)
 
 
 def _circumstances(context: Context) -> dict[str, JsonValue]:

@@ -7,11 +7,12 @@ copied into another file has the same ids there, and building twice gives the sa
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue, Usage
-    from cc_trace.turns import Status
+    from cc_trace.turns import Origin, Status
 
 Kind: TypeAlias = Literal["turn", "generation", "tool", "subagent", "event"]
 
@@ -34,6 +35,22 @@ class Tool(NamedTuple):
     id: str
     name: str
     file_path: str | None
+
+
+@dataclass(slots=True)
+class Origins:
+    """Who said the texts of a span; a text of which nothing is said here is nobody's, and private.
+
+    It stands beside the span for those who decide what may leave, and is no part of what the span says: spans that
+    differ in it alone are equal, and no destination writes it.
+    """
+
+    input: tuple[Origin, ...] = field(default=(), compare=False)  # one for each message; a text is one
+    output: Origin | None = field(default=None, compare=False)
+    unanswered: tuple[Origin, ...] = field(default=(), compare=False)  # of `unanswered_prompts`
+
+
+_NOBODY: Final = Origins()
 
 
 class Span(NamedTuple):
@@ -59,6 +76,7 @@ class Span(NamedTuple):
     tool: Tool | None = None
     agent_name: str | None = None  # the kind of agent whose work it is; None: the main thread's
     about: dict[str, JsonValue] | None = None  # metadata of the whole trace, known when it began
+    origins: Origins = _NOBODY
 
 
 class TraceLink(NamedTuple):

@@ -42,6 +42,7 @@ from cc_trace.transcript.entries import (
     Results,
     Retry,
     Skipped,
+    Speaker,
     StructuredOutput,
     Text,
     Thinking,
@@ -57,7 +58,7 @@ from cc_trace.transcript.head import first_cwd, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import parse, parse_time
-from cc_trace.transcript.user_lines import notification
+from cc_trace.transcript.user_lines import notification, speaker
 
 __all__ = [
     "BEGINNING",
@@ -90,6 +91,7 @@ __all__ = [
     "Retry",
     "Selection",
     "Skipped",
+    "Speaker",
     "StructuredOutput",
     "Text",
     "Thinking",
@@ -118,6 +120,7 @@ __all__ = [
     "scan",
     "select",
     "shared_files",
+    "speaker",
     "text_field",
     "usage",
 ]

@@ -18,6 +18,10 @@ JsonValue: TypeAlias = Union[bool, int, float, str, "list[JsonValue]", "dict[str
 # another agent of a team, a plan carried over into a new session, or a text injected by Claude Code itself.
 Trigger: TypeAlias = Literal["prompt", "command", "bash", "notification", "teammate", "continuation", "injected"]
 
+# Who said a text. `agent` is also a background task that ended, `system` Claude Code itself, `other` whoever a later
+# version of Claude Code may name.
+Speaker: TypeAlias = Literal["human", "model", "tool", "agent", "teammate", "hook", "system", "other"]
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -49,6 +53,7 @@ class Head(NamedTuple):
     agent_id: str | None
     prompt_id: str | None
     context: Context
+    origin: str | None = None  # whom the line says its text is from
 
 
 class Usage(NamedTuple):

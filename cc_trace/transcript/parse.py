@@ -203,11 +203,11 @@ def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
 def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
     get = raw.get
     time, uuid, parent = get("timestamp") or inner.get("timestamp"), get("uuid"), get("parentUuid")
-    forked, agent, prompt = get("forkedFrom"), get("agentId"), get("promptId")
+    forked, agent, prompt, origin = get("forkedFrom"), get("agentId"), get("promptId"), get("origin")
     values = (
         get("sessionId"),
         get("session_id"),
-        None if forked is None else _origin(forked),
+        None if forked is None else _forked_from(forked),
         get("cwd"),
         get("gitBranch"),
         get("version"),
@@ -227,10 +227,12 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     if prompt is not None and not isinstance(prompt, str):
         prompt = None
     time_ns = parse_time(time) if isinstance(time, str) else None
-    return make_tuple(Head, (offset, number, time_ns, uuid, parent, get("isSidechain") is True, agent, prompt, context))
+    said_by = None if origin is None else text_field(object_field(raw, "origin"), "kind")
+    sidechain = get("isSidechain") is True
+    return make_tuple(Head, (offset, number, time_ns, uuid, parent, sidechain, agent, prompt, context, said_by))
 
 
-def _origin(forked: Any) -> Any:
+def _forked_from(forked: Any) -> Any:
     return forked.get("sessionId") if isinstance(forked, dict) else None
 
 
@@ -405,7 +407,9 @@ def _queued(raw: dict[str, Any], head: Head) -> Entry | None:
     text = plain_text(raw.get("prompt"))
     if raw.get("commandMode") == "task-notification" or "-notification>" in text[:40]:
         return notification(text, head)
-    return QueuedPrompt(head, text) if text.strip() else None
+    if not text.strip():
+        return None
+    return QueuedPrompt(head._replace(origin=text_field(object_field(raw, "origin"), "kind") or head.origin), text)
 
 
 # Every line type that is read. What it becomes is a member of `Entry`, and mypy checks that turns/boundaries takes it.

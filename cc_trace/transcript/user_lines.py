@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_trace.transcript.blocks import object_field, plain_text, text_field, tool_result
+from cc_trace.transcript.blocks import plain_text, text_field, tool_result
 from cc_trace.transcript.entries import (
     CommandOutput,
     Compaction,
@@ -20,7 +20,7 @@ from cc_trace.transcript.entries import (
 )
 
 if TYPE_CHECKING:
-    from cc_trace.transcript.entries import Head
+    from cc_trace.transcript.entries import Head, Speaker
 
 _TAG = re.compile(r"\s*<([a-z][a-z-]*)[ >]")
 _COMMAND_NAME = re.compile(r"<command-name>\s*/?(.*?)\s*</command-name>", re.DOTALL)
@@ -40,6 +40,13 @@ _WAITING: Final = "is waiting on its own background work"  # an agent stopped, a
 _FROM_PEER: Final = ("Another Claude session sent a message:", "<teammate-message", "<ci-monitor-event")
 _FEEDBACK: Final = ("Stop hook feedback", "Stop hook blocking error")
 _NOTIFICATIONS: Final = ("task-notification", "bash-notification", "agent-notification")
+_SPEAKERS: Final[dict[str, Speaker]] = {
+    "human": "human",
+    "task-notification": "agent",
+    "coordinator": "teammate",
+    "peer": "teammate",
+    "auto-continuation": "system",
+}
 _OUTPUTS: Final = ("local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr", "user-memory-input")
 
 
@@ -72,7 +79,7 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
     begin = text[:200].lstrip()
     tag = _TAG.match(begin)
     name = tag[1] if tag else ""
-    kind = text_field(object_field(raw, "origin"), "kind")
+    kind = head.origin
     if raw.get("isCompactSummary") is True or begin.startswith(_SUMMARY_START):
         return Compaction(head, text, {})
     if name in _NOTIFICATIONS or kind == "task-notification":
@@ -104,6 +111,21 @@ def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: He
         other = _OTHER_TRANSCRIPT.search(text)
         return Prompt(head, "continuation", text, None, mode, other[1] if other else None)
     return Prompt(head, "prompt", text, None, mode)
+
+
+def speaker(text: str, head: Head) -> Speaker:
+    """Tell who said what stands in the place of a prompt: its tag may tell, or its line; else a human did."""
+    if head.sidechain:
+        return "agent"  # an agent's file: who told it so was the model, or another agent
+    tag = _TAG.match(text[:200])
+    name = tag[1] if tag else ""
+    if text.lstrip().startswith(_FROM_PEER):
+        return "teammate"
+    if name in _NOTIFICATIONS:
+        return "agent"
+    if name in _OUTPUTS:
+        return "tool"
+    return "human" if head.origin is None else _SPEAKERS.get(head.origin, "other")
 
 
 def notification(text: str, head: Head) -> Notification:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from cc_trace.turns.agents import Agent, Agents, Run, Runs, from_progress, sidechains
 from cc_trace.turns.boundaries import assemble
 from cc_trace.turns.builder import Seen, latest_ns
-from cc_trace.turns.model import Call, Event, Generation, Message, Turn
+from cc_trace.turns.model import AGENT, MODEL, Call, Event, Generation, Message, Origin, Turn
 from cc_trace.turns.status import Status, agent_status, clipped, current_activity, tool_status, turn_status
 
 __all__ = [
+    "AGENT",
+    "MODEL",
     "Agent",
     "Agents",
     "Call",
     "Event",
     "Generation",
     "Message",
+    "Origin",
     "Run",
     "Runs",
     "Seen",

@@ -34,9 +34,10 @@ from cc_trace.transcript import (
     Totals,
     TurnEnd,
     notification,
+    speaker,
 )
 from cc_trace.turns.builder import OpenTurn, compaction
-from cc_trace.turns.model import Event, Message, Start, Turn
+from cc_trace.turns.model import AGENT, HOOK, SYSTEM, Event, Message, Origin, Start, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -150,7 +151,7 @@ class _Assembler:
         texts = [each.text for each in self._held[:1] if isinstance(each, Prompt)]
         if self._open is not None and not self._open.answered and not self._open.copied:
             start = self._open.turn.start
-            texts += [*start.earlier, *([start.text] if start.text else [])]
+            texts += [*(message.text for message in start.earlier), *([start.text] if start.text else [])]
         return texts
 
     def unfinished(self) -> Turn | None:
@@ -214,7 +215,7 @@ class _Assembler:
         """Take an entry that never closes a turn."""
         match entry:
             case QueuedPrompt() if self._open is None:
-                self._start(Start(entry.head, "prompt", entry.text))
+                self._start(_typed(entry.text, entry.head))
             case QueuedPrompt() | Interrupt() | StructuredOutput() | Progress():
                 self._within(entry)
             case Queue():
@@ -226,7 +227,7 @@ class _Assembler:
             case Compaction():
                 self._compaction(entry)
             case Retry(head=head):
-                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, entry.metadata))
+                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, SYSTEM, entry.metadata))
             case Goal():
                 self._set_goal(open_=not entry.met)
             case Totals() | Skipped():
@@ -257,7 +258,7 @@ class _Assembler:
     def _aside(self, entry: Entry, head: Head) -> None:
         """Keep a line of an agent inside the main file for that agent."""
         if self._open is None:
-            self._open = self._new(Start(head, "injected", ""))
+            self._open = self._new(Start(head, "injected", "", SYSTEM))
         self._open.turn.sidechain.append(entry)
 
     def _prompt(self, entry: Prompt) -> Turn | None:
@@ -284,20 +285,21 @@ class _Assembler:
         """Start the turn of a command that an agent runs; with `-p` it stands in the file as it was typed."""
         self._command = None
         name = entry.command or entry.text.split()[0].removeprefix("/")
-        closed = self._start(Start(entry.head, "command", entry.text, name, entry.permission_mode))
+        origin = Origin(speaker(entry.text, entry.head))
+        closed = self._start(Start(entry.head, "command", entry.text, origin, name, entry.permission_mode))
         assert self._open is not None  # noqa: S101  (just started)
         self._open.turn.delegated = True
         return closed
 
-    def _start(self, start: Start, expansion: str | None = None) -> Turn | None:
+    def _start(self, start: Start, expansion: Message | None = None) -> Turn | None:
         closed, unanswered = self._close(), self._open
         self._open = self._new(start)
         if expansion is not None:
-            self._open.waiting.append(Message(expansion))
+            self._open.waiting.append(expansion)
         # A prompt without an answer is not lost: the model sees it along with the next one, and so does the trace.
         if unanswered is not None and not unanswered.copied:
             before, turn = unanswered.turn, self._open.turn
-            start.earlier = [*before.start.earlier, *([before.start.text] if before.start.text else [])]
+            start.earlier = [*before.start.earlier, *([before.start.message] if before.start.text else [])]
             turn.begin = before.begin
             turn.steps = [*before.steps, *turn.steps]
             turn.sidechain, turn.progress = before.sidechain, before.progress
@@ -337,7 +339,7 @@ class _Assembler:
             if not self._open.resting or own:
                 self._open.task_ended(entry, call)
                 return None
-        return self._start(Start(entry.head, "notification", entry.text, launched_by=call))
+        return self._start(Start(entry.head, "notification", entry.text, AGENT, launched_by=call))
 
     def _call_of(self, entry: Notification) -> str | None:
         """Return the call that launched the task that ended; older notifications name only the task."""
@@ -346,7 +348,7 @@ class _Assembler:
     def _inject(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
         if command is not None and command.trigger == "command":
-            return self._start(Start.by(command), entry.text)
+            return self._start(Start.by(command), Message(entry.text, _origin(entry)))
         if self._open is None:
             self._injected = entry
         else:
@@ -363,8 +365,8 @@ class _Assembler:
             command, self._command = self._command, None
             closed = None if self._busy else self._start(Start.by(command))
         if self._open is None:
-            head, text = (self._injected.head, self._injected.text) if self._injected else (entry.head, "")
-            self._open = self._new(Start(head, "injected", text))
+            injected = self._injected or Injected(entry.head, "")
+            self._open = self._new(Start(injected.head, "injected", injected.text, _origin(injected)))
         key = self._open.key_of(entry)
         if self._taken(key):
             return closed
@@ -394,7 +396,7 @@ class _Assembler:
             self._seen.unmatched += len(entry.results)  # their turn is closed
             if entry.prompt is None or self._seen.again(entry.head, entry.prompt):
                 return None
-            return self._start(Start(entry.head, "prompt", entry.prompt))
+            return self._start(_typed(entry.prompt, entry.head))
         self._open.results(entry)
         for result in entry.results:
             if result.task_id is not None:
@@ -452,3 +454,15 @@ class _Assembler:
             return None
         turn.duration_ms = max(turn.duration_ms or 0, entry.duration_ms)  # it counts on over the rounds of a turn
         return None if turn.running or turn.last == "input" else self._close()
+
+
+def _typed(text: str, head: Head) -> Start:
+    return Start(head, "prompt", text, Origin(speaker(text, head)))
+
+
+def _origin(entry: Injected) -> Origin:
+    """Tell who said what Claude Code added: itself, where nothing says that it is another's."""
+    if entry.feedback:
+        return HOOK
+    said_by = speaker(entry.text, entry.head)
+    return SYSTEM if said_by == "human" else Origin(said_by)

@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cc_trace.transcript import Reply, Results, Text, ToolUse
-from cc_trace.turns.model import Call, Event, Generation, Message, Turn
+from cc_trace.transcript import Reply, Results, Text, ToolUse, speaker
+from cc_trace.turns.model import AGENT, HOOK, MODEL, SYSTEM, TOOL, Call, Event, Generation, Message, Origin, Turn
 
 if TYPE_CHECKING:
     from cc_trace.transcript import (
@@ -61,7 +61,7 @@ class OpenTurn:
     def __init__(self, turn: Turn, seen: Seen, requests: dict[str, RequestSent]) -> None:
         self.turn = turn
         self.copied = False  # its responses were taken before: it is a copy of an earlier turn
-        self.waiting: list[Message] = [Message(turn.start.text)] if turn.start.text else []
+        self.waiting: list[Message] = [turn.start.message] if turn.start.text else []
         self.ready_ns = turn.start.head.time_ns
         self._seen = seen
         self._generations: dict[str, Generation] = {}
@@ -200,7 +200,7 @@ class OpenTurn:
     def _answer(self, call: Call, result: ToolResult, time_ns: int | None) -> None:
         call.result, call.end_ns = result, time_ns
         self.turn.end_ns = latest_ns(self.turn.end_ns, time_ns)
-        self._received(Message("", call), time_ns)
+        self._received(Message("", TOOL, call), time_ns)
         if call.id == self._data_call and not result.is_error:
             self.turn.last = "stop"  # before 2.1.3 nothing else says that the model is not asked again
         if result.task_id is not None:
@@ -209,13 +209,14 @@ class OpenTurn:
     def typed(self, text: str, head: Head) -> None:
         """Take a prompt that was handed to the model inside the turn."""
         if not self._told("prompt", text):
-            self.event(Event("prompt", head.time_ns, head.time_ns, text))
-            self._received(Message(text), head.time_ns)
+            origin = Origin(speaker(text, head))
+            self.event(Event("prompt", head.time_ns, head.time_ns, text, origin))
+            self._received(Message(text, origin), head.time_ns)
 
     def injected(self, entry: Injected) -> None:
         """Take a line Claude Code added; the feedback of a Stop hook that blocked makes the model go on."""
         if entry.feedback:
-            self._received(Message(entry.text), entry.head.time_ns)
+            self._received(Message(entry.text, HOOK), entry.head.time_ns)
         else:
             self.ready_ns = latest_ns(self.ready_ns, entry.head.time_ns)
 
@@ -226,8 +227,8 @@ class OpenTurn:
         known = {"task_id": entry.task_id, "status": entry.status, "summary": entry.summary}
         metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
         time_ns = entry.head.time_ns
-        self.event(Event("notification", time_ns, time_ns, entry.text, metadata, call))
-        self._received(Message(entry.text), time_ns)
+        self.event(Event("notification", time_ns, time_ns, entry.text, AGENT, metadata, call))
+        self._received(Message(entry.text, AGENT), time_ns)
         if entry.waiting:
             return
         turn = self.turn
@@ -267,7 +268,7 @@ class OpenTurn:
         }
         metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
         self._requests.clear()
-        self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", metadata, None, key), "error")
+        self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", SYSTEM, metadata, None, key), "error")
 
     def event(self, event: Event, last: Literal["interrupt", "error"] | None = None) -> None:
         """Take anything else that happened."""
@@ -281,7 +282,7 @@ def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction)
     if entry.summary is not None and steps and isinstance(last := steps[-1], Event) and last.kind == "compaction":
         last.text = last.text or entry.summary
         return None
-    return Event("compaction", entry.head.time_ns, entry.head.time_ns, entry.summary or "", entry.metadata)
+    return Event("compaction", entry.head.time_ns, entry.head.time_ns, entry.summary or "", MODEL, entry.metadata)
 
 
 def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:

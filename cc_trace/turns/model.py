@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from cc_trace.transcript import Reply, Text
+from cc_trace.transcript import Reply, Text, speaker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Progress,
         Prompt,
         RequestSent,
+        Speaker,
         ToolResult,
         ToolUse,
         Trigger,
@@ -35,11 +36,26 @@ _IDE_CONTEXT: Final = re.compile(r"<(ide_opened_file|ide_selection|ide_diagnosti
 EventKind: TypeAlias = Literal["compaction", "api_retry", "api_error", "interruption", "prompt", "notification"]
 
 
+class Origin(NamedTuple):
+    """Who said a text. Its first `typed` characters are a human's all the same: a `!` command before its output."""
+
+    speaker: Speaker
+    typed: int = 0
+
+
+MODEL: Final = Origin("model")
+TOOL: Final = Origin("tool")
+AGENT: Final = Origin("agent")
+HOOK: Final = Origin("hook")
+SYSTEM: Final = Origin("system")
+
+
 @dataclass(slots=True)
 class Message:
     """A piece of what a response answers: words, or (with `call`) the result of a tool call."""
 
-    text: str = ""
+    text: str
+    origin: Origin
     call: Call | None = None
 
 
@@ -93,6 +109,7 @@ class Event:
     start_ns: int | None
     end_ns: int | None
     text: str = ""
+    origin: Origin = SYSTEM
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tool_use_id: str | None = None
     key: str | None = None  # of an API error: the id of the line that tells it
@@ -105,10 +122,11 @@ class Start:
     head: Head
     trigger: Trigger
     text: str
+    origin: Origin
     command: str | None = None
     permission_mode: str | None = None
     launched_by: str | None = None  # the call whose background task ended
-    earlier: list[str] = field(default_factory=list)  # prompts before it that got no answer of their own
+    earlier: list[Message] = field(default_factory=list)  # prompts before it that got no answer of their own
 
     @property
     def goal(self) -> str:
@@ -118,7 +136,14 @@ class Start:
     @classmethod
     def by(cls, entry: Prompt) -> Start:
         """Start with a line of the transcript."""
-        return cls(entry.head, entry.trigger, entry.text, entry.command, entry.permission_mode)
+        printed = entry.trigger == "bash"  # what the command printed follows what was typed
+        origin = Origin("tool", typed=len(f"!{entry.command}")) if printed else Origin(speaker(entry.text, entry.head))
+        return cls(entry.head, entry.trigger, entry.text, origin, entry.command, entry.permission_mode)
+
+    @property
+    def message(self) -> Message:
+        """Return what it says to the model."""
+        return Message(self.text, self.origin)
 
 
 @dataclass(slots=True)

@@ -1064,3 +1064,38 @@ def test_public_transcripts_are_masked_once_and_for_all(path: Any) -> None:
             continue
         once = redactor.value(value)
         assert Redactor().value(once) is once
+
+
+VAULT = "s.a1B2c3D4e5F6g7H8i9J0k1L2"
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_texts_that_are_searched_together_are_masked_as_each_alone(at: int) -> None:
+    """Also where a text begins with its secret, and next to others that only together look like one."""
+    texts = ["DB_PASSWORD=", "Zq7Lw2Xk9Pv4", "fine"]
+    texts.insert(at, VAULT)
+    expected = ["[masked: vault token]" if text == VAULT else text for text in texts]
+    assert Redactor().value([*texts]) == expected
+    assert [Redactor().value(text) for text in texts] == expected
+
+
+def test_what_may_start_a_text_is_also_told_by_a_line_break_before_it() -> None:
+    """So the start of each text is seen where many are searched as one."""
+    starting = [pattern for pattern in PATTERNS if pattern.at_start]
+    assert starting
+    assert all(f"\n{pattern.at_start}" in pattern.hints for pattern in starting)
+
+
+def test_a_copy_across_two_texts_hides_none_that_begins_in_the_second() -> None:
+    """A masked value may hold a line break, as one stands between texts that are searched as one."""
+    redactor = Redactor(own=())
+    second = "Zq7Lw2Xk9Pv4"
+    redactor.value({"password": f"aB3dE5fG7\n{second[:6]}"})
+    redactor.value({"password": second})
+    assert redactor.value(["aB3dE5fG7", f"{second} it is"]) == ["[masked: password]", "[masked: password] it is"]
+
+
+def test_only_so_many_clean_texts_are_remembered() -> None:
+    redactor = Redactor()
+    redactor.value([f"text {number}" for number in range(10_000)])
+    assert len(redactor._clean) == 4096

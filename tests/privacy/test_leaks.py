@@ -1,0 +1,247 @@
+"""What agents, tools, teammates and hooks say does not leave with less than full content, wherever it turns up."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from lines import agent, line, prompt, reply, result, session, task, tool_use, turn_duration
+from shared import everything
+
+from cc_trace.privacy.content import Privacy, PrivacySettings
+from cc_trace.spans.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lines import Line
+
+    from cc_trace.privacy.content import Content
+
+REDUCED: tuple[Content, ...] = ("no-tool-content", "metadata")
+PLANTED = "the words that must stay at home"
+NOTE = (
+    f"<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n<summary>{PLANTED}</summary>\n"
+    f"<result>{PLANTED}</result>\n</task-notification>"
+)
+MESSAGE = f'<teammate-message teammate_id="ann">{PLANTED}</teammate-message>'
+ASKED, ANSWERED = "typed by a human", "answered by the model"
+SIDE = {"isSidechain": True}
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts within a value, names of fields included."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from (text for item in value.items() for text in texts(item))
+        case list() | tuple():
+            yield from (text for item in value for text in texts(item))
+
+
+def leaving(path: Path, content: Content) -> str:
+    """All that leaves of a session, as text."""
+    privacy = Privacy(PrivacySettings(content, max_chars=0))
+    made = (privacy(span, trace.spans) for trace in Session(path, ending="over").traces() for span in trace.spans)
+    return "\n".join(text for span in made for text in texts(span))
+
+
+def at_work(*between: Line) -> tuple[Line, ...]:
+    """A turn in the middle of which something comes."""
+    call = reply("m1", tool_use("t1", "Bash", command="make"), at=1)
+    return (prompt(ASKED, 0), call, *between, result("t1", "made", at=3), reply("m2", ANSWERED, at=4))
+
+
+def queued(text: str, **fields: Any) -> Line:
+    attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt", **fields}
+    return line("attachment", 2, attachment=attachment)
+
+
+def removed_from_queue(text: str) -> tuple[Line, Line]:
+    return (
+        line("queue-operation", 2, operation="enqueue", content=text),
+        line("queue-operation", 2.5, operation="remove"),
+    )
+
+
+FIRST = (prompt(ASKED, 0), reply("m1", ANSWERED, at=1, message={"stop_reason": "end_turn"}))
+SHELL = prompt("<bash-input>make</bash-input>", 2)
+SESSIONS: dict[str, tuple[Line, ...]] = {
+    "a notification that starts a turn": (*FIRST, prompt(NOTE, 5), reply("m2", "good", at=6)),
+    "a notification within a turn": at_work(prompt(NOTE, 2)),
+    "a notification from the queue": at_work(*removed_from_queue(NOTE)),
+    "a notification that was queued": at_work(queued(NOTE)),
+    "a notification without an answer": (*FIRST, prompt(NOTE, 5), prompt("go on", 6), reply("m2", "good", at=7)),
+    "a teammate that starts a turn": (*FIRST, prompt(MESSAGE, 5), reply("m2", "good", at=6)),
+    "a teammate within a turn": at_work(prompt(MESSAGE, 2)),
+    "a teammate in the queue": at_work(*removed_from_queue(MESSAGE)),
+    "a teammate that was queued": at_work(queued(MESSAGE)),
+    "a teammate without an answer": (*FIRST, prompt(MESSAGE, 5), prompt("go on", 6), reply("m2", "good", at=7)),
+    "a teammate beside a result": (
+        prompt(ASKED, 0),
+        reply("m1", tool_use("t1"), at=1),
+        prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "x"}, {"type": "text", "text": MESSAGE}], 2),
+        reply("m2", ANSWERED, at=3),
+    ),
+    "a teammate whose message Claude Code added": (
+        *FIRST,
+        turn_duration(10, at=2),
+        prompt(MESSAGE, 5, isMeta=True),
+        reply("m2", "good", at=6),
+    ),
+    "whoever a later version may name": (
+        *FIRST,
+        prompt(PLANTED, 5, origin={"kind": "brand-new"}),
+        reply("m2", "good", at=6),
+    ),
+    "the same, queued": at_work(queued(PLANTED, origin={"kind": "brand-new"})),
+    "an agent within the main file, without an id": (
+        prompt(ASKED, 0),
+        reply("m1", task("t1", PLANTED), at=1),
+        prompt(PLANTED, 2, **SIDE),
+        reply("s1", PLANTED, tool_use("u1", "Bash", command=PLANTED), at=3, **SIDE),
+        result("u1", PLANTED, at=4, error=True, **SIDE),
+        reply("s2", {"type": "thinking", "thinking": PLANTED}, PLANTED, at=5, **SIDE),
+        result("t1", PLANTED, at=6),
+        reply("m2", ANSWERED, at=7),
+    ),
+    "what a shell command printed": (
+        *FIRST,
+        SHELL,
+        prompt(f"<bash-stdout>{PLANTED}</bash-stdout><bash-stderr></bash-stderr>", 3),
+        reply("m2", "good", at=4),
+    ),
+    "what a shell command complained of": (
+        *FIRST,
+        SHELL,
+        prompt(f"<bash-stderr>{PLANTED}</bash-stderr>", 3),
+        reply("m2", "good", at=4),
+    ),
+    "a Stop hook that blocks": (
+        *FIRST,
+        prompt(f"Stop hook feedback:\n[check]: {PLANTED}", 2, isMeta=True),
+        reply("m2", "good", at=3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("content", REDUCED)
+def test_what_no_human_said_stays(tmp_path: Path, name: str, content: Content) -> None:
+    """In no field of any span; what was typed and answered leaves without tool content."""
+    path = session(tmp_path, *SESSIONS[name])
+    assert PLANTED in leaving(path, "full")
+    left = leaving(path, content)
+    assert PLANTED not in left
+    assert [ASKED in left, ANSWERED in left] == [content == "no-tool-content"] * 2
+
+
+@pytest.mark.parametrize("content", REDUCED)
+def test_a_command_that_an_agent_ran_came_to_what_the_agent_said(tmp_path: Path, content: Content) -> None:
+    printed = f"<local-command-stdout>{PLANTED}</local-command-stdout>"
+    path = session(
+        tmp_path, prompt("/forky now", 1, promptId="p1"), line("system", 9, subtype="local_command", content=printed)
+    )
+    skill = prompt("Base directory for this skill: /x", 2, isMeta=True, promptId="p1")
+    agent(path, "a1", skill, reply("s1", PLANTED, at=4), agentType="general-purpose")
+    assert PLANTED in leaving(path, "full")
+    left = leaving(path, content)
+    assert PLANTED not in left
+    assert ("/forky now" in left) == (content == "no-tool-content")
+
+
+@pytest.mark.parametrize("content", REDUCED)
+def test_of_prompts_without_an_answer_those_that_were_typed_leave(tmp_path: Path, content: Content) -> None:
+    path = session(tmp_path, prompt("first", 0), prompt(MESSAGE, 1), prompt("last", 2), reply("m1", "yes", at=3))
+    (turn, _) = Session(path, ending="over").spans()
+    made = Privacy(PrivacySettings(content))(turn).metadata
+    assert turn.metadata["unanswered_prompts"] == ["first", MESSAGE]
+    assert made.get("unanswered_prompts") == (["first"] if content == "no-tool-content" else None)
+
+
+@pytest.mark.parametrize("content", REDUCED)
+def test_metadata_is_private_until_somebody_says_otherwise(tmp_path: Path, content: Content) -> None:
+    """That of spans and that of their trace."""
+    for span in Session(session(tmp_path, *at_work()), ending="over").spans():
+        more = span._replace(metadata={**span.metadata, "new": PLANTED}, about={**(span.about or {}), "new": PLANTED})
+        assert Privacy(PrivacySettings(content))(more) == Privacy(PrivacySettings(content))(span)
+
+
+def test_a_text_of_nobody_is_private(tmp_path: Path) -> None:
+    """As of a span that was read from the local store."""
+    for span in Session(session(tmp_path, *at_work()), ending="over").spans():
+        made = Privacy(PrivacySettings("no-tool-content"))(span._replace(origins=type(span.origins)()))
+        assert (made.input or None, made.output) == (None, None)
+
+
+# Recorded sessions: what stands in them as a tool's result or an agent's words.
+
+
+def blocks(raw: Line) -> list[Any]:
+    message = raw.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def of_tools_and_agents(raw: Line, *, of_agent: bool) -> Iterator[str]:
+    """The texts of a line that went into tools and agents or came out of them."""
+    if raw.get("type") not in ("user", "assistant"):
+        return
+    for block in blocks(raw):
+        if not isinstance(block, dict):
+            continue
+        started = str(block.get("text")).lstrip()[:40]
+        if of_agent or block.get("type") in ("tool_use", "tool_result") or "-notification>" in started:
+            yield from texts(block)
+    yield from texts(raw.get("toolUseResult"))
+
+
+def of_conversation(raw: Line) -> Iterator[str]:
+    """The texts of a line of the main file that may leave, and what is said of all lines."""
+    yield from (value for value in raw.values() if isinstance(value, str))
+    told = [block for block in blocks(raw) if isinstance(block, dict)]
+    if not any("-notification>" in str(block.get("text")).lstrip()[:40] for block in told):
+        yield from texts([block for block in told if block.get("type") in ("text", "thinking")])
+    if raw.get("type") not in ("user", "assistant", "progress"):
+        yield from texts([raw.get(key) for key in ("content", "attachment", "error")])
+    yield from (str(block.get("name")) for block in told)
+
+
+def objects(path: Path) -> Iterator[Line]:
+    for item in path.read_bytes().splitlines():
+        try:
+            raw = orjson.loads(item)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(raw, dict):
+            yield raw
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Its parts of 20 characters and more."""
+    for part in re.split(r"[\n.!?]+", text):
+        if len(found := part.strip()) >= 20 and " " in found:
+            yield found
+
+
+@pytest.mark.parametrize("path", everything(), ids=lambda path: f"{path.parent.name}/{path.stem[-12:]}")
+def test_nothing_of_tools_and_agents_leaves_recorded_sessions(path: Path) -> None:
+    """But what the human or the model repeat in their own words, without tool content; and of those nothing else."""
+    main = [raw for raw in objects(path) if not raw.get("isSidechain")]
+    files = [*path.parent.glob("agent-*.jsonl"), *path.with_suffix("").rglob("agent-*.jsonl")]
+    private = [text for raw in main for text in of_tools_and_agents(raw, of_agent=False)]
+    private += [text for file in files for raw in objects(file) for text in of_tools_and_agents(raw, of_agent=True)]
+    private += [
+        text for raw in objects(path) if raw.get("isSidechain") for text in of_tools_and_agents(raw, of_agent=True)
+    ]
+    found = {sentence for text in private for sentence in sentences(text)}
+    said = "\n".join(text for raw in main for text in of_conversation(raw))
+    left = leaving(path, "no-tool-content")
+    assert [sentence for sentence in found if sentence in left and sentence not in said] == []
+    left = leaving(path, "metadata")
+    everyone = found | {sentence for sentence in sentences(said) if "/" not in sentence}
+    assert [sentence for sentence in everyone if sentence in left] == []
