@@ -11,10 +11,10 @@ The layers, the strongest first:
     config.toml, [project."FOLDER"]        for sessions of FOLDER and below, the nearest folder first
     config.toml                            always
 
-An example: a session of /work/acme was started with CC_TRACE_TAGS=nightly in its shell and ended while the backend was
-down. An hour later the worker of another project's hook delivers it: with the tag, which was stored with the session,
-and to the destination that config.toml has for /work/acme. Of the worker's own environment it gets nothing but a key
-that its own hook had too, for the same address.
+An example: a session of /home/dev/acme was started with CC_TRACE_TAGS=nightly in its shell and ended while the backend
+was down. An hour later the worker of another project's hook delivers it: with the tag, which was stored with the
+session, and to the destination that config.toml has for /home/dev/acme. Of the worker's own environment it gets nothing
+but a key that its own hook had too, for the same address.
 
 Rules:
 - A project's own files are read for what restricts, and for the names they set, never for another value.

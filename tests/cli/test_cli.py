@@ -124,7 +124,7 @@ def test_tree_for_people(home: Path) -> None:
         "Turn 1 4.7 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate → Background agent finished, noted."
     )
     assert shown[1].startswith(
-        "├── claude-sonnet-4-5-20250929 · 100 in, 42 out, 300 read, 20 written · $0.0011 · 415 ms"
+        "├── claude-sonnet-4-5-20250929 · 100 in, 42 out, 300 read, 20 written · $0.0011 · 24 ms"
     )
     assert shown[2].startswith("│   └── Agent · 757 ms")
     assert shown[3].startswith("│       └── agent general-purpose · bg agent · 3.4 s · in the background")
