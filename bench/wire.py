@@ -25,7 +25,7 @@ from transcripts import write
 
 from cc_trace import __version__
 from cc_trace.export.destination import DestinationSettings
-from cc_trace.export.encoding import Packing
+from cc_trace.export.encoding import SpanEncoder
 from cc_trace.export.http import HttpClient
 from cc_trace.export.otlp_http import OtlpHttp
 from cc_trace.export.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS
@@ -68,15 +68,15 @@ def rows(effort: Effort) -> list[Row]:
 
 def _batches(spans: Sequence[Span]) -> Iterator[list[Span]]:
     """Yield spans as a delivery puts them together."""
-    packing, size = Packing(_SETTINGS), 0
+    encoder, size = SpanEncoder(_SETTINGS), 0
     batch: list[Span] = []
     for span in spans:
-        parcel = packing.encode(span)
-        if len(batch) >= MAX_BATCH_SPANS or size + parcel.size > MAX_BATCH_BYTES:
+        encoded = encoder.encode(span)
+        if len(batch) >= MAX_BATCH_SPANS or size + encoded.size > MAX_BATCH_BYTES:
             yield batch
             batch, size = [], 0
         batch.append(span)
-        size += parcel.size
+        size += encoded.size
     yield batch
 
 
@@ -104,9 +104,9 @@ def _export(batches: Sequence[Sequence[ReadableSpan]]) -> None:
 
 
 def _pack(batches: Sequence[Sequence[Span]]) -> None:
-    packing = Packing(_SETTINGS)
+    encoder = SpanEncoder(_SETTINGS)
     for batch in batches:
-        packing.body([packing.encode(span) for span in batch])
+        encoder.body([encoder.encode(span) for span in batch])
 
 
 def _encode(batches: Sequence[Sequence[ReadableSpan]]) -> None:
@@ -142,8 +142,8 @@ def _context(trace_id: str, span_id: str) -> SpanContext:
 
 def _same(batch: Sequence[Span], theirs: Sequence[ReadableSpan]) -> bool:
     """Tell whether both make the same request, but for what their encoder says of a parent: that it is not remote."""
-    packing = Packing(_SETTINGS)
-    ours = ExportTraceServiceRequest.FromString(packing.body([packing.encode(span) for span in batch]))
+    encoder = SpanEncoder(_SETTINGS)
+    ours = ExportTraceServiceRequest.FromString(encoder.body([encoder.encode(span) for span in batch]))
     request = encode_spans(theirs)
     for span in request.resource_spans[0].scope_spans[0].spans:
         span.ClearField("flags")

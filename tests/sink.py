@@ -37,33 +37,33 @@ class Sink:
         data = orjson.dumps(span_json(span))
         return EncodedSpan(span.span_id, span.trace_id, len(data), data)
 
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        data: bytes = parcel.data
+    def as_json(self, encoded: EncodedSpan) -> bytes:
+        data: bytes = encoded.data
         return data
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
-        self.batches.append(len(parcels))
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
+        self.batches.append(len(batch))
         if self.mood == "down":
             return Retryable("connection refused")
-        if self.poison & {parcel.span_id for parcel in parcels}:
+        if self.poison & {encoded.span_id for encoded in batch}:
             return Rejected("400", "a span is not to its taste")
         if self.mood == "unclear lost":
             return Unclear("no answer")
-        for parcel in parcels:
-            self._store(parcel)
+        for encoded in batch:
+            self._store(encoded)
         return Unclear("no answer") if self.mood == "unclear stored" else Accepted()
 
-    def _store(self, parcel: EncodedSpan) -> None:
-        if parcel.span_id in self.stored and self.stored[parcel.span_id] != parcel.data:
-            self.changed.append(parcel.span_id)
-        self.taken[parcel.span_id] += 1
-        self.order.append(parcel.span_id)
-        self.stored[parcel.span_id] = parcel.data
+    def _store(self, encoded: EncodedSpan) -> None:
+        if encoded.span_id in self.stored and self.stored[encoded.span_id] != encoded.data:
+            self.changed.append(encoded.span_id)
+        self.taken[encoded.span_id] += 1
+        self.order.append(encoded.span_id)
+        self.stored[encoded.span_id] = encoded.data
 
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
+    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
         if not self.queryable or self.mood == "down":
             return None
-        return frozenset(parcel.span_id for parcel in parcels) & self.stored.keys()
+        return frozenset(encoded.span_id for encoded in batch) & self.stored.keys()
 
     def close(self) -> None:
         pass

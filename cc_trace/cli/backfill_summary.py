@@ -75,7 +75,7 @@ class Summary:
 
     def _print_off(self) -> None:
         for why, count in self.off.most_common():
-            print(f"  {_many(count, 'session')} left out: {why}")
+            print(f"  {_many(count, 'session')} not traced: {why}")
 
 
 def _many(count: int, noun: str) -> str:

@@ -64,11 +64,11 @@ def _folder(project: str | None, sources: Sources) -> str | None:
 
 
 def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool) -> int:
-    place = App.open(environment)
+    app = App.open(environment)
     project = os.path.normpath(here() / Path(project or ".").expanduser())
-    settings = place.settings(project)
+    settings = app.settings(project)
     rows = [_row(setting, settings, environment) for setting in SETTINGS]
-    file = place.sources.config_file
+    file = app.sources.config_file
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     else:
@@ -76,11 +76,11 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
             value = "-" if row["value"] is None else row["value"]
             print(f"{row['name']:<20}  {value:<32}  {row['origin']}")
         print(f"\nconfig.toml: {file}{'' if file.exists() else ' (does not exist)'}")
-        print(f"state folder: {place.states.folder}")
+        print(f"state folder: {app.states.folder}")
     _unknown(file)
-    config = place.config(project)  # what is wrong with them is said after they are shown
+    config = app.config(project)  # what is wrong with them is said after they are shown
     if not as_json:
-        off, names = place.off(project), ", ".join(settings.name for settings in config.destinations)
+        off, names = app.off(project), ", ".join(settings.name for settings in config.destinations)
         print(f"traces of {project} go to: {names if off is None else f'nowhere, {off}'}")
     return 0
 

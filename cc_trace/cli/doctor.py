@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import States
-from cc_trace.doctor import Subject, counted, failed, guarded, secret_values
+from cc_trace.doctor import Subject, counted, failed, run_check, secret_values
 from cc_trace.errors import ConfigError
 from cc_trace.export import redacted
 from cc_trace.paths import claude_folder, home, state_folder
@@ -62,7 +62,7 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
     secrets = secret_values(subject)
     for group in _GROUPS:
         for check in importlib.import_module(f"cc_trace.doctor.{group}").CHECKS:
-            for made in guarded(check, subject):
+            for made in run_check(check, subject):
                 fix = None if made.fix is None else _clean(made.fix, secrets)
                 yield replace(made, found=_clean(made.found, secrets), fix=fix)
 

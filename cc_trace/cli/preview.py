@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
-    place = App.open(environment, to=options.to)
-    transcript = find(options.session, place.config_dir, here())
-    state = place.states.peek(transcript.stem)
+    app = App.open(environment, to=options.to)
+    transcript = find(options.session, app.config_dir, here())
+    state = app.states.peek(transcript.stem)
     started = (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
-    config, plan = place.config(*started), place.plan(*started)
+    config, plan = app.config(*started), app.plan(*started)
     if plan.off is not None:
         print(f"cc-trace: this session is not sent: {plan.off}", file=sys.stderr)
         return 1
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"several destinations are configured; choose one with --to: {names}"
         raise ConfigError(message)
     privacy = Privacy(config.privacy)
-    if place.states.is_suppressed(transcript.stem):
+    if app.states.is_suppressed(transcript.stem):
         fix = f"`cc-trace sync --session {transcript.stem}` delivers it"
         print(f"cc-trace: this session is suppressed: {WRITTEN_WHILE_OFF}; {fix}", file=sys.stderr)
     session = Session(transcript, ending="over", links=state.trace_links if state is not None else None)

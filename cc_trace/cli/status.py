@@ -31,7 +31,9 @@ _SHOWN_SIZES: Final = {"state": "state_bytes", "ledger": "ledger_bytes", "local 
 _NEXT_UNIT: Final = 1000
 _DATABASE_PART: Final = re.compile("-(wal|shm|journal)$")
 
-LEFT_OUT = "left out: written to while tracing was off; once it is on again, `cc-trace sync --session ID` delivers it"
+SUPPRESSED = (
+    "suppressed: written to while tracing was off; once it is on again, `cc-trace sync --session ID` delivers it"
+)
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -43,9 +45,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     known = app.states.index.rows()
     shown = _shown(known, whole=options.all)
     states = [state for id_ in shown if (state := app.states.peek(id_)) is not None]
-    left_out = app.states.all_suppressed()
+    suppressed = app.states.all_suppressed()
     rows = [
-        _row(state, LEFT_OUT if state.session_id in left_out else _activity(state), _settings_error(app, state))
+        _row(state, SUPPRESSED if state.session_id in suppressed else _activity(state), _settings_error(app, state))
         for state in states
     ]
     others = _others(app, known)
@@ -104,7 +106,7 @@ def _is_pending(row: IndexRow) -> bool:
 
 
 def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of which nothing was delivered: left out, not yet, or because of a wrong setting."""
+    """Yield the sessions of which nothing was delivered: suppressed, not yet, or because of a wrong setting."""
     for path in _undelivered(app, known):
         try:
             why = app.off(first_cwd(path))
@@ -114,7 +116,7 @@ def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]
         yield _row(SessionState(path.stem, str(path)), said)
     for session_id in app.states.all_suppressed():
         if session_id not in known:
-            yield _row(SessionState(session_id, ""), LEFT_OUT)
+            yield _row(SessionState(session_id, ""), SUPPRESSED)
 
 
 def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
@@ -140,7 +142,7 @@ def _row(state: SessionState, said: str, error: str | None = None) -> dict[str, 
         "session_id": state.session_id,
         "transcript": state.transcript or None,
         "activity": said,
-        "left_out": said == LEFT_OUT,
+        "left_out": said == SUPPRESSED,
         "error": error,
         "destinations": {name: _destination(cursor) for name, cursor in state.destinations.items()},
     }

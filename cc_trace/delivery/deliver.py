@@ -155,7 +155,7 @@ class Delivery:
         known = {span.span_id for span in trace.spans} & settled
         turn = _Open(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
         is_unknown = self._running_from is not None and turn.number >= self._running_from
-        held_back = is_unknown and not trace.spans[0].final
+        is_open = is_unknown and not trace.spans[0].final
         self._turns.append(turn)
         self._roots.add(trace.spans[0].span_id)
         for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
@@ -163,7 +163,7 @@ class Delivery:
                 continue
             if span.agent_id is not None:
                 self._agent_of[span.span_id] = span.agent_id
-            if not span.final or held_back:
+            if not span.final or is_open:
                 turn.unfinished += 1
                 self._unfinished.add(span.span_id)
                 continue

@@ -56,7 +56,7 @@ class Caller:
 
 
 NO_CALLER: Final = Caller()
-WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # and so the session stays out
+WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # and so the session stays suppressed
 SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork, or what it was forked from
 
 

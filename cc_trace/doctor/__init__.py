@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cc_trace.doctor.check import Check, Subject, counted, failed, guarded
+from cc_trace.doctor.check import Check, Subject, counted, failed, run_check
 from cc_trace.doctor.configuration import secret_values
 
 __all__ = [
@@ -10,6 +10,6 @@ __all__ = [
     "Subject",
     "counted",
     "failed",
-    "guarded",
+    "run_check",
     "secret_values",
 ]

@@ -72,7 +72,7 @@ def failed(name: str, found: str, fix: str) -> Check:
     return Check(name, "failed", found, fix)
 
 
-def guarded(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> Iterator[Check]:
+def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> Iterator[Check]:
     """Yield what a check finds. A fault of ours in one is not to keep the others from being made."""
     try:
         yield from check(subject)

@@ -39,7 +39,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
         return
     if (off := why_off(config, str(subject.project))) is not None:
         fix = "nothing if that is intended; otherwise `cc-trace config` shows where it is set"
-        yield warning("configuration", f"sessions of {subject.project} are left out: {off}", fix)
+        yield warning("configuration", f"sessions of {subject.project} are not traced: {off}", fix)
         return
     names = ", ".join(destination.name for destination in config.destinations)
     yield ok("configuration", f"traces of {subject.project} go to {names}")

@@ -144,7 +144,7 @@ def suppressed(subject: Subject) -> Iterator[Check]:
     folder = subject.states.folder / "off"
     if folder.is_dir():
         count = sum(1 for _ in folder.iterdir())
-        yield ok("sessions left out", f"{count}, written to while tracing was off" if count else "none")
+        yield ok("suppressed sessions", f"{count}, written to while tracing was off" if count else "none")
 
 
 CHECKS: Final = (deliveries, suppressed)

@@ -1,4 +1,4 @@
-"""Spans as OTLP parcels: each encoded once, in the words of a profile, and put together into requests."""
+"""Spans in OTLP: each encoded once, with the attributes of a profile, and joined into requests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["protobuf", "json"]
 
 
-class Packing:
-    """Makes the parcels and requests of one destination. A parcel's data is the span in protobuf."""
+class SpanEncoder:
+    """Encodes the spans and requests of one destination. The data of an `EncodedSpan` is the span in protobuf."""
 
     def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
         if settings.profile not in PROFILES:
@@ -40,14 +40,14 @@ class Packing:
             data, size = self._fitted(span, limit)
         return EncodedSpan(span.span_id, span.trace_id, size, data)
 
-    def body(self, parcels: Sequence[EncodedSpan]) -> bytes:
+    def body(self, batch: Sequence[EncodedSpan]) -> bytes:
         """Return an ExportTraceServiceRequest."""
-        spans = [parcel.data for parcel in parcels]
+        spans = [encoded.data for encoded in batch]
         return request(spans, self.resource) if self._form == "protobuf" else _json(spans, self.resource)
 
-    def as_json(self, parcel: EncodedSpan) -> bytes:
+    def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
-        return _json([parcel.data], self.resource)
+        return _json([encoded.data], self.resource)
 
     def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
         data = fitted(span, self._encoded, max_bytes)
@@ -65,17 +65,17 @@ class OtlpDestination:
 
     def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
         self.name = settings.name
-        self._packing = Packing(settings, form)
+        self._encoder = SpanEncoder(settings, form)
 
     def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent."""
-        return self._packing.encode(span)
+        return self._encoder.encode(span)
 
-    def as_json(self, parcel: EncodedSpan) -> bytes:
+    def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return what would be sent, as OTLP/JSON."""
-        return self._packing.as_json(parcel)
+        return self._encoder.as_json(encoded)
 
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
+    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
         """Return None: OTLP has no question."""
         return None
 

@@ -38,9 +38,9 @@ class JsonLines(OtlpDestination):
         self._path = path
         self._seconds = settings.timeout_seconds
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Append one line."""
-        line = self._packing.body(parcels) + b"\n"
+        line = self._encoder.body(batch) + b"\n"
         try:
             descriptor = _opened(self._path)
         except OSError as error:

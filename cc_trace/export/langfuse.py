@@ -60,15 +60,15 @@ class Langfuse(OtlpHttp):
         self._query_headers = list(headers(settings))
 
     def stored_ids(
-        self, parcels: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
+        self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
     ) -> frozenset[str] | None:
         """Return which of these Langfuse has, asked until it has all or as often as allowed."""
-        wanted = {parcel.span_id for parcel in parcels}
+        wanted = {encoded.span_id for encoded in batch}
         found: set[str] = set()
         for attempt in range(attempts):
             if attempt:
                 time.sleep(pause_seconds)
-            for trace_id in sorted({parcel.trace_id for parcel in parcels if parcel.span_id not in found}):
+            for trace_id in sorted({encoded.trace_id for encoded in batch if encoded.span_id not in found}):
                 if (ids := self._of_trace(trace_id)) is None:
                     return None
                 found |= ids & wanted

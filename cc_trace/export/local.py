@@ -92,20 +92,20 @@ class LocalStore:
             from cc_trace.export.otlp import fitted  # noqa: PLC0415  (for the few spans larger than a batch)
 
             data = fitted(span, to_json, FIT_BYTES)
-        return EncodedSpan(span.span_id, span.trace_id, len(data), (*_facts(span), data.decode()))
+        return EncodedSpan(span.span_id, span.trace_id, len(data), (*_columns(span), data.decode()))
 
-    def as_json(self, parcel: EncodedSpan) -> bytes:
+    def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return what would be written."""
-        data: str = parcel.data[-1]
+        data: str = encoded.data[-1]
         return data.encode()
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Write one batch, all or nothing."""
         try:
             database = self._opened()
             database.execute("BEGIN IMMEDIATE")
             try:
-                database.executemany(_UPSERT, [parcel.data for parcel in parcels])
+                database.executemany(_UPSERT, [encoded.data for encoded in batch])
                 database.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
@@ -116,14 +116,14 @@ class LocalStore:
             return Retryable(f"{self._path}: {error}")
         return Accepted()
 
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
+    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
         """Return which of these the store has, None where it cannot be read."""
         try:
             database = self._opened()
             return frozenset(
-                parcel.span_id
-                for parcel in parcels
-                if database.execute("SELECT 1 FROM spans WHERE span_id = ?", (parcel.span_id,)).fetchone()
+                encoded.span_id
+                for encoded in batch
+                if database.execute("SELECT 1 FROM spans WHERE span_id = ?", (encoded.span_id,)).fetchone()
             )
         except (OSError, sqlite3.Error):
             self.close()
@@ -210,7 +210,7 @@ def from_json(data: str) -> Span:
     return Span(**fields)
 
 
-def _facts(span: Span) -> tuple[str | int | float | None, ...]:
+def _columns(span: Span) -> tuple[str | int | float | None, ...]:
     """Return the columns beside the JSON, in the order of the schema."""
     response = span.response
     usage = response.usage if response is not None else None

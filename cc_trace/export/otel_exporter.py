@@ -43,14 +43,14 @@ class OtelExporter(OtlpDestination):
 
     def __init__(self, settings: DestinationSettings) -> None:
         super().__init__(settings)
-        self._resource = Resource(self._packing.resource)
+        self._resource = Resource(self._encoder.resource)
         self._secret_values = secrets(settings)
         self._milliseconds = int(settings.timeout_seconds * 1000)
         self._exporter = _exporter(settings)
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Export one batch."""
-        spans = [readable_span(Message.FromString(parcel.data), self._resource) for parcel in parcels]
+        spans = [readable_span(Message.FromString(encoded.data), self._resource) for encoded in batch]
         try:
             result = self._exporter.export(spans)
             if result is SpanExportResult.SUCCESS and self._exporter.force_flush(self._milliseconds):

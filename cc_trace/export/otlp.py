@@ -3,7 +3,8 @@
 Rules:
 - A span is encoded once. A request is put together around the encoded spans, so halving a batch or sending it again
   encodes nothing anew.
-- No content can make a span unsendable: text that is no Unicode is mended, a span that is too large is cut and says so.
+- No content can make a span unsendable: text that is no Unicode is repaired, a span that is too large is cut and
+  says so.
 
 Source: github.com/open-telemetry/opentelemetry-proto, trace/v1: the numbers of the fields.
 """
@@ -29,7 +30,7 @@ _STATUS_OK, _STATUS_ERROR = 1, 2
 _FOR_MLFLOW: Final = "mlflow.spanType"  # it counts only OK as success, and marks in red only what has an exception
 _SHORTEST: Final = 64  # characters of a text that are worth keeping
 _MARKER_CHARS: Final = 100  # more than a marker has: what cutting a text must save at least
-_MAX_FACTS: Final = 32  # of a span that is still too large when all its texts are short
+_MAX_SCALARS: Final = 32  # of a span that is still too large when all its texts are short
 _LEFT_OUT: Final = "[left out by cc-trace: too many values]"
 
 
@@ -82,21 +83,22 @@ def encode_resource(attributes: Mapping[str, AttributeValue]) -> bytes:
     return _pairs(1, attributes)
 
 
-def fitted(span: Span, pack: Callable[[Span], bytes], max_bytes: int) -> bytes:
-    """Return a span as `pack` makes it, its long texts cut so far that it has at most `max_bytes`.
+def fitted(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes:
+    """Return a span as `encode` makes it, its long texts cut so far that it has at most `max_bytes`.
 
     All texts are cut to the same length, the greatest that fits give or take a quarter. A span of countless small
-    values loses them. What is then left, ids, names and a few facts, has 40 KB at the very most and is not cut further.
+    values loses them. What is then left, ids, names and some metadata, has 40 KB at the very most and is not cut
+    further.
     """
-    data, limit = pack(span), max_bytes
+    data, limit = encode(span), max_bytes
     if len(data) <= max_bytes:
         return data
-    shortest = pack(_shortened(span, _SHORTEST))
+    shortest = encode(_shortened(span, _SHORTEST))
     if len(shortest) > max_bytes:
-        return pack(_emptied(span))
+        return encode(_emptied(span))
     while len(data) > max_bytes and limit > _SHORTEST:
         limit = limit * 3 // 4
-        data = pack(_shortened(span, limit))
+        data = encode(_shortened(span, limit))
     return data if len(data) <= max_bytes else shortest
 
 
@@ -114,8 +116,8 @@ def _pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
     try:
         return chunks(field, [_key(key) + chunk(2, _value(value)) for key, value in attributes.items()])
     except ValueError:  # text that is no Unicode, an integer wider than 64 bits
-        mended = {readable(key): _sendable(value) for key, value in attributes.items()}
-        return chunks(field, [_key(key) + chunk(2, _value(value)) for key, value in mended.items()])
+        repaired = {readable(key): _sendable(value) for key, value in attributes.items()}
+        return chunks(field, [_key(key) + chunk(2, _value(value)) for key, value in repaired.items()])
 
 
 @lru_cache(1024)  # the same few on every span
@@ -173,7 +175,7 @@ def _shortened(span: Span, limit: int) -> Span:
 def _emptied(span: Span) -> Span:
     """Return what is left of a span when texts were not what made it large."""
     short = _shortened(span, _SHORTEST)
-    facts = [(key, value) for key, value in short.metadata.items() if not isinstance(value, list | dict)]
+    scalars = [(key, value) for key, value in short.metadata.items() if not isinstance(value, list | dict)]
     given: JsonValue = _LEFT_OUT
     result: JsonValue = _LEFT_OUT
     if span.kind == "generation":
@@ -181,7 +183,7 @@ def _emptied(span: Span) -> Span:
     return short._replace(
         input=given if span.input is not None else None,
         output=result if span.output is not None else None,
-        metadata={_cut(key, _SHORTEST): value for key, value in facts[:_MAX_FACTS]},
+        metadata={_cut(key, _SHORTEST): value for key, value in scalars[:_MAX_SCALARS]},
     )
 
 

@@ -57,9 +57,9 @@ class OtlpGrpc(OtlpDestination):
         self._place, self._channel = _channel(settings)
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Call Export with one batch."""
-        body = self._packing.body(parcels)
+        body = self._encoder.body(batch)
         try:
             answer = self._export(
                 body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip

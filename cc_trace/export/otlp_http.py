@@ -40,9 +40,9 @@ class OtlpHttp(OtlpDestination):
         self._secret_values = secrets(settings)
         self._client = client or HttpClient(settings, self._url, self._secret_values)
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Post one batch."""
-        body = gzip.compress(self._packing.body(parcels), _LEVEL, mtime=0)  # the same spans are the same bytes
+        body = gzip.compress(self._encoder.body(batch), _LEVEL, mtime=0)  # the same spans are the same bytes
         answer = self._client.post(self._url, self._headers, body)
         if not isinstance(answer, HttpResponse):
             return answer

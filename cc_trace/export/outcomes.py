@@ -68,18 +68,18 @@ class Destination(Protocol):
 
     name: str
     idempotent: bool  # taking a span twice is the same as once
-    queryable: bool  # `holds` can tell what the backend has; may turn out to be false when it is asked
+    queryable: bool  # `stored_ids` can tell what the backend has; may turn out to be false when it is asked
 
     def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent. Pure; a span larger than a batch is cut, with a marker."""
 
-    def as_json(self, parcel: EncodedSpan) -> bytes:
-        """Return what a parcel holds as JSON, for people."""
+    def as_json(self, encoded: EncodedSpan) -> bytes:
+        """Return what an encoded span holds as JSON, for people."""
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Send one batch and say how it ended. Never raises for anything the network or the backend does."""
 
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
+    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
         """Return which of these span ids the backend has, None where it cannot be asked, or does not answer now."""
 
     def close(self) -> None:

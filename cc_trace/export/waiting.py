@@ -24,6 +24,6 @@ class Waiting(OtlpDestination):
         super().__init__(settings)
         self._why = why
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:  # noqa: ARG002
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:  # noqa: ARG002
         """Say what it waits for."""
         return Retryable(self._why)

@@ -51,14 +51,14 @@ class Setting:
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "enabled",
-        "false: nothing is traced; sessions written to meanwhile stay left out",
+        "false: nothing is traced; sessions written to meanwhile stay suppressed",
         "flag",
         "true",
         in_project="restriction",
     ),
     Setting(
         "exclude",
-        "folders whose sessions are left out, subfolders included; `*` and `~` are expanded",
+        "folders whose sessions are not traced, subfolders included; `*` and `~` are expanded",
         "names",
         in_project="restriction",
     ),

@@ -36,7 +36,7 @@ class Scope:
     exclude: tuple[str, ...]
 
     def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
-        """Return why sessions of a project are left out, None where they are not. `real` follows links."""
+        """Return why sessions of a project are not traced, None where they are. `real` follows links."""
         if not self.enabled:
             return "CC_TRACE_ENABLED is false"
         if project is None:
@@ -96,7 +96,7 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
             tuple(mask),
             tuple(project_mask),
         ),
-        link=_anchor(settings),
+        link=_link(settings),
         rest_seconds=settings.number("rest_seconds"),
         unclear_seconds=settings.number("unclear_seconds"),
         workers=_workers(settings),
@@ -146,7 +146,7 @@ def _is_bare(found: Found) -> bool:
     return found.key.startswith("LANGFUSE_")
 
 
-def _anchor(settings: Settings) -> TraceLink:
+def _link(settings: Settings) -> TraceLink:
     """Return what traces are tied to. A TRACEPARENT that merely happens to be in the environment is not asked."""
     given = settings.found("traceparent")
     if given is None:

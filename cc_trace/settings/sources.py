@@ -67,7 +67,7 @@ _ADDRESSES: Final = {
 
 
 def why_off(scope: Scope, project: str | None) -> str | None:
-    """Return why sessions of a project are left out, None where they are not; links are followed on both sides."""
+    """Return why sessions of a project are not traced, None where they are; links are followed on both sides."""
     return scope.off(project, os.path.realpath)
 
 

@@ -30,13 +30,13 @@ def test_02_state_is_saved_after_the_answer_not_before(tmp_path: Path) -> None:
     seen: list[tuple[list[str], list[str]]] = []
 
     class Watching(Sink):
-        def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
+        def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
             state, _ = machine.states.load(path.stem)
             assert state is not None
             progress = state.destinations["sink"]
             seen.append((progress.accepted, sorted(progress.intent)))
-            assert sorted(parcel.span_id for parcel in parcels) == sorted(progress.intent)
-            return super().send(parcels)
+            assert sorted(encoded.span_id for encoded in batch) == sorted(progress.intent)
+            return super().send(batch)
 
     machine.sinks = (Watching(),)
     path = machine.copy(TWO_TURNS)

@@ -34,8 +34,8 @@ class Acting(Sink):
         super().__init__()
         self._act = act
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
-        outcome = super().send(parcels)
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
+        outcome = super().send(batch)
         self._act()
         return outcome
 
@@ -216,16 +216,16 @@ class Late(Sink):
         self.timeout, self.shown_after = 10.0, 55.0
         self._stored_at: dict[str, float] = {}
 
-    def send(self, parcels: Sequence[EncodedSpan]) -> Outcome:
-        outcome = super().send(parcels)
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
+        outcome = super().send(batch)
         if self.mood == "unclear stored":
             self._clock.now += self.timeout
-        for parcel in parcels:
-            self._stored_at.setdefault(parcel.span_id, self._clock.now)
+        for encoded in batch:
+            self._stored_at.setdefault(encoded.span_id, self._clock.now)
         return outcome
 
-    def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
-        held = super().stored_ids(parcels) or frozenset()
+    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
+        held = super().stored_ids(batch) or frozenset()
         return frozenset(id_ for id_ in held if self._clock.now - self._stored_at[id_] >= self.shown_after)
 
 

@@ -34,7 +34,7 @@ from cc_trace.cli.doctor import run
 from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor
 from cc_trace.delivery.state import States
-from cc_trace.doctor.check import Check, Subject, guarded, moment, ok
+from cc_trace.doctor.check import Check, Subject, moment, ok, run_check
 from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
 from cc_trace.doctor.destinations import destinations, fix, proven
@@ -581,7 +581,7 @@ FAULTS = {
         "cc-trace config",
     ),
     "tracing off": Fault(
-        lambda home: home.write_config("enabled = false\n"), "configuration", "left out", "cc-trace config", "warning"
+        lambda home: home.write_config("enabled = false\n"), "configuration", "not traced", "cc-trace config", "warning"
     ),
     "a mistyped key": Fault(
         lambda home: home.write_config("enable = false\n"), "config.toml", "has unknown settings: 'enable'", "fix"
@@ -787,7 +787,7 @@ def test_a_folder_excluded_through_a_link_is_left_out_as_by_the_worker(home: Hom
     [check] = configuration(subject)
     assert (check.verdict, check.found) == (
         "warning",
-        f"sessions of {subject.project} are left out: CC_TRACE_EXCLUDE has {home.folder / excluded}",
+        f"sessions of {subject.project} are not traced: CC_TRACE_EXCLUDE has {home.folder / excluded}",
     )
     assert list(destinations(subject)) == []
     assert App.open(home.environment).off(str(subject.project)) == f"CC_TRACE_EXCLUDE has {home.folder / excluded}"
@@ -881,7 +881,7 @@ def test_a_check_that_raises_is_a_failed_check(home: Home) -> None:
         message = "oh"
         raise RuntimeError(message)
 
-    first, second = guarded(some_thing, home.subject())
+    first, second = run_check(some_thing, home.subject())
     assert first == ok("some thing", "fine so far")
     assert (second.name, second.verdict, second.found) == (
         "some thing",

@@ -86,8 +86,8 @@ def test_no_destination_takes_more_than_a_batch(tmp_path: Path, spans: list[Span
     tool = next(span for span in spans if span.kind == "tool")
     for each in opened[:3]:  # a row, protobuf, JSON: the others send one of these
         for output in ("x" * 9_000_000, "\x01" * 3_900_000):
-            parcel = each.encode(tool._replace(output=output))
-            assert 1_000_000 < parcel.size < MAX_BATCH_BYTES
+            encoded = each.encode(tool._replace(output=output))
+            assert 1_000_000 < encoded.size < MAX_BATCH_BYTES
         whole = each.encode(tool._replace(output="x" * 3_900_000))
         assert 3_900_000 < whole.size < MAX_BATCH_BYTES
     for each in opened:
@@ -183,9 +183,9 @@ def test_a_file_has_one_request_per_line(tmp_path: Path, spans: list[Span]) -> N
     """The proto's own JSON parser takes each line, and its ids are in hex, as OTLP wants them."""
     path = tmp_path / "folder" / "traces.jsonl"
     opened = file(path)
-    parcels = [opened.encode(span) for span in spans]
-    assert opened.send(parcels[:2]) == Accepted()
-    assert opened.send(parcels[2:]) == Accepted()
+    batch = [opened.encode(span) for span in spans]
+    assert opened.send(batch[:2]) == Accepted()
+    assert opened.send(batch[2:]) == Accepted()
     assert path.read_bytes().endswith(b"}\n")
     assert [ids(line) for line in lines(path)] == [
         [span.span_id for span in spans[:2]],

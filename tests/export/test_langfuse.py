@@ -93,24 +93,24 @@ def test_a_wrong_key_is_not_repeated(backend: HttpBackend, langfuse: Langfuse, s
 def test_it_tells_what_it_has(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
     """Over all pages of each trace, and nothing of what was not asked for."""
     backend.page = 2
-    parcels = [langfuse.encode(span) for span in spans]
-    assert langfuse.stored_ids(parcels) == frozenset()
-    assert langfuse.send(parcels[1:]) == Accepted()
-    assert langfuse.stored_ids(parcels) == frozenset(span.span_id for span in spans[1:])
-    assert langfuse.stored_ids(parcels[:2]) == frozenset({spans[1].span_id})
+    batch = [langfuse.encode(span) for span in spans]
+    assert langfuse.stored_ids(batch) == frozenset()
+    assert langfuse.send(batch[1:]) == Accepted()
+    assert langfuse.stored_ids(batch) == frozenset(span.span_id for span in spans[1:])
+    assert langfuse.stored_ids(batch[:2]) == frozenset({spans[1].span_id})
     assert langfuse.stored_ids([]) == frozenset()
 
 
 def test_it_is_asked_after_a_lost_answer(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
     """What was stored without an answer is found; what shows later is found by asking again."""
     backend.behaviour = CLOSE_STORED
-    parcels = [langfuse.encode(span) for span in spans]
-    said = langfuse.send(parcels)
+    batch = [langfuse.encode(span) for span in spans]
+    said = langfuse.send(batch)
     assert isinstance(said, Unclear)
     backend.lag = len({span.trace_id for span in spans})
-    assert langfuse.stored_ids(parcels) == frozenset()
+    assert langfuse.stored_ids(batch) == frozenset()
     backend.lag = len({span.trace_id for span in spans})
-    assert langfuse.stored_ids(parcels, attempts=3, pause_seconds=0.01) == frozenset(span.span_id for span in spans)
+    assert langfuse.stored_ids(batch, attempts=3, pause_seconds=0.01) == frozenset(span.span_id for span in spans)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_a_real_langfuse_shows_what_was_sent(spans: list[Span]) -> None:
 def _send_and_compare(langfuse: Langfuse, spans: list[Span]) -> None:
     """Types, parents, names, input, output and usage, read back through the API that shows them first."""
     fresh = _fresh(spans)
-    parcels = [langfuse.encode(span) for span in fresh]
-    assert langfuse.send(parcels) == Accepted()
-    assert langfuse.stored_ids(parcels, attempts=30, pause_seconds=2) == frozenset(span.span_id for span in fresh)
+    batch = [langfuse.encode(span) for span in fresh]
+    assert langfuse.send(batch) == Accepted()
+    assert langfuse.stored_ids(batch, attempts=30, pause_seconds=2) == frozenset(span.span_id for span in fresh)
     rows = [row for id_ in {span.trace_id for span in fresh} for row in _observations(langfuse, id_)]
     expected = {span.span_id: _expected(span) for span in fresh}
     assert expected == {row["id"]: {name: _plain(row.get(name)) for name in _expected(fresh[0])} for row in rows}

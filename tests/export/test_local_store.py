@@ -146,10 +146,10 @@ def test_a_span_is_written_over_by_itself_but_not_by_its_copy(store: LocalStore)
 
 
 def test_it_tells_what_it_has(store: LocalStore) -> None:
-    parcels = [store.encode(SPAN), store.encode(SPAN._replace(span_id="d" * 16))]
-    assert store.stored_ids(parcels) == frozenset()
-    store.send(parcels[:1])
-    assert store.stored_ids(parcels) == frozenset({SPAN.span_id})
+    batch = [store.encode(SPAN), store.encode(SPAN._replace(span_id="d" * 16))]
+    assert store.stored_ids(batch) == frozenset()
+    store.send(batch[:1])
+    assert store.stored_ids(batch) == frozenset({SPAN.span_id})
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_nothing_makes_a_span_unwritable(store: LocalStore, odd: Span) -> None:
     for _ in range(2000):
         deep = [deep]
     odd = odd._replace(output=deep)  # type: ignore[arg-type]
-    parcel = store.encode(odd)
-    assert parcel.size <= FIT_BYTES
-    assert store.send([parcel]) == Accepted()
+    encoded = store.encode(odd)
+    assert encoded.size <= FIT_BYTES
+    assert store.send([encoded]) == Accepted()
     assert [span.span_id for span in read(store, "s")] == [SPAN.span_id]
 
 

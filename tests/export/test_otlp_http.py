@@ -177,9 +177,9 @@ def test_only_a_batch_with_the_refused_span_is_refused(
     backend: HttpBackend, destination: Destination, spans: list[Span]
 ) -> None:
     backend.behaviour = refuses_span(spans[1].span_id)
-    parcels = [destination.encode(span) for span in spans]
-    assert destination.send(parcels) == Rejected("400", "bad span")
-    assert destination.send([parcels[0], *parcels[2:]]) == Accepted()
+    batch = [destination.encode(span) for span in spans]
+    assert destination.send(batch) == Rejected("400", "bad span")
+    assert destination.send([batch[0], *batch[2:]]) == Accepted()
     assert backend.counts == ids([spans[0], *spans[2:]])
 
 

@@ -11,7 +11,7 @@ from backend import OK, REFUSE, HttpBackend
 from lines import Line, prompt, reply, write
 from test_worker import Home
 
-from cc_trace.cli.status import LEFT_OUT
+from cc_trace.cli.status import SUPPRESSED
 from cc_trace.delivery.sweep import MAX_SESSIONS
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def test_a_wrong_setting_does_not_hide_that_tracing_is_off(
     assert f"{project}: CC_TRACE_ENABLED is false; and destination langfuse needs LANGFUSE_PUBLIC_KEY;" in log
     assert machine.command("sync").returncode == 0
     assert sessions(backend) == set()
-    assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {LEFT_OUT}"]
+    assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {SUPPRESSED}"]
 
 
 def forked(origin: Path, session_id: str, how: str) -> Path:
@@ -210,14 +210,14 @@ def test_a_fork_of_what_was_written_while_off_stays_out(
     machine.hook(origin, tmp_path, CC_TRACE_ENABLED="false")
     fork = forked(origin, TWO, how)
     machine.turn(TWO, tmp_path, "new")
-    assert "2 sessions left out" in machine.command("backfill", "--dry-run").stdout
+    assert "2 sessions not traced" in machine.command("backfill", "--dry-run").stdout
     assert machine.hook(fork, tmp_path) == 0
     assert machine.command("sync").returncode == 0
     assert machine.command("backfill").returncode == 0
     assert sessions(backend) == set()
     said = f"{TWO}: not traced as {ONE}, whose turns it has: it was written to while tracing was off"
     assert said in (machine.state / "cc-trace.log").read_text()
-    assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {LEFT_OUT}", f"{TWO}  {LEFT_OUT}"]
+    assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {SUPPRESSED}", f"{TWO}  {SUPPRESSED}"]
     assert machine.command("sync", "--session", TWO).returncode == 0
     assert sessions(backend) == {TWO}
 
@@ -270,7 +270,7 @@ def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Mac
     machine.turn(TWO, tmp_path / "bad", "b")
     assert machine.command("status").stdout.splitlines()[:-1] == [
         f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata",
-        f"{ONE}  {LEFT_OUT}",
+        f"{ONE}  {SUPPRESSED}",
     ]
 
 

@@ -156,8 +156,8 @@ def test_a_langfuse_that_cannot_be_asked_gets_it_again(tmp_path: Path) -> None:
     assert open_destination(settings).queryable
 
     class Mute(Sink):
-        def stored_ids(self, parcels: Sequence[EncodedSpan]) -> frozenset[str] | None:
-            del parcels
+        def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
+            del batch
             self.queryable = False
             return None
 

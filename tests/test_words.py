@@ -1,0 +1,72 @@
+"""One word for each thing: those that were replaced do not come back as names."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from typing import TYPE_CHECKING
+
+import pytest
+from shared import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODULES = sorted(path for path in (ROOT / "cc_trace").rglob("*.py"))
+# Replaced word -> the one that is used. Only those that mean nothing else anywhere.
+WORDS = {
+    "anchor": "link",
+    "anchors": "links",
+    "askable": "queryable",
+    "mended": "fixed",
+    "packing": "encoder",
+    "parcel": "encoded span",
+    "parcels": "encoded spans",
+    "remedy": "fix",
+    "repeatable": "idempotent",
+    "surroundings": "runtime",
+    "unspoken": "secret values",
+    "wish": "stop flag",
+    "workplace": "app",
+}
+NAMES = {
+    "guarded": "run_check",
+    "heard_in": "stop_on_interrupt",
+    "held_back": "block_interrupts",
+    "leave_out": "suppress",
+    "left_out_for": "suppressed_by",
+    "seen_in": "from_files",
+    "take_in": "unsuppress",
+    "take_word": "take_request",
+    "tied_to": "links",
+    "told_by": "from_hook",
+    "told_ns": "hook_ns",
+}
+
+
+def identifiers(source: str) -> set[str]:
+    return {
+        token.string for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.NAME
+    }
+
+
+def replaced(name: str) -> str | None:
+    """Return the word to use where a name has one that was replaced."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    found = next((word for word in map(str.lower, words) if word in WORDS), None)
+    return NAMES.get(name.strip("_")) or (WORDS[found] if found else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("_parcel_of", "encoded span"), ("SpanAnchor", "link"), ("_take_word", "take_request"), ("anchored", None)],
+)
+def test_a_replaced_word_is_found_as_a_part_of_a_name(name: str, word: str | None) -> None:
+    assert replaced(name) == word
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_name_has_a_word_that_was_replaced(path: Path) -> None:
+    found = {name: word for name in identifiers(path.read_text()) if (word := replaced(name)) is not None}
+    assert found == {}
