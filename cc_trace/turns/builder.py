@@ -268,7 +268,7 @@ class OpenTurn:
         known_ms = [ms for ms in lasted if ms is not None]
         began_ns = self._newest.last_ns if self._newest is not None else None
         if end_ns is not None and known_ms and None not in lasted:
-            began_ns = latest_ns(began_ns, end_ns - max(known_ms) * 1_000_000)
+            began_ns = latest_ns(began_ns, max(0, end_ns - max(known_ms) * 1_000_000))
         name = "SubagentStop" if entry.head.sidechain else "Stop"
         for hook in entry.hooks:
             if _OWN_HOOK.search(hook.command) or self._has_come(hook.command):
@@ -281,8 +281,8 @@ class OpenTurn:
             if hook.duration_ms is None and began_ns is not None:
                 metadata["time"] = "start derived"
             ended_ns = end_ns
-            if began_ns is not None and hook.duration_ms is not None:
-                ended_ns = began_ns + hook.duration_ms * 1_000_000
+            if began_ns is not None and end_ns is not None and hook.duration_ms is not None:
+                ended_ns = min(end_ns, began_ns + hook.duration_ms * 1_000_000)
             self.event(Event("hook", began_ns, ended_ns, hook.error, HOOK, metadata))
 
     def _has_come(self, command: str) -> bool:

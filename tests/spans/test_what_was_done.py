@@ -64,6 +64,17 @@ def test_a_stop_hook_is_an_event_of_its_turn(tmp_path: Path) -> None:
     assert spans(path)[0].end_ns == ns(3)
 
 
+@pytest.mark.parametrize("ms", [1 << 47, "x", -1, None])
+def test_a_hooks_duration_can_be_anything(tmp_path: Path, ms: Any) -> None:
+    """No time lies before the response or after the line that tells it."""
+    path = session(tmp_path, *DONE, stop_hooks({"command": "lint", "durationMs": ms}, at=5))
+    own = attachment("hook_success", 5, hookEvent="Stop", command="c", durationMs=ms)
+    for found in (*events(path, "hook"), *events(session(tmp_path, *DONE, own), "hook")):
+        assert found.start_ns is not None
+        assert found.end_ns is not None
+        assert ns(0) <= found.start_ns <= found.end_ns <= ns(5)
+
+
 def test_a_stop_hook_that_blocked_says_why(tmp_path: Path) -> None:
     """It has no duration in the summary; what it said is the next response's input, once."""
     feedback = "Stop hook feedback:\n[check]: go on"
