@@ -407,14 +407,11 @@ def _time_ms(turn: Turn) -> JsonValue:
 
 def _changes(turn: Turn) -> dict[str, JsonValue]:
     """Return how many lines and files the calls of a turn changed; its agents' are told with their own work."""
-    lines = [call.result.lines for call in turn.calls.values() if call.result is not None and call.result.lines]
+    calls = [call for call in turn.calls.values() if call.use.file_path is not None]
+    lines = [call.result.lines for call in calls if call.result is not None and call.result.lines is not None]
+    paths = [call.use.file_path for call in calls if tool_status(call, turn)[0] == "ok"]
     cwd = turn.context.cwd or ""
-    files = {posixpath.join(cwd, path) for path in turn.files}
-    files |= {
-        posixpath.join(cwd, call.use.file_path)
-        for call in turn.calls.values()
-        if call.use.file_path is not None and tool_status(call, turn)[0] == "ok"
-    }
+    files = {posixpath.join(cwd, path) for path in (*turn.files, *paths) if path is not None}
     changes: dict[str, JsonValue] = {}
     if lines:
         changes |= {"lines_added": sum(added for added, _ in lines), "lines_removed": sum(gone for _, gone in lines)}

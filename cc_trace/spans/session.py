@@ -25,6 +25,7 @@ from cc_trace.transcript import (
     Position,
     Prompt,
     Reply,
+    Results,
     SessionNote,
     Skipped,
     ToolUse,
@@ -46,12 +47,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cc_trace.spans.model import Span, TraceLink
-    from cc_trace.transcript import AgentFile, Context, Entry, Line, OpenTranscript
+    from cc_trace.transcript import AgentFile, Context, Entry, Head, Line, OpenTranscript
     from cc_trace.turns import Runs, Turn
 
 _BATCH: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
 _TITLES: Final = ("custom-title", "ai-title", "summary")  # the first of them that there is names the session
+_SHORT_BYTES: Final = 1 << 14
 _LOOKED_AT: Final = 8  # lines at either end of a file that say nothing but when they were written
 
 
@@ -239,12 +241,12 @@ class Session:
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the main file's entries, taking note of what they say of the session."""
-        summary, context = self.summary, None
+        summary, summaries, context = self.summary, self._summaries, None
         first_ns, last_ns = 1 << 64, -1
         for entry in self._read(self.path, self.resume.position):
             if (head := entry.head) is not None:
-                if head.uuid in self._summaries:
-                    self._titles["summary"] = self._summaries[head.uuid]
+                if summaries and head.uuid in summaries:
+                    self._titles["summary"] = summaries[head.uuid]
                 if (time_ns := head.time_ns) is not None:
                     if time_ns > last_ns:
                         last_ns = summary.last_ns = time_ns
@@ -253,19 +255,29 @@ class Session:
                 if head.context is not context:
                     context = head.context
                     self._note(context)
-                if isinstance(entry, Prompt):
-                    self._last_asked = head.offset
-                    summary.mode = entry.permission_mode or summary.mode
-                    if entry.predecessor is not None:
-                        self._lineage.setdefault("plan", entry.predecessor)
-                elif isinstance(entry, ModeChange):
-                    summary.mode = entry.mode
-                elif isinstance(entry, Totals):
-                    summary.reported_cost_usd = entry.cost_usd
-                elif isinstance(entry, SessionNote):
-                    self._take_note(entry)
-                    continue
+                kind = type(entry)
+                if kind is not Reply and kind is not Results:  # as most are
+                    self._note_entry(entry, head)
+                    if kind is SessionNote:
+                        continue
             yield entry
+
+    def _note_entry(self, entry: Entry, head: Head) -> None:
+        summary = self.summary
+        match entry:
+            case Prompt():
+                self._last_asked = head.offset
+                summary.mode = entry.permission_mode or summary.mode
+                if entry.predecessor is not None:
+                    self._lineage.setdefault("plan", entry.predecessor)
+            case ModeChange():
+                summary.mode = entry.mode
+            case Totals():
+                summary.reported_cost_usd = entry.cost_usd
+            case SessionNote():
+                self._take_note(entry)
+            case _:
+                pass
 
     def _take_note(self, entry: SessionNote) -> None:
         """Take what a line says of the session as a whole."""
@@ -332,6 +344,7 @@ class Session:
         skipped = self.summary.skipped
         batch: list[Entry] = []
         reason, started = "", start.offset > 0
+        latest: Entry | None = None
         early: list[Line] = []  # the lines before the first that says something
         late: deque[Line] = deque(maxlen=_LOOKED_AT)  # and the latest that do not
         opened = self._transcript if path == self.path else None
@@ -340,19 +353,19 @@ class Session:
                 if isinstance(entry, Skipped):
                     reason = entry.reason
                     skipped[reason] += 1
-                    late.append(line)
-                    if not started and len(early) < _LOOKED_AT:
-                        early.append(line)
+                    if line.data is not None and len(line.data) < _SHORT_BYTES:  # to hold a long one takes time
+                        late.append(line)
+                        if not started and len(early) < _LOOKED_AT:
+                            early.append(line)
                 else:
-                    reason = "summary" if type(entry) is SessionNote and entry.name == "summary" else ""
+                    reason, started, latest = "", True, entry
                     batch.append(entry)
-                    started = True
             if len(batch) >= _BATCH:
                 yield from batch
                 batch.clear()
         yield from batch
         if path == self.path:
-            self.summarized = reason == "summary"
+            self.summarized = not reason and isinstance(latest, SessionNote) and latest.name == "summary"
             self._note_times([*early, *late])
 
     def _note_times(self, lines: Iterable[Line]) -> None:

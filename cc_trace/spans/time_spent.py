@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["hooks", "permission", "retries", "model", "tools", "idle"]
 KINDS: Final[tuple[Kind, ...]] = ("hooks", "permission", "retries", "model", "tools", "idle")
 _SHOWN: Final[tuple[Kind, ...]] = ("model", "tools", "permission", "hooks", "retries", "idle")
+_RANK: Final = {kind: number for number, kind in enumerate(KINDS)}
 _MS: Final = 1_000_000
 _ASKS_A_HUMAN: Final = "AskUserQuestion"  # the tool whose work is to wait for an answer
 
@@ -34,18 +35,20 @@ def time_spent(start_ms: int, end_ms: int, intervals: Iterable[Interval]) -> dic
     """Return the milliseconds of each kind between two moments. They add up to all that lies between."""
     edges: list[tuple[int, int, int]] = []  # when it is, which kind begins or ends there, +1 or -1
     for kind, began_ms, ended_ms in intervals:
-        first, last, number = max(began_ms, start_ms), min(ended_ms, end_ms), KINDS.index(kind)
+        first, last = max(began_ms, start_ms), min(ended_ms, end_ms)
         if first < last:
-            edges += [(first, number, 1), (last, number, -1)]
+            edges += ((first, _RANK[kind], 1), (last, _RANK[kind], -1))
+    edges.sort()
     spent, running, at_ms = [0] * len(KINDS), [0] * len(KINDS), start_ms
-    for edge_ms, number, step in sorted(edges):
-        first_running = next((each for each, count in enumerate(running) if count), None)
-        if first_running is not None:
-            spent[first_running] += edge_ms - at_ms
+    going_on = 0  # a bit for each kind: the lowest one has the time
+    for edge_ms, number, step in edges:
+        if going_on:
+            spent[(going_on & -going_on).bit_length() - 1] += edge_ms - at_ms
         running[number] += step
+        going_on = going_on | 1 << number if running[number] else going_on & ~(1 << number)
         at_ms = edge_ms
     unknown = max(0, end_ms - start_ms) - sum(spent)
-    return {**{kind: spent[KINDS.index(kind)] for kind in _SHOWN}, "unknown": unknown}
+    return {**{kind: spent[_RANK[kind]] for kind in _SHOWN}, "unknown": unknown}
 
 
 def turn_time(
@@ -53,12 +56,16 @@ def turn_time(
 ) -> dict[str, int]:
     """Return how the time of a turn was spent. `responses`: when each was asked for, and complete."""
     known = [*_intervals("model", responses), *_events(turn), *_idle(turn)]
-    calls = [call for call in turn.calls.values() if call.start_ns is not None and call.end_ns is not None]
     undecided: list[Call] = []
-    for call in calls:
-        found = list(_call(call))
-        known += found
-        if not found:
+    for call in turn.calls.values():
+        if call.start_ns is None or call.end_ns is None:
+            continue
+        permission = call.result.permission if call.result is not None else None
+        if permission is None and call.use.name != _ASKS_A_HUMAN:  # as before 2.1.3xx
+            known.append(Interval("tools", call.start_ns // _MS, call.end_ns // _MS))
+        elif found := list(_call(call)):
+            known += found
+        else:
             undecided.append(call)
     return time_spent(start_ns // _MS, end_ns // _MS, [*known, *_undecided(turn, undecided, known)])
 

@@ -243,15 +243,15 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
             task_id,
             run_id,
             metadata,
-            _permission(line.get("permissionDecision"), denial) if alone else None,
+            _permission(line, denial) if alone and (denial or "permissionDecision" in line) else None,
             _changed_lines(details) if "structuredPatch" in details else None,
         ),
     )
 
 
-def _permission(raw: object, denial: str | None) -> Permission | None:
+def _permission(line: dict[str, Any], denial: str | None) -> Permission | None:
     """Return who decided; before 2.1.3xx only a refusal is told. An interrupt decides nothing."""
-    told: dict[str, Any] = raw if isinstance(raw, dict) else _NONE
+    told = object_field(line, "permissionDecision")
     decision, source = text_field(told, "decision"), text_field(told, "source")
     reason = text_field(told, "reasonCode"), text_field(told, "reasonType")
     if decision is None:

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 
 _MAX_TYPE: Final = 64
 _ENDS: Final = 16_384
-_LONG: Final = 1 << 20
 # Types that say nothing for a trace. Any other type without a reader is unknown, and doctor names it.
 KNOWN_IGNORED: Final = frozenset(
     {
@@ -260,11 +259,9 @@ def parse_time(text: str) -> int | None:
 
 
 def line_time(line: Line) -> int | None:
-    """Return when a line was written, whatever it says; None where it does not tell, or is too long to ask."""
-    if line.data is None or len(line.data) > _LONG:
-        return None
+    """Return when a line was written, whatever it says; None where it does not tell."""
     try:
-        raw = orjson.loads(line.data)
+        raw = orjson.loads(line.data or b"")
     except orjson.JSONDecodeError:
         return None
     time = raw.get("timestamp") if isinstance(raw, dict) else None

@@ -401,8 +401,8 @@ class _Assembler:
         if self._taken(entry.message_id):
             return None
         closed: Turn | None = None
-        printed, self._printed = self._printed, None
-        self._command = self._command or printed
+        if self._printed is not None:
+            self._command, self._printed = self._command or self._printed, None
         if self._command is not None and not (self._open is not None and self._open.has(entry.message_id or "")):
             command, self._command = self._command, None
             closed = None if self._busy else self._start(Start.by(command))
