@@ -69,7 +69,9 @@ def test_a_hooks_duration_can_be_anything(tmp_path: Path, ms: Any) -> None:
     """No time lies before the response or after the line that tells it."""
     path = session(tmp_path, *DONE, stop_hooks({"command": "lint", "durationMs": ms}, at=5))
     own = attachment("hook_success", 5, hookEvent="Stop", command="c", durationMs=ms)
-    for found in (*events(path, "hook"), *events(session(tmp_path, *DONE, own), "hook")):
+    told = [*events(path, "hook"), *events(session(tmp_path, *DONE, own), "hook")]
+    assert len(told) == 2
+    for found in told:
         assert found.start_ns is not None
         assert found.end_ns is not None
         assert ns(0) <= found.start_ns <= found.end_ns <= ns(5)
