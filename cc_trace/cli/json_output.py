@@ -9,7 +9,7 @@ from cc_trace.privacy import without_text
 
 if TYPE_CHECKING:
     from cc_trace.spans import SessionSummary, Span
-    from cc_trace.transcript import Usage
+    from cc_trace.transcript import ToolUse, Usage
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,7 +55,7 @@ def span_json(span: Span, *, content: bool = True) -> dict[str, Any]:
 
 def session_json(summary: SessionSummary, *, content: bool = True) -> dict[str, Any]:
     """Return a session's summary; without `content` nothing in it quotes the conversation."""
-    first, last = summary.first_ns, summary.last_ns
+    first, last, pending = summary.first_ns, summary.last_ns, summary.pending_tool_use
     return {
         "kind": "session",
         "session_id": summary.session_id,
@@ -65,8 +65,12 @@ def session_json(summary: SessionSummary, *, content: bool = True) -> dict[str, 
         "end": rfc3339(last),
         "duration_ms": (last - first) // 1_000_000 if first is not None and last is not None else None,
         "files_modified": list(summary.files_modified),
+        "lines_added": summary.lines_added,
+        "lines_removed": summary.lines_removed,
         "context_tokens": summary.context_tokens,
         "output_tokens": summary.output_tokens,
+        "cache_write_5m_tokens": summary.cache_write_5m_tokens,
+        "cache_write_1h_tokens": summary.cache_write_1h_tokens,
         "cost_usd": summary.cost_usd,
         "cost_complete": summary.unpriced == 0,
         "reported_cost_usd": summary.reported_cost_usd,
@@ -74,15 +78,27 @@ def session_json(summary: SessionSummary, *, content: bool = True) -> dict[str, 
         "models": list(summary.models),
         "cwd": summary.cwd,
         "project": summary.project,
+        "repository": summary.repository,
+        "worktree": summary.worktree,
+        "is_subagent": summary.is_subagent,
         "git_branch": summary.git_branch,
+        "pr": summary.pr,
+        "mode": summary.mode,
         "version": summary.version,
         "slug": summary.slug,
+        "title": summary.title if content else None,
         "goal": summary.goal if content else None,
         "latest_output": summary.latest_output if content else None,
         "predecessor": summary.predecessor,
+        "pending_tool_use": pending and _call_json(pending, content=content),
+        "max_turns_reached": summary.max_turns_reached,
         "unanswered_prompts": list(summary.unanswered_prompts) if content else None,
         "skipped": dict(sorted(summary.skipped.items())),
     }
+
+
+def _call_json(use: ToolUse, *, content: bool) -> dict[str, Any]:
+    return {"id": use.id, "name": use.name, "input": use.input if content else None}
 
 
 def usage_json(usage: Usage) -> dict[str, int]:

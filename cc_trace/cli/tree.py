@@ -69,8 +69,14 @@ class Printer:
             parts.append(_duration(last - first))
         parts += [f"{summary.output_tokens:,} tokens out", f"context {summary.context_tokens:,}"]
         parts.append(_cost(summary.cost_usd, complete=not summary.unpriced))
+        if changed := _changed(summary.lines_added, summary.lines_removed):
+            parts.append(changed)
         line.append(" · " + " · ".join(_printable(part) for part in parts if part), style="not bold")
         self._console.print(line)
+        if summary.title is not None and self._content:
+            self._console.print(Text(_one_line(summary.title), style="italic"))
+        if summary.worktree is not None:
+            self._console.print(Text(f"in worktree {_printable(summary.worktree)}", style="dim"))
         if summary.predecessor is not None:
             self._console.print(Text(f"continues session {_printable(summary.predecessor)}", style="dim"))
         if note := _skipped(summary.skipped):
@@ -92,6 +98,8 @@ class Printer:
         parts = [_span_duration(root), _plural(tools, "tool call"), f"{tokens:,} out", cost]
         # Totals stand first: what follows is cut at the edge of the terminal.
         totals = Text(no_wrap=True, overflow="ellipsis")
+        if root.metadata.get("rewound"):
+            parts.append("left behind")
         totals.append(f"{root.name} ", style="bold").append(" · ".join(part for part in parts if part), style="dim")
         self._ending(totals, root)
         totals.append_text(line[len(root.name) :])
@@ -108,8 +116,9 @@ class Printer:
                 parts = [_one_line(span.metadata.get("description")) if self._content else "", _span_duration(span)]
             case "event":
                 line.append(_printable(span.name), style="yellow")
+                parts = [_hook(span.metadata, content=self._content), _one_line(span.metadata.get("mode"))]
                 told = span.metadata.get("summary") or span.input or span.output
-                parts = [_one_line(told) if self._content and span.status == "ok" else ""]
+                parts.append(_one_line(told) if self._content and span.status == "ok" else "")
             case _:
                 line.append(_printable(span.name), style="blue")
                 parts = [_span_duration(span)]
@@ -194,6 +203,22 @@ def _duration(nanoseconds: int) -> str:
 def _plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return a count with its noun; empty for none."""
     return f"{count} {noun if count == 1 else nouns or f'{noun}s'}" if count else ""
+
+
+def _changed(added: int, removed: int) -> str:
+    return f"+{added:,} -{removed:,} lines" if added or removed else ""
+
+
+def _hook(metadata: Mapping[str, JsonValue], *, content: bool) -> str:
+    """Say which hook it was, and whether it blocked."""
+    event, command = metadata.get("hook_event"), metadata.get("command")
+    if not isinstance(event, str):
+        return ""
+    duration_ms = metadata.get("duration_ms")
+    parts = [_one_line(event), "blocked" if metadata.get("blocked") else ""]
+    parts.append(_duration(duration_ms * 1_000_000) if isinstance(duration_ms, int) else "")
+    parts.append(_one_line(command) if content else "")
+    return " · ".join(part for part in parts if part)
 
 
 def _skipped(counts: Mapping[str, int]) -> str:

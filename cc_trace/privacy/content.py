@@ -27,6 +27,7 @@ _WITHOUT_TEXT: Final = frozenset(
         # of the session and of a turn
         *("source", "session_id", "turn_number", "version", "cwd", "git_branch", "entrypoint", "permission_mode"),
         *("trigger", "duration_ms", "launched_by", "time", "happened_at"),
+        *("time_ms", "lines_added", "lines_removed", "files_changed", "max_turns_reached", "rewound"),
         # of an agent
         *("agent_type", "name", "stage", "workflow_run", "background"),
         # of a response
@@ -45,10 +46,10 @@ _WITHOUT_TEXT: Final = frozenset(
         *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code", "returnCodeInterpretation"),
         *("userModified", "type", "durationMs", "durationSeconds", "numFiles", "numLines", "bytes", "truncated"),
         *("isAsync", "backgroundTaskId", "agentId", "agentType", "resolvedModel"),
-        *("totalDurationMs", "totalTokens", "totalToolUseCount"),
+        *("totalDurationMs", "totalTokens", "totalToolUseCount", "permission"),
         # of an event
         *("micro", "preTokens", "postTokens", "tokensSaved", "retryAttempt", "maxRetries", "retryInMs"),
-        *("task_id", "message_id", "request_id"),
+        *("task_id", "message_id", "request_id", "hook_event", "exit_code", "blocked", "mode"),
     )
 )
 # A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
@@ -187,7 +188,7 @@ def _without_tools(span: Span) -> Span:
 
     Who said a text decides, never how it looks; of whom that is not known, the text does not leave.
     """
-    if span.kind in ("tool", "subagent") or span.agent_name is not None:
+    if span.kind in ("tool", "subagent") or span.agent_name is not None or _is_hook(span):
         return _without_content(span)
     origins = span.origins
     answer = _answered(span.output) if span.kind == "generation" else span.output
@@ -198,6 +199,11 @@ def _without_tools(span: Span) -> Span:
         error=span.error if leaves else None,
         metadata=_allowed(span.metadata, "no-tool-content") | _unanswered(span, origins),
     )
+
+
+def _is_hook(span: Span) -> bool:
+    """Tell whether a span is of a hook: its command is what somebody configured, and no part of the conversation."""
+    return span.kind == "event" and "hook_event" in span.metadata
 
 
 def _asked(given: JsonValue, origins: Sequence[Origin]) -> JsonValue:

@@ -7,17 +7,19 @@ Rules:
 
 from __future__ import annotations
 
+import posixpath
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
 from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
+from cc_trace.spans.time_spent import turn_time
 from cc_trace.transcript import Thinking, ToolUse, make_tuple
 from cc_trace.turns import AGENT, MODEL, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
 
 if TYPE_CHECKING:
-    from cc_trace.transcript import Advice, Context, JsonValue
+    from cc_trace.transcript import Advice, Context, JsonValue, Permission
     from cc_trace.turns import Call, Event, Message, Run, Runs, Status, Turn
 
 
@@ -146,6 +148,9 @@ class _Trace:
             "duration_ms": turn.duration_ms,
             "unanswered_prompts": [message.text for message in start.earlier] or None,
             "launched_by": self._link(start.launched_by),
+            "time_ms": _time_ms(turn),
+            "max_turns_reached": turn.limit is not None or None,
+            "rewound": turn.rewound or None,
         }
         root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
         self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, known))
@@ -191,7 +196,7 @@ class _Trace:
         known: dict[str, JsonValue],
     ) -> Span:
         start_ns = turn_start(turn)
-        metadata = _known(known)
+        metadata = _known(known) | _changes(turn)
         if turn.start.head.time_ns is None:
             metadata["time"] = "unknown" if start_ns is None else "start unknown"
         return Span(
@@ -319,6 +324,10 @@ class _Trace:
             metadata.update(result.metadata)
             if result.denial is not None:
                 metadata["denial"] = result.denial
+            if result.permission is not None:
+                metadata["permission"] = _permission(result.permission, call.waited_ms)
+            if result.lines is not None:
+                metadata["lines_added"], metadata["lines_removed"] = result.lines
         if note is not None:
             metadata["time"] = note
         made = Span(
@@ -361,7 +370,7 @@ class _Trace:
         if (link := self._link(step.tool_use_id)) is not None:
             metadata["launched_by"] = link
         told = step.kind in ("prompt", "notification")
-        status: Status = "error" if step.kind == "api_error" else "ok"
+        status: Status = "error" if step.kind == "api_error" or metadata.pop("failed", False) else "ok"
         if step.kind == "interruption":
             status = "interrupted"
         return Span(
@@ -387,6 +396,37 @@ class _Trace:
             self._about,
             Origins((step.origin,), step.origin),
         )
+
+
+def _time_ms(turn: Turn) -> JsonValue:
+    """Return how the time of a turn was spent; None where its times are not known."""
+    start_ns, responses = turn_start(turn), [(request_start(step), step.last_ns) for step in turn.generations]
+    end_ns = latest_ns(start_ns, turn.end_ns)
+    return None if start_ns is None or end_ns is None else {**turn_time(turn, start_ns, end_ns, responses)}
+
+
+def _changes(turn: Turn) -> dict[str, JsonValue]:
+    """Return how many lines and files the calls of a turn changed; its agents' are told with their own work."""
+    calls = [call for call in turn.calls.values() if call.use.file_path is not None]
+    lines = [call.result.lines for call in calls if call.result is not None and call.result.lines is not None]
+    paths = [call.use.file_path for call in calls if tool_status(call, turn)[0] == "ok"]
+    cwd = turn.context.cwd or ""
+    files = {posixpath.join(cwd, path) for path in (*turn.files, *paths) if path is not None}
+    changes: dict[str, JsonValue] = {}
+    if lines:
+        changes |= {"lines_added": sum(added for added, _ in lines), "lines_removed": sum(gone for _, gone in lines)}
+    return changes | ({"files_changed": len(files)} if files else {})
+
+
+def _permission(permission: Permission, waited_ms: int | None) -> dict[str, JsonValue]:
+    return _known(
+        {
+            "decision": permission.decision,
+            "source": permission.source,
+            "reason": permission.reason,
+            "wait_ms": waited_ms,
+        }
+    )
 
 
 def _iso(time_ns: int) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,12 @@ from cc_trace.transcript import (
     MAX_LINE_BYTES,
     Delivered,
     Injected,
+    ModeChange,
     Position,
     Prompt,
     Reply,
+    Results,
+    SessionNote,
     Skipped,
     ToolUse,
     Totals,
@@ -30,9 +34,11 @@ from cc_trace.transcript import (
     agent_meta,
     identify,
     journal_stages,
+    line_time,
     parse,
     read_head,
     read_lines,
+    rewound_prompts,
     scan,
 )
 from cc_trace.turns import Agent, Agents, Seen, assemble, from_progress, sidechains
@@ -41,11 +47,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cc_trace.spans.model import Span, TraceLink
-    from cc_trace.transcript import AgentFile, Context, Entry, OpenTranscript
+    from cc_trace.transcript import AgentFile, Context, Entry, Head, Line, OpenTranscript
     from cc_trace.turns import Runs, Turn
 
 _BATCH: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
+_TITLES: Final = ("custom-title", "ai-title", "summary")  # the first of them that there is names the session
+_SHORT_BYTES: Final = 1 << 14
+_LOOKED_AT: Final = 8  # lines at either end of a file that say nothing but when they were written
 
 
 # How a transcript ends, as far as its reader knows: it may grow; it is not being written to; Claude Code said that the
@@ -99,6 +108,7 @@ class Session:
         files: Sequence[AgentFile] | None = None,
         delivered: Mapping[str, Delivered] = MappingProxyType({}),
         transcript: OpenTranscript | None = None,
+        look_ahead: bool = False,
     ) -> None:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
@@ -106,6 +116,8 @@ class Session:
         `links`: trace links, each by the number of the first turn that it applies to.
         `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
         `transcript`: the file at `path`, where it is open already.
+        `look_ahead`: mark the turns that were left behind, also where that is known only from later lines. What is
+        sent is final before they are written, so a reader that sends does not.
         """
         self.path = path
         self.resume = resume or Resume()
@@ -121,7 +133,10 @@ class Session:
         self.left_over: set[str] = set()  # those of them with work that hangs nowhere
         self._transcript = transcript
         session_id, self._is_agent = identify(path) if transcript is None else transcript.head.identify(path)
-        self.summary = SessionSummary(session_id)
+        self.summary = SessionSummary(session_id, is_subagent=self._is_agent)
+        self._rewound = rewound_prompts(path) if look_ahead else set[str]()
+        self._titles: dict[str, str] = {}
+        self._summaries: dict[str, str] = {}  # a line that may be of another session -> its summary
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
         self._last_asked = -1  # where the last prompt stands
@@ -193,6 +208,10 @@ class Session:
         self._note_places(turn, runs)
         summary, resume = self.summary, self.resume
         summary.turns += 1
+        turn.rewound |= turn.start.head.uuid in self._rewound
+        unanswered = [call.use for call in turn.calls.values() if call.result is None]
+        summary.pending_tool_use = unanswered[-1] if unanswered else None
+        summary.max_turns_reached = turn.limit is not None
         if turn.start.trigger in _ASKED:
             summary.goal = summary.goal or turn.start.goal[:GOAL_CHARS]
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
@@ -222,10 +241,12 @@ class Session:
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the main file's entries, taking note of what they say of the session."""
-        summary, context = self.summary, None
+        summary, summaries, context = self.summary, self._summaries, None
         first_ns, last_ns = 1 << 64, -1
         for entry in self._read(self.path, self.resume.position):
             if (head := entry.head) is not None:
+                if summaries and head.uuid in summaries:
+                    self._titles["summary"] = summaries[head.uuid]
                 if (time_ns := head.time_ns) is not None:
                     if time_ns > last_ns:
                         last_ns = summary.last_ns = time_ns
@@ -234,16 +255,51 @@ class Session:
                 if head.context is not context:
                     context = head.context
                     self._note(context)
-                if isinstance(entry, Prompt):
-                    self._last_asked = head.offset
-                    if entry.predecessor is not None:
-                        self._lineage.setdefault("plan", entry.predecessor)
-                elif isinstance(entry, Totals):
-                    summary.reported_cost_usd = entry.cost_usd
+                kind = type(entry)
+                if kind is not Reply and kind is not Results:  # as most are
+                    self._note_entry(entry, head)
+                    if kind is SessionNote:
+                        continue
             yield entry
+
+    def _note_entry(self, entry: Entry, head: Head) -> None:
+        summary = self.summary
+        match entry:
+            case Prompt():
+                self._last_asked = head.offset
+                summary.mode = entry.permission_mode or summary.mode
+                if entry.predecessor is not None:
+                    self._lineage.setdefault("plan", entry.predecessor)
+            case ModeChange():
+                summary.mode = entry.mode
+            case Totals():
+                summary.reported_cost_usd = entry.cost_usd
+            case SessionNote():
+                self._take_note(entry)
+            case _:
+                pass
+
+    def _take_note(self, entry: SessionNote) -> None:
+        """Take what a line says of the session as a whole."""
+        match entry:
+            case SessionNote(name="summary", value=str(title), leaf=str(leaf)):
+                # Before the first prompt stand summaries of other sessions too, each with the line that it is of.
+                if self._last_asked < 0:
+                    self._summaries[leaf] = title.strip()
+                else:
+                    self._titles["summary"] = title.strip()
+            case SessionNote(name="custom-title" | "ai-title" | "summary", value=str(title)) if title.strip():
+                self._titles[entry.name] = title.strip()
+            case SessionNote(name="pr-link", value=dict(link)):
+                self.summary.pr = link
+            case SessionNote(value={"worktreePath": str(path), "worktreeName": name, "originalCwd": origin}):
+                known = [each if isinstance(each, str) else None for each in (name, origin)]
+                self.summary.note_worktree(path, *known)
 
     def _note(self, context: Context) -> None:
         summary = self.summary
+        if context.cwd is not None and summary.cwd is None:
+            summary.note_worktree(context.cwd)
         summary.cwd = summary.cwd or context.cwd
         summary.git_branch = context.git_branch or summary.git_branch
         summary.version = context.version or summary.version
@@ -276,6 +332,7 @@ class Session:
                 if not agent.helper and (agent.all is None or agent.left):
                     self.left_over.add(agent.file)
         self.finished = True
+        self.summary.title = next((self._titles[name][:GOAL_CHARS] for name in _TITLES if self._titles.get(name)), None)
         found = (self._lineage.get(how) for how in ("fork", "plan", "clear", "copied lines"))
         self.summary.predecessor = next((id_ for id_ in found if id_ not in (None, self.summary.session_id)), None)
         for reason, count in (("repeated line", self._seen.repeated), ("result without a call", self._seen.unmatched)):
@@ -286,22 +343,38 @@ class Session:
         # Many lines are parsed, then assembled: in turns, each finds the processor's caches full of the other's work.
         skipped = self.summary.skipped
         batch: list[Entry] = []
-        reason = ""
+        reason, started = "", start.offset > 0
+        latest: Entry | None = None
+        early: list[Line] = []  # the lines before the first that says something
+        late: deque[Line] = deque(maxlen=_LOOKED_AT)  # and the latest that do not
         opened = self._transcript if path == self.path else None
         for line in read_lines(path, start, torn=True) if opened is None else opened.lines(start):
             for entry in parse(line):
                 if isinstance(entry, Skipped):
                     reason = entry.reason
                     skipped[reason] += 1
+                    if line.data is not None and len(line.data) < _SHORT_BYTES:  # to hold a long one takes time
+                        late.append(line)
+                        if not started and len(early) < _LOOKED_AT:
+                            early.append(line)
                 else:
-                    reason = ""
+                    reason, started, latest = "", True, entry
                     batch.append(entry)
             if len(batch) >= _BATCH:
                 yield from batch
                 batch.clear()
         yield from batch
         if path == self.path:
-            self.summarized = reason == "summary"
+            self.summarized = not reason and isinstance(latest, SessionNote) and latest.name == "summary"
+            self._note_times([*early, *late])
+
+    def _note_times(self, lines: Iterable[Line]) -> None:
+        """Let lines that say nothing else tell when a session began and ended."""
+        summary = self.summary
+        for time_ns in map(line_time, lines):
+            if time_ns is not None:
+                summary.first_ns = time_ns if summary.first_ns is None else min(summary.first_ns, time_ns)
+                summary.last_ns = time_ns if summary.last_ns is None else max(summary.last_ns, time_ns)
 
     def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
         return list(assemble(entries, self._seen, main=False))

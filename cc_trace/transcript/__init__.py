@@ -27,12 +27,16 @@ from cc_trace.transcript.entries import (
     Compaction,
     Context,
     Entry,
+    FileChange,
     Goal,
     Head,
+    Hook,
     Injected,
     Interrupt,
     JsonValue,
+    ModeChange,
     Notification,
+    Permission,
     Progress,
     Prompt,
     Queue,
@@ -41,6 +45,7 @@ from cc_trace.transcript.entries import (
     RequestSent,
     Results,
     Retry,
+    SessionNote,
     Skipped,
     Speaker,
     StructuredOutput,
@@ -51,14 +56,16 @@ from cc_trace.transcript.entries import (
     Totals,
     Trigger,
     TurnEnd,
+    TurnLimit,
     Usage,
     make_tuple,
 )
 from cc_trace.transcript.head import first_cwd, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
-from cc_trace.transcript.parse import parse, parse_time
-from cc_trace.transcript.user_lines import notification, speaker
+from cc_trace.transcript.parse import line_time, parse, parse_time
+from cc_trace.transcript.rewinds import rewound_prompts, takes_the_place_of
+from cc_trace.transcript.user_lines import notifications, speaker
 
 __all__ = [
     "BEGINNING",
@@ -72,14 +79,18 @@ __all__ = [
     "Context",
     "Delivered",
     "Entry",
+    "FileChange",
     "Goal",
     "Head",
+    "Hook",
     "Injected",
     "Interrupt",
     "JsonValue",
     "Line",
+    "ModeChange",
     "Notification",
     "OpenTranscript",
+    "Permission",
     "Position",
     "Progress",
     "Prompt",
@@ -90,6 +101,7 @@ __all__ = [
     "Results",
     "Retry",
     "Selection",
+    "SessionNote",
     "Skipped",
     "Speaker",
     "StructuredOutput",
@@ -100,6 +112,7 @@ __all__ = [
     "Totals",
     "Trigger",
     "TurnEnd",
+    "TurnLimit",
     "Usage",
     "agent_id",
     "agent_meta",
@@ -108,8 +121,9 @@ __all__ = [
     "first_cwd",
     "identify",
     "journal_stages",
+    "line_time",
     "make_tuple",
-    "notification",
+    "notifications",
     "object_field",
     "own_files",
     "parse",
@@ -117,10 +131,12 @@ __all__ = [
     "plain_text",
     "read_head",
     "read_lines",
+    "rewound_prompts",
     "scan",
     "select",
     "shared_files",
     "speaker",
+    "takes_the_place_of",
     "text_field",
     "usage",
 ]

@@ -14,6 +14,7 @@ from cc_trace.transcript.entries import (
     Block,
     JsonValue,
     Other,
+    Permission,
     Text,
     Thinking,
     ToolResult,
@@ -74,6 +75,8 @@ _MEDIA: Final = ("image", "document", "file")
 _NONE: Final[dict[str, Any]] = {}
 _MAX_PATH: Final = 4096
 _MAX_COUNT: Final = 1 << 48
+_MAX_WORD: Final = 64
+_REJECTED: Final = "user-rejected"
 _INTERRUPTED: Final = "[Request interrupted by user"
 
 
@@ -240,8 +243,40 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
             task_id,
             run_id,
             metadata,
+            _permission(line, denial) if alone and (denial or "permissionDecision" in line) else None,
+            _changed_lines(details) if "structuredPatch" in details else None,
         ),
     )
+
+
+def _permission(line: dict[str, Any], denial: str | None) -> Permission | None:
+    """Return who decided; before 2.1.3xx only a refusal is told. An interrupt decides nothing."""
+    told = object_field(line, "permissionDecision")
+    decision, source = text_field(told, "decision"), text_field(told, "source")
+    reason = text_field(told, "reasonCode"), text_field(told, "reasonType")
+    if decision is None:
+        if denial in (None, "interrupted"):
+            return None
+        # Whether a dialog was answered or a tool was running is not told.
+        return Permission("reject", None, denial and denial[:_MAX_WORD], denial == _REJECTED)
+    why = next((text for text in reason if text not in (None, "unknown")), None)
+    asked = source is not None and source.startswith("user_") and reason[1] is None
+    return Permission(decision[:_MAX_WORD], source and source[:_MAX_WORD], why and why[:_MAX_WORD], asked)
+
+
+def _changed_lines(details: dict[str, Any]) -> tuple[int, int]:
+    """Return how many lines an edit added and removed. A file that is new has no patch: all its lines were added."""
+    added = removed = 0
+    patch, content = details.get("structuredPatch"), details.get("content")
+    for hunk in patch if isinstance(patch, list) else ():
+        lines = hunk.get("lines") if isinstance(hunk, dict) else None
+        for line in lines if isinstance(lines, list) else ():
+            if isinstance(line, str):
+                added += line.startswith("+")
+                removed += line.startswith("-")
+    if not patch and details.get("type") == "create" and isinstance(content, str):
+        added = content.count("\n") + (not content.endswith("\n") and content != "")
+    return added, removed
 
 
 def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:

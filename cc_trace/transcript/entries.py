@@ -182,6 +182,15 @@ class Reply(NamedTuple):
     request_ref: str | None = None  # the attempt that was answered
 
 
+class Permission(NamedTuple):
+    """Who decided whether a call may run, in Claude Code's own words; `asked`: a human was, in a dialog."""
+
+    decision: str
+    source: str | None
+    reason: str | None
+    asked: bool = False
+
+
 class ToolResult(NamedTuple):
     """How a tool call ended. `metadata` has the short fields of `toolUseResult`, never its content."""
 
@@ -194,6 +203,8 @@ class ToolResult(NamedTuple):
     task_id: str | None = None  # the background task it launched
     run_id: str | None = None  # the workflow run it launched
     metadata: Mapping[str, JsonValue] = MappingProxyType({})
+    permission: Permission | None = None
+    lines: tuple[int, int] | None = None  # of a file, added and removed
 
 
 class Results(NamedTuple):
@@ -273,11 +284,67 @@ class Retry(NamedTuple):
     metadata: dict[str, JsonValue]
 
 
+class StopHook(NamedTuple):
+    """One of the hooks that ran at a Stop. A hook that blocked has no duration."""
+
+    command: str
+    duration_ms: int | None = None
+    error: str = ""
+
+
 class TurnEnd(NamedTuple):
     """Written after a turn: all Stop hooks ended (`duration_ms` None), or the turn's working time is known."""
 
     head: Head
     duration_ms: int | None
+    hooks: tuple[StopHook, ...] = ()
+
+
+class Hook(NamedTuple):
+    """A hook ran, and printed, failed or decided something: one that is silent leaves no line."""
+
+    head: Head
+    event: str
+    command: str | None
+    output: str  # what it printed, or why it blocked
+    message: str  # what the model was told because of it; empty: nothing
+    duration_ms: int | None = None
+    exit_code: int | None = None
+    blocked: bool = False
+    failed: bool = False
+    ends_turn: bool = False
+    tool_use_id: str | None = None
+
+
+class ModeChange(NamedTuple):
+    """The permission mode, written now and then, changed or not."""
+
+    head: Head
+    mode: str
+
+
+class FileChange(NamedTuple):
+    """A file is about to be modified by a call of the response that has this line."""
+
+    head: Head
+    path: str
+    line_uuid: str | None
+
+
+class TurnLimit(NamedTuple):
+    """The run ended because it had as many rounds as `--max-turns` allows."""
+
+    head: Head
+    limit: int
+
+
+class SessionNote(NamedTuple):
+    """What a line says of the session as a whole, under the name of its type."""
+
+    head: Head
+    name: Literal["custom-title", "ai-title", "summary", "pr-link", "worktree-state"]
+    value: JsonValue
+    leaf: str | None = None  # of a summary: the line it was made for, which can be another session's
 
 
 class Progress(NamedTuple):
@@ -330,6 +397,11 @@ Entry: TypeAlias = (
     | Compaction
     | Retry
     | TurnEnd
+    | Hook
+    | ModeChange
+    | FileChange
+    | TurnLimit
+    | SessionNote
     | Progress
     | Totals
     | Skipped

@@ -30,8 +30,11 @@ from cc_trace.transcript.entries import (
     Compaction,
     Context,
     Entry,
+    FileChange,
     Goal,
     Head,
+    ModeChange,
+    Notification,
     Progress,
     Queue,
     QueuedPrompt,
@@ -39,13 +42,16 @@ from cc_trace.transcript.entries import (
     RequestSent,
     Results,
     Retry,
+    SessionNote,
     Skipped,
     StructuredOutput,
     Totals,
     TurnEnd,
+    TurnLimit,
     make_tuple,
 )
-from cc_trace.transcript.user_lines import notification, user_entry
+from cc_trace.transcript.hooks import hook, stop_hooks
+from cc_trace.transcript.user_lines import notification, notifications, user_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,28 +67,21 @@ KNOWN_IGNORED: Final = frozenset(
         "agent-name",
         "agent-color",
         "agent-setting",
-        "ai-title",
         "api-request-blob",
         "api-request-shape",
         "atis-latch",
         "attribution-snapshot",
         "content-replacement",
-        "custom-title",
-        "file-history-delta",
         "file-history-snapshot",
         "last-prompt",
         "marble-origami-commit",
         "marble-origami-snapshot",
         "mode",
-        "permission-mode",
-        "pr-link",
         "result",
         "speculation-accept",
-        "summary",
         "tag",
         "task-summary",
         "tools-used",
-        "worktree-state",
     }
 )
 
@@ -116,7 +115,7 @@ def _reason(data: bytes) -> str | None:
         return None
     kind = data[at + 8 : end].decode("ascii", "replace")
     if inside:
-        return None if kind in _ATTACHMENT_READERS else f"attachment/{kind}"
+        return None if kind in _ATTACHMENT_READERS or kind.startswith(_HOOK) else f"attachment/{kind}"
     if kind == "progress" and b'"type":"agent_progress"' not in data:
         return kind
     return None if kind in _READERS else ignored(kind)
@@ -131,6 +130,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_PER_DAY: Final = 86_400
 _MAX_NS: Final = (1 << 63) - 1  # what backends and SQLite can hold: the year 2262
 
+_HOOK: Final = "hook_"  # how the attachments of hooks are called
 _NO_RESPONSE: Final = "No response requested."
 _COMPACTION_KEYS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
 _RETRY_KEYS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
@@ -147,7 +147,10 @@ def parse(line: Line) -> Sequence[Entry]:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
         return (Skipped(None, "torn last line"),) if torn else _repaired(data, line)
-    return (entry(raw, offset, number) if isinstance(raw, dict) else Skipped(None, "not an object"),)
+    if not isinstance(raw, dict):
+        return (Skipped(None, "not an object"),)
+    made = entry(raw, offset, number)
+    return notifications(made.text, made.head) if type(made) is Notification else (made,)
 
 
 @lru_cache(maxsize=256)
@@ -255,6 +258,16 @@ def parse_time(text: str) -> int | None:
     return nanoseconds if 0 <= nanoseconds <= _MAX_NS else None
 
 
+def line_time(line: Line) -> int | None:
+    """Return when a line was written, whatever it says; None where it does not tell."""
+    try:
+        raw = orjson.loads(line.data or b"")
+    except orjson.JSONDecodeError:
+        return None
+    time = raw.get("timestamp") if isinstance(raw, dict) else None
+    return parse_time(time) if isinstance(time, str) else None
+
+
 def _content(raw: dict[str, Any]) -> object:
     """Return what a user or assistant line says: in its message, which can be plain text, or beside its type."""
     message = raw.get("message")
@@ -323,7 +336,7 @@ def _system(raw: dict[str, Any], head: Head) -> Entry:
         case "turn_duration":
             return TurnEnd(head, count_field(raw, "durationMs"))
         case "stop_hook_summary":
-            return TurnEnd(head, None)
+            return TurnEnd(head, None, stop_hooks(raw))
         case "compact_boundary":
             return Compaction(head, None, _scalars(object_field(raw, "compactMetadata"), _COMPACTION_KEYS))
         case "microcompact_boundary":
@@ -386,12 +399,47 @@ def _totals(raw: dict[str, Any], head: Head) -> Entry:
     return Totals(head, float(cost) if isinstance(cost, int | float) else None)
 
 
+def _mode(raw: dict[str, Any], head: Head) -> Entry:
+    mode = text_field(raw, "permissionMode")
+    return Skipped(head, "permission-mode") if mode is None else ModeChange(head, mode)
+
+
+def _file_change(raw: dict[str, Any], head: Head) -> Entry:
+    path = text_field(raw, "trackingPath")
+    return Skipped(head, "file-history-delta") if path is None else FileChange(head, path, text_field(raw, "messageId"))
+
+
+def _session_note(raw: dict[str, Any], head: Head) -> Entry:
+    match raw:
+        case {"type": "custom-title", "customTitle": str(title)}:
+            return SessionNote(head, "custom-title", title)
+        case {"type": "ai-title", "aiTitle": str(title)}:
+            return SessionNote(head, "ai-title", title)
+        case {"type": "summary", "summary": str(title)}:
+            return SessionNote(head, "summary", title, text_field(raw, "leafUuid"))
+        case {"type": "pr-link"}:
+            known = {"number": count_field(raw, "prNumber") or None, "url": text_field(raw, "prUrl")}
+            return SessionNote(head, "pr-link", {**known, "repository": text_field(raw, "prRepository")})
+        case {"type": "worktree-state"}:
+            tree = object_field(raw, "worktreeSession")  # null: the worktree was left
+            names = ("originalCwd", "worktreePath", "worktreeName")
+            return SessionNote(head, "worktree-state", {name: text_field(tree, name) for name in names})
+        case _:
+            return Skipped(head, str(raw.get("type")))
+
+
 def _attachment(raw: dict[str, Any], head: Head) -> Entry:
     attachment = object_field(raw, "attachment")
     kind = attachment.get("type")
     read = _ATTACHMENT_READERS.get(kind) if isinstance(kind, str) else None
     found = None if read is None else read(attachment, head)
+    if found is None and isinstance(kind, str) and kind.startswith(_HOOK):
+        found = hook(attachment, raw, head)
     return Skipped(head, f"attachment/{kind}") if found is None else found
+
+
+def _turn_limit(raw: dict[str, Any], head: Head) -> Entry | None:
+    return TurnLimit(head, count_field(raw, "maxTurns"))
 
 
 def _structured_output(raw: dict[str, Any], head: Head) -> Entry | None:
@@ -422,6 +470,13 @@ _READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry]]] = {
     "attachment": _attachment,
     "cost-state": _totals,
     "api-request": _request_sent,
+    "permission-mode": _mode,
+    "file-history-delta": _file_change,
+    "custom-title": _session_note,
+    "ai-title": _session_note,
+    "summary": _session_note,
+    "pr-link": _session_note,
+    "worktree-state": _session_note,
     "tool_use": _tool_use,
     "tool_result": _tool_result,
 }
@@ -430,4 +485,5 @@ _ATTACHMENT_READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry | No
     "queued_command": _queued,
     "structured_output": _structured_output,
     "goal_status": _goal,
+    "max_turns_reached": _turn_limit,
 }

@@ -30,6 +30,7 @@ _REMINDERS = re.compile(r"(?:\s*<system-reminder>.*?</system-reminder>)+\s*", re
 _FIELD: Final = r"<{0}>\s*(.*?)\s*</{0}>"
 _TASK_ID = re.compile(_FIELD.format("task-id") + "|" + _FIELD.format("shell-id"), re.DOTALL)
 _TOOL_USE_ID = re.compile(_FIELD.format("tool-use-id"), re.DOTALL)
+_NOTIFICATION = re.compile(r"<((?:task|bash|agent)-notification)>.*?</\1>", re.DOTALL)
 _STATUS = re.compile(_FIELD.format("status"), re.DOTALL)
 _SUMMARY = re.compile(_FIELD.format("summary"), re.DOTALL)
 # A plan's first prompt names the transcript it came from.
@@ -126,6 +127,12 @@ def speaker(text: str, head: Head) -> Speaker:
     if name in _OUTPUTS:
         return "tool"
     return "human" if head.origin is None else _SPEAKERS.get(head.origin, "other")
+
+
+def notifications(text: str, head: Head) -> tuple[Notification, ...]:
+    """Return the ends of background tasks that a text tells of: several tasks can share one line."""
+    parts = [text[found.start() : found.end()] for found in _NOTIFICATION.finditer(text)]
+    return tuple(notification(part, head) for part in (parts if len(parts) > 1 else [text]))
 
 
 def notification(text: str, head: Head) -> Notification:

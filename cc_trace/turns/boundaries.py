@@ -10,15 +10,19 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from cc_trace.transcript import (
     CommandOutput,
     Compaction,
+    FileChange,
     Goal,
+    Hook,
     Injected,
     Interrupt,
+    ModeChange,
     Notification,
     Position,
     Progress,
@@ -29,14 +33,17 @@ from cc_trace.transcript import (
     RequestSent,
     Results,
     Retry,
+    SessionNote,
     Skipped,
     StructuredOutput,
     Totals,
     TurnEnd,
-    notification,
+    TurnLimit,
+    notifications,
     speaker,
+    takes_the_place_of,
 )
-from cc_trace.turns.builder import OpenTurn, compaction
+from cc_trace.turns.builder import OpenTurn, compaction, hook_event
 from cc_trace.turns.model import AGENT, HOOK, SYSTEM, Event, Message, Origin, Start, Turn
 
 if TYPE_CHECKING:
@@ -45,9 +52,11 @@ if TYPE_CHECKING:
     from cc_trace.transcript import Entry, Head
     from cc_trace.turns.builder import Seen
 
-_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress
+_COMMAND: Final = re.compile(r"/[a-zA-Z][\w:-]*(?:\s|$)")
+_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress | ModeChange | FileChange | TurnLimit
 # With those that `add` takes itself these are all of `Entry`: mypy refuses one that is in neither.
-_ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Retry | Goal | RequestSent | Totals | Skipped
+_OfNoTurn: TypeAlias = Totals | SessionNote | Skipped
+_ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Hook | Retry | Goal | RequestSent | _OfNoTurn
 
 
 class PromptQueue:
@@ -80,10 +89,11 @@ class PromptQueue:
 
         Return the line that says when it was handed to the running turn, where there is one.
         """
-        if text in self._texts:
-            self._texts.remove(text)
-        heads = [head for said, head in self.handed_over if said == text.strip()]
-        self.handed_over = [each for each in self.handed_over if each[0] != text.strip()]
+        queued = next((each for each in self._texts if _is_or_holds(each, text)), None)
+        if queued is not None:
+            self._texts.remove(queued)
+        heads = [head for said, head in self.handed_over if _is_or_holds(said, text)]
+        self.handed_over = [each for each in self.handed_over if not _is_or_holds(each[0], text)]
         return heads[0] if heads else None
 
     def take(self, before_ns: int | None) -> list[tuple[str, Head]]:
@@ -137,8 +147,10 @@ class _Assembler:
         self._main = main
         self._command: Prompt | None = None  # a command that may turn out to be local, without a turn
         self._busy = False  # that command came while a call had no result
+        self._printed: Prompt | None = None  # a command that printed something, while nobody was at work
         self._injected: Injected | None = None
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
+        self._told: list[Message] = []  # what hooks told the model meanwhile
         self._goal = False  # one is set and not met
         self._queue = PromptQueue()
         self._call_by_task = call_by_task
@@ -218,6 +230,10 @@ class _Assembler:
                 self._start(_typed(entry.text, entry.head))
             case QueuedPrompt() | Interrupt() | StructuredOutput() | Progress():
                 self._within(entry)
+            case ModeChange() | FileChange() | TurnLimit():
+                self._within(entry)
+            case Hook():
+                self._hook(entry)
             case Queue():
                 self._queue.operate(entry)
             case RequestSent():
@@ -230,7 +246,7 @@ class _Assembler:
                 self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, SYSTEM, entry.metadata))
             case Goal():
                 self._set_goal(open_=not entry.met)
-            case Totals() | Skipped():
+            case Totals() | SessionNote() | Skipped():
                 pass  # says nothing of turns
             case _:
                 assert_never(entry)
@@ -249,6 +265,22 @@ class _Assembler:
                 self._open.structured(entry)
             case Progress():
                 self._open.turn.progress.append(entry)
+            case ModeChange():
+                self._open.mode(entry)
+            case FileChange():
+                self._open.file_change(entry)
+            case TurnLimit():
+                self._open.limited(entry)
+
+    def _hook(self, entry: Hook) -> None:
+        """Take a hook; one that ran between turns, at a session's start for example, speaks to the next one."""
+        if self._open is not None:
+            self._open.hook(entry)
+            return
+        if (event := hook_event(entry)) is not None:
+            self._between.append(event)
+        if entry.message:
+            self._told.append(Message(entry.message, HOOK))
 
     def _set_goal(self, *, open_: bool) -> None:
         self._goal = open_
@@ -265,6 +297,7 @@ class _Assembler:
         if self._seen.again(entry.head, entry.text):
             return None
         self._queue.forget(entry.text)
+        self._printed = None
         if entry.head.prompt_id in self._delegated and entry.text.startswith("/"):
             return self._delegate(entry)
         if entry.trigger in ("command", "bash"):
@@ -292,6 +325,8 @@ class _Assembler:
         return closed
 
     def _start(self, start: Start, expansion: Message | None = None) -> Turn | None:
+        if self._open is not None and self._open.answered:
+            self._open.turn.rewound = takes_the_place_of(start.head, self._open.turn.start.head)
         closed, unanswered = self._close(), self._open
         self._open = self._new(start)
         if expansion is not None:
@@ -303,7 +338,8 @@ class _Assembler:
             turn.begin = before.begin
             turn.steps = [*before.steps, *turn.steps]
             turn.sidechain, turn.progress = before.sidechain, before.progress
-            self._open.waiting = [*unanswered.waiting, *self._open.waiting]
+            if not takes_the_place_of(start.head, before.start.head):  # else the model never saw it: it was edited
+                self._open.waiting = [*unanswered.waiting, *self._open.waiting]
         return closed
 
     def _new(self, start: Start) -> OpenTurn:
@@ -311,8 +347,10 @@ class _Assembler:
         first = next((sent.head for sent in self._requests.values() if sent.head.offset < head.offset), head)
         begin = self._begin or Position(first.offset, first.number)
         turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
-        self._between, self._injected, self._begin = [], None, None
-        return OpenTurn(turn, self._seen, self._requests)
+        opened = OpenTurn(turn, self._seen, self._requests)
+        opened.waiting = [*self._told, *opened.waiting]
+        self._between, self._told, self._injected, self._begin = [], [], None, None
+        return opened
 
     def _close(self) -> Turn | None:
         """End the open turn, if it is one."""
@@ -330,7 +368,7 @@ class _Assembler:
         if self._seen.again(entry.head, entry.text):
             return None
         self._queue.forget(entry.text)
-        self._command = None
+        self._command = self._printed = None
         call = self._call_of(entry)
         if self._open is not None:
             turn = self._open.turn
@@ -347,6 +385,8 @@ class _Assembler:
 
     def _inject(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
+        if entry.feedback:
+            self._printed = None
         if command is not None and command.trigger == "command":
             return self._start(Start.by(command), Message(entry.text, _origin(entry)))
         if self._open is None:
@@ -361,6 +401,8 @@ class _Assembler:
         if self._taken(entry.message_id):
             return None
         closed: Turn | None = None
+        if self._printed is not None:
+            self._command, self._printed = self._command or self._printed, None
         if self._command is not None and not (self._open is not None and self._open.has(entry.message_id or "")):
             command, self._command = self._command, None
             closed = None if self._busy else self._start(Start.by(command))
@@ -424,7 +466,10 @@ class _Assembler:
         elif self._open is not None and self._open.turn.delegated:
             self._open.printed(entry)
         elif not (self._goal and command is not None and command.command == "goal"):
-            self._command = None  # but one that sets a goal prints it, and then expands
+            # One that sets a goal prints it, and then expands. One that sets a mode, and asks for something in it, is
+            # answered right away.
+            at_rest = self._open is None or (self._open.answered and self._open.resting)
+            self._command, self._printed = None, command if at_rest and not self._busy else None
 
     def _hand_over(self, before_ns: int | None) -> None:
         """Add to the open turn what was taken from the queue by then, and did not come as a line of its own."""
@@ -432,10 +477,10 @@ class _Assembler:
             if self._open is None:
                 continue
             if "-notification>" in text[:40]:
-                ended = notification(text, head)
-                if not self._is_of_an_agent(ended):
-                    self._open.task_ended(ended, self._call_of(ended))
-            else:
+                for ended in notifications(text, head):
+                    if not self._is_of_an_agent(ended):
+                        self._open.task_ended(ended, self._call_of(ended))
+            elif not _COMMAND.match(text):  # Claude Code runs a command itself; the model is not told of it
                 self._open.typed(text, head)
 
     def _is_of_an_agent(self, entry: Notification) -> bool:
@@ -448,12 +493,21 @@ class _Assembler:
         if self._open is None or not self._open.answered:
             return None
         turn = self._open.turn
+        self._open.stop_hooks(entry)
         if turn.last == "reply":
             turn.last = "stop"
         if entry.duration_ms is None:
             return None
         turn.duration_ms = max(turn.duration_ms or 0, entry.duration_ms)  # it counts on over the rounds of a turn
+        began_ns, ended_ns = turn.start.head.time_ns, entry.head.time_ns
+        if began_ns is not None and ended_ns is not None:
+            turn.paused_ms = max(0, (ended_ns - began_ns) // 1_000_000 - turn.duration_ms)
         return None if turn.running or turn.last == "input" else self._close()
+
+
+def _is_or_holds(queued: str, text: str) -> bool:
+    """Tell whether a text is what was queued, or one of the notifications that were queued as one."""
+    return queued.strip() == text.strip() or ("-notification>" in queued[:40] and text.strip() in queued)
 
 
 def _typed(text: str, head: Head) -> Start:

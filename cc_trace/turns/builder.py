@@ -19,18 +19,25 @@ if TYPE_CHECKING:
         CommandOutput,
         Compaction,
         Entry,
+        FileChange,
         Head,
+        Hook,
         Injected,
         JsonValue,
+        ModeChange,
         Notification,
         RequestSent,
         StructuredOutput,
         ToolResult,
+        TurnEnd,
+        TurnLimit,
     )
     from cc_trace.turns.model import EventKind
 
 
 _OUTPUT = re.compile(r"</?local-command-std(?:out|err)>")
+# Our own hook is in every turn, and says nothing of it.
+_OWN_HOOK = re.compile("cc[-_]trace")
 
 
 @dataclass(slots=True)
@@ -71,6 +78,8 @@ class OpenTurn:
         self._requests = requests  # attempts since the last response; it names the one that it answers
         self._data_call: str | None = None  # whose result ends the turn
         self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
+        self._call_by_line: dict[str, Call] = {}  # the uuid of a line -> its call
+        self._mode = turn.start.permission_mode
 
     @property
     def answered(self) -> bool:
@@ -147,7 +156,9 @@ class OpenTurn:
                 generation.blocks.append(block)
             elif block.id not in self._seen.calls:
                 generation.blocks.append(block)
-                self._call(generation, block, time_ns)
+                call = self._call(generation, block, time_ns)
+                if block.file_path is not None and uuid is not None:
+                    self._call_by_line[uuid] = call
 
     def _begin(self, entry: Reply, key: str, time_ns: int | None) -> Generation:
         # Taken apart at once: reading its fields one by one takes longer than making the generation.
@@ -165,7 +176,7 @@ class OpenTurn:
         self.turn.steps.append(made)
         return made
 
-    def _call(self, generation: Generation, block: ToolUse, time_ns: int | None) -> None:
+    def _call(self, generation: Generation, block: ToolUse, time_ns: int | None) -> Call:
         call = Call(block.id or f"{generation.key}#{len(generation.calls)}", block, time_ns)
         self._seen.calls.add(call.id)
         generation.calls.append(call)
@@ -174,6 +185,7 @@ class OpenTurn:
             self._unpaired.append(call)
         elif (early := self._early.pop(call.id, None)) is not None:
             self._answer(call, *early)
+        return call
 
     def results(self, entry: Results) -> None:
         """Take tool results, and a prompt that was typed beside them."""
@@ -237,6 +249,70 @@ class OpenTurn:
             task: by for task, by in turn.running.items() if task != entry.task_id and (call is None or by != call)
         }
 
+    def hook(self, entry: Hook) -> None:
+        """Take a hook that had something to say, to the model or about the turn."""
+        if (event := hook_event(entry)) is not None:
+            self.event(event)
+        if entry.message:
+            self.waiting.append(Message(entry.message, HOOK))
+            self.ready_ns = latest_ns(self.ready_ns, entry.head.time_ns)
+        if entry.ends_turn:
+            self.turn.last = "stop"
+
+    def stop_hooks(self, entry: TurnEnd) -> None:
+        """Take the hooks that ran at a Stop, but those that have come with a line of their own.
+
+        They begin together, when the response has ended. One that blocked has no duration: it ended last.
+        """
+        end_ns, lasted = entry.head.time_ns, [hook.duration_ms for hook in entry.hooks]
+        known_ms = [ms for ms in lasted if ms is not None]
+        began_ns = self._newest.last_ns if self._newest is not None else None
+        if end_ns is not None and known_ms and None not in lasted:
+            began_ns = latest_ns(began_ns, max(0, end_ns - max(known_ms) * 1_000_000))
+        name = "SubagentStop" if entry.head.sidechain else "Stop"
+        for hook in entry.hooks:
+            if _OWN_HOOK.search(hook.command) or self._has_come(hook.command):
+                continue
+            blocked = any(hook.command in message.text for message in self.waiting if message.origin is HOOK)
+            known = {"hook_event": name, "command": hook.command, "duration_ms": hook.duration_ms, "blocked": blocked}
+            metadata: dict[str, JsonValue] = {key: value for key, value in known.items() if value is not None}
+            if hook.error and not blocked:
+                metadata["failed"] = True
+            if hook.duration_ms is None and began_ns is not None:
+                metadata["time"] = "start derived"
+            ended_ns = end_ns
+            if began_ns is not None and end_ns is not None and hook.duration_ms is not None:
+                ended_ns = min(end_ns, began_ns + hook.duration_ms * 1_000_000)
+            self.event(Event("hook", began_ns, ended_ns, hook.error, HOOK, metadata))
+
+    def _has_come(self, command: str) -> bool:
+        """Tell whether a hook has told of itself since the last response."""
+        for step in reversed(self.turn.steps):
+            if isinstance(step, Generation):
+                return False
+            if step.kind == "hook" and step.metadata.get("command") == command:
+                return True
+        return False
+
+    def mode(self, entry: ModeChange) -> None:
+        """Take the permission mode, if it is another one. Its line has no time."""
+        if self._mode not in (None, entry.mode):
+            time_ns = self.turn.end_ns
+            self.event(Event("mode", time_ns, time_ns, "", SYSTEM, {"mode": entry.mode, "time": "inherited"}))
+        self._mode = entry.mode
+
+    def file_change(self, entry: FileChange) -> None:
+        """Take a file that is about to be modified: the call that does it has its permission by now."""
+        self.turn.files[entry.path] = None
+        call = self._call_by_line.get(entry.line_uuid or "")
+        if call is not None and call.began_ns is None:
+            call.began_ns = entry.head.time_ns
+
+    def limited(self, entry: TurnLimit) -> None:
+        """Take the end of a run that may take no more rounds."""
+        self.turn.last, self.turn.limit = "limit", entry.limit
+        self.turn.end_ns = latest_ns(self.turn.end_ns, entry.head.time_ns)
+
     def printed(self, entry: CommandOutput) -> None:
         """Take the output of a command that an agent ran."""
         self.turn.result = _OUTPUT.sub("", entry.text).strip()
@@ -275,6 +351,26 @@ class OpenTurn:
         self.turn.steps.append(event)
         self.turn.end_ns = latest_ns(self.turn.end_ns, event.end_ns)
         self.turn.last = last or self.turn.last
+
+
+def hook_event(entry: Hook) -> Event | None:
+    """Return a hook as an event; None for our own, and for a line that tells only what the model is told."""
+    if _OWN_HOOK.search(entry.command or "") or not (entry.command or entry.blocked or entry.failed):
+        return None
+    known = {
+        "hook_event": entry.event,
+        "command": entry.command,
+        "duration_ms": entry.duration_ms,
+        "exit_code": entry.exit_code,
+        "blocked": entry.blocked,
+        "failed": entry.failed or None,
+        "tool_id": entry.tool_use_id if entry.event.startswith(("PreTool", "PostTool", "Permission")) else None,
+    }
+    metadata: dict[str, JsonValue] = {key: value for key, value in known.items() if value is not None}
+    start_ns = end_ns = entry.head.time_ns
+    if end_ns is not None and entry.duration_ms is not None:
+        start_ns = max(0, end_ns - entry.duration_ms * 1_000_000)
+    return Event("hook", start_ns, end_ns, entry.output, HOOK, metadata)
 
 
 def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction) -> Event | None:

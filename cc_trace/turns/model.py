@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     )
 
 _IDE_CONTEXT: Final = re.compile(r"<(ide_opened_file|ide_selection|ide_diagnostics)>.*?</\1>", re.DOTALL)
-EventKind: TypeAlias = Literal["compaction", "api_retry", "api_error", "interruption", "prompt", "notification"]
+EventKind: TypeAlias = Literal[
+    "compaction", "api_retry", "api_error", "interruption", "prompt", "notification", "hook", "mode"
+]
 
 
 class Origin(NamedTuple):
@@ -68,6 +70,26 @@ class Call:
     start_ns: int | None
     result: ToolResult | None = None
     end_ns: int | None = None
+    began_ns: int | None = None  # when its work began, where a line tells: after a permission, and hooks
+
+    @property
+    def waited_ms(self) -> int | None:
+        """Return how long it waited for a human's permission; None: nobody was asked, or it is not known."""
+        result, start_ns, end_ns = self.result, self.start_ns, self.end_ns
+        if result is None or start_ns is None or end_ns is None:
+            return None
+        permission, taken_ms = result.permission, result.metadata.get("durationMs")
+        if permission is None or not permission.asked:
+            return None
+        if permission.source == "user_reject" or self.use.name == "ExitPlanMode":
+            waited_ns = end_ns - start_ns  # the dialog is all that there was
+        elif self.began_ns is not None:
+            waited_ns = self.began_ns - start_ns
+        elif type(taken_ms) is int:
+            waited_ns = end_ns - start_ns - taken_ms * 1_000_000
+        else:
+            return None
+        return max(0, waited_ns) // 1_000_000
 
 
 @dataclass(slots=True)
@@ -161,8 +183,12 @@ class Turn:
     finished_tasks: dict[str, str | None] = field(
         default_factory=dict
     )  # tasks, and calls with tasks, that ended: id -> status
-    last: Literal["input", "reply", "interrupt", "error", "stop"] = "input"
+    last: Literal["input", "reply", "interrupt", "error", "stop", "limit"] = "input"
     duration_ms: int | None = None
+    paused_ms: int | None = None  # by its end, as far as its duration leaves this out: waiting for a human, mostly
+    limit: int | None = None  # of rounds, which ended it
+    files: dict[str, None] = field(default_factory=dict)  # that were about to be modified
+    rewound: bool = False  # a later prompt took the place of this one
     goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is
     data: str | None = None  # the data that was asked for with `--json-schema`
     sidechain: list[Entry] = field(default_factory=list)  # lines of agents inside this file

@@ -30,7 +30,7 @@ def current_activity(turn: Turn | None, *, asked: bool, summarized: bool, rest_s
     generations = turn.generations
     if generations and any(call.result is None for call in generations[-1].calls) and turn.last != "interrupt":
         return "waiting for approval"
-    if turn.closed or turn.last in ("stop", "interrupt", "error"):
+    if turn.closed or turn.last in ("stop", "interrupt", "error", "limit"):
         return "waiting for input"
     finished = turn.last == "reply" and generations and generations[-1].stop_reason in _FINISHED
     return "waiting for input" if finished else "working"
@@ -50,6 +50,8 @@ def turn_status(turn: Turn) -> tuple[Status, str | None]:
     generations = turn.generations
     if generations and generations[-1].aborted:
         return "interrupted", "interrupted while answering"
+    if turn.last == "limit":
+        return "incomplete", f"reached the limit of --max-turns {turn.limit}"
     if turn.last == "stop":
         return "ok", None
     unanswered = sum(call.result is None for call in generations[-1].calls) if generations else 0

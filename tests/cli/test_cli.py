@@ -93,7 +93,7 @@ def rows(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 def test_json_has_the_promised_keys(home: Path) -> None:
     """One object per span and line, then the session's: other programs rely on these keys."""
     *spans, session = rows(cc_trace("show", SESSION, "--json", home=home))
-    assert len(spans) == 10
+    assert len(spans) == 12
     assert all(set(span) >= SPAN_KEYS for span in spans)
     assert set(session) >= SESSION_KEYS
     assert session["kind"] == "session"
@@ -121,7 +121,7 @@ def test_tree_for_people(home: Path) -> None:
     """Turn with prompt and answer, generations with tokens and cost, tools with duration, agents nested, totals."""
     shown = cc_trace("show", SESSION, home=home).stdout.splitlines()
     assert shown[0] == (
-        "Turn 1 4.7 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate → Background agent finished, noted."
+        "Turn 1 4.9 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate → Background agent finished, noted."
     )
     assert shown[1].startswith(
         "├── claude-sonnet-4-5-20250929 · 100 in, 42 out, 300 read, 20 written · $0.0011 · 24 ms"

@@ -92,7 +92,7 @@ def test_what_was_masked_is_counted(shell: Shell) -> None:
 
 
 def test_one_turn_of_a_session(shell: Shell) -> None:
-    assert len(shell.run("preview", SESSION, "--turn", "1").stdout.splitlines()) == 10
+    assert len(shell.run("preview", SESSION, "--turn", "1").stdout.splitlines()) == 11
     none = shell.run("preview", SESSION, "--turn", "9")
     assert (none.returncode, none.stdout) == (2, "")
     assert none.stderr == f"cc-trace: session {SESSION} has no turn 9; it has 1 turn\n"

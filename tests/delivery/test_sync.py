@@ -220,7 +220,7 @@ def test_a_backend_that_was_down_gets_all(tmp_path: Path, mood: str) -> None:
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
     assert not machine.sync(path)
-    assert machine.states.load(path.stem)[0].destinations["sink"].pending_spans == 4  # type: ignore[union-attr]
+    assert machine.states.load(path.stem)[0].destinations["sink"].pending_spans == 6  # type: ignore[union-attr]
     sink.mood = "ok"
     assert machine.sync(path)
     assert set(sink.taken) == expected(path)

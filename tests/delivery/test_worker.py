@@ -285,10 +285,10 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     done = home.command("sync", "--transcript", str(transcript))
     assert done.returncode == 1
     assert done.stdout.startswith(f"{transcript.stem}: 0 spans to otlp; pending: ")
-    assert "2 pending" in home.command("status").stdout
+    assert "3 pending" in home.command("status").stdout
     backend.behaviour = OK
     done = home.command("sync", "--session", transcript.stem)
-    assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 2 spans to otlp\n")
+    assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 3 spans to otlp\n")
     assert home.command("sync").stderr.startswith("cc-trace: cc-trace is not installed yet: run `cc-trace install`")
     home.install()
     assert home.command("sync").stdout == "nothing is pending\n"

@@ -77,6 +77,7 @@ class Stage:
         self.unusual: dict[str, Unusual] = {}
         self.has_other_hooks = False  # Stop hooks of somebody else, or a goal, which may speak up
         self.may_be_behind = False  # the backend was not well, and the log may say so
+        self.spent_ms: dict[str, int] = {}  # what its only turn spent at least, on each thing that took time
         self.began_ns = self.ended_ns = time.time_ns()
         self._furnished = False
         self._free = folder / "workers-are-free"

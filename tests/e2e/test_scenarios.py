@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from arrived import Arrived
+from arrived import Arrived, facts_of
 from clock import untimely
 from expected import cut, expected, own_tokens
 from processes import descendants, started_in
@@ -42,6 +43,22 @@ def test_spans_are_when_it_happened(theatre: Theatre, scenario: Scenario) -> Non
     stage = theatre.played(scenario)
     asked_ns = {each.message.id: each.asked_ns for each in stage.api.exchanges if each.message is not None}
     assert untimely(stage.sink.spans, stage.began_ns, stage.ended_ns, asked_ns) == []
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [each for each in EVERY if each.play.__module__ == "scenarios.time_spent"],
+    ids=lambda each: f"{each.name}-{each.version}",
+)
+def test_time_is_told_by_what_took_it(theatre: Theatre, scenario: Scenario) -> None:
+    """At least as long as it took, and nothing for what did not happen."""
+    stage = theatre.played(scenario)
+    (root,) = [facts_of(span) for span in stage.sink.spans if not span.parent_span_id]
+    spent: dict[str, int] = json.loads(root["cc_trace.time_ms"])
+    least = stage.spent_ms
+    assert {kind: spent[kind] >= ms for kind, ms in least.items()} == dict.fromkeys(least, True), spent
+    waits = ("permission", "hooks", "retries", "idle")
+    assert {kind: spent[kind] for kind in waits if kind not in least and spent[kind]} == {}
 
 
 @each_scenario

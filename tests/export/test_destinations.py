@@ -340,7 +340,7 @@ def test_many_processes_append_at_once(tmp_path: Path) -> None:
     )
     running = [subprocess.Popen([sys.executable, "-c", program, str(path)], cwd=ROOT, env=ENV) for _ in range(3)]
     assert [process.wait(60) for process in running] == [0, 0, 0]
-    assert [len(ids(line)) for line in lines(path)] == [6] * 60
+    assert [len(ids(line)) for line in lines(path)] == [7] * 60
 
 
 @pytest.fixture

@@ -33,12 +33,16 @@ from cc_trace.transcript.entries import (
     Compaction,
     Context,
     Entry,
+    FileChange,
     Goal,
     Head,
+    Hook,
     Injected,
     Interrupt,
+    ModeChange,
     Notification,
     Other,
+    Permission,
     Progress,
     Prompt,
     Queue,
@@ -47,7 +51,9 @@ from cc_trace.transcript.entries import (
     RequestSent,
     Results,
     Retry,
+    SessionNote,
     Skipped,
+    StopHook,
     StructuredOutput,
     Text,
     Thinking,
@@ -55,6 +61,7 @@ from cc_trace.transcript.entries import (
     ToolUse,
     Totals,
     TurnEnd,
+    TurnLimit,
     Usage,
 )
 from cc_trace.transcript.lines import Line as RawLine
@@ -186,8 +193,105 @@ def test_user_lines_are_told_apart(kind: str) -> None:
 
 NO_HEAD = Head(0, 0, None, None, None, sidechain=False, agent_id=None, prompt_id=None, context=Context())
 OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
-    (turn_duration(1500, at=1), (TurnEnd, 1500)),
-    (stop_hook_summary(at=1), (TurnEnd, None)),
+    (turn_duration(1500, at=1), (TurnEnd, 1500, ())),
+    (stop_hook_summary(at=1), (TurnEnd, None, ())),
+    (
+        line(
+            "system",
+            1,
+            subtype="stop_hook_summary",
+            hookInfos=[{"command": "lint", "durationMs": 70}, {"command": "check"}, {"command": 1}, "x"],
+            hookErrors=["[check]: go on", 1],
+        ),
+        (TurnEnd, None, (StopHook("lint", 70), StopHook("check", None, "[check]: go on"))),
+    ),
+    (
+        line(
+            "attachment",
+            1,
+            attachment={
+                "type": "hook_success",
+                "hookEvent": "UserPromptSubmit",
+                "content": "be brief",
+                "stdout": "be brief\n",
+                "exitCode": 0,
+                "command": "advise",
+                "durationMs": 12,
+                "toolUseID": "h1",
+            },
+            rendered=[{"content": "<system-reminder>be brief</system-reminder>"}],
+        ),
+        (
+            Hook,
+            "UserPromptSubmit",
+            "advise",
+            "be brief",
+            "<system-reminder>be brief</system-reminder>",
+            12,
+            0,
+            False,
+            False,
+            False,
+            "h1",
+        ),
+    ),
+    (
+        line(
+            "attachment",
+            1,
+            attachment={
+                "type": "hook_blocking_error",
+                "hookEvent": "PostToolUse",
+                "blockingError": {"blockingError": "no", "command": "check"},
+                "toolUseID": "t1",
+            },
+        ),
+        (Hook, "PostToolUse", "check", "no", "no", None, None, True, False, False, "t1"),
+    ),
+    (
+        line(
+            "attachment",
+            1,
+            attachment={
+                "type": "hook_non_blocking_error",
+                "hookEvent": "Stop",
+                "stderr": "oops",
+                "exitCode": 1 << 40,
+                "command": "check",
+                "durationMs": "x",
+            },
+        ),
+        (Hook, "Stop", "check", "oops", "", 0, None, False, True, False, None),
+    ),
+    (
+        line(
+            "attachment",
+            1,
+            attachment={"type": "hook_stopped_continuation", "hookEvent": "PostToolUse", "message": "enough"},
+        ),
+        (Hook, "PostToolUse", None, "enough", "", None, None, True, False, True, None),
+    ),
+    (line("attachment", 1, attachment={"type": "hook_success"}), (Skipped, "attachment/hook_success")),
+    (line("attachment", 1, attachment={"type": "max_turns_reached", "maxTurns": 3}), (TurnLimit, 3)),
+    (line("permission-mode", 1, permissionMode="plan"), (ModeChange, "plan")),
+    (line("permission-mode", 1, permissionMode=3), (Skipped, "permission-mode")),
+    (line("file-history-delta", 1, trackingPath="a.py", messageId="u1"), (FileChange, "a.py", "u1")),
+    (line("file-history-delta", 1), (Skipped, "file-history-delta")),
+    (line("custom-title", 1, customTitle="Mine"), (SessionNote, "custom-title", "Mine", None)),
+    (line("ai-title", 1, aiTitle="Its"), (SessionNote, "ai-title", "Its", None)),
+    (line("ai-title", 1, aiTitle=None), (Skipped, "ai-title")),
+    (
+        line("pr-link", 1, prNumber=3, prUrl="https://example.org/pull/3", prRepository="a/b"),
+        (SessionNote, "pr-link", {"number": 3, "url": "https://example.org/pull/3", "repository": "a/b"}, None),
+    ),
+    (
+        line("worktree-state", 1, worktreeSession={"originalCwd": "/r", "worktreePath": "/w/x", "worktreeName": "x"}),
+        (SessionNote, "worktree-state", {"originalCwd": "/r", "worktreePath": "/w/x", "worktreeName": "x"}, None),
+    ),
+    (
+        line("worktree-state", 1, worktreeSession=None),
+        (SessionNote, "worktree-state", {"originalCwd": None, "worktreePath": None, "worktreeName": None}, None),
+    ),
     (compact_boundary(at=1), (Compaction, None, {"trigger": "auto", "preTokens": 167_731})),
     (retry(at=1), (Retry, "HTTP 529", {"retryAttempt": 1, "maxRetries": 10})),
     (line("system", 1, subtype="informational"), (Skipped, "system/informational")),
@@ -237,7 +341,7 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
         ),
     ),
     (line("api-request", 1), (Skipped, "api-request")),
-    (line("summary", 1, summary="Fixed it"), (Skipped, "summary")),
+    (line("summary", 1, summary="Fixed it", leafUuid="u1"), (SessionNote, "summary", "Fixed it", "u1")),
     (line("brand-new", 1), (Skipped, "unknown type brand-new")),
     ({"uuid": "x"}, (Skipped, "no type")),
     (reply("m1", "meta", at=1, isMeta=True), (Skipped, "meta response")),
@@ -253,6 +357,73 @@ def test_other_lines_are_told_apart(item: Line, expected: tuple[object, ...]) ->
 def test_the_order_of_a_lines_fields_says_nothing(item: Line, expected: tuple[object, ...]) -> None:
     """A line's type stands first, last or in the middle, depending on the version and on the type."""
     assert expected == only(dict(reversed(item.items())))
+
+
+def test_several_notifications_on_one_line_are_all_read() -> None:
+    """Tasks that end at the same time share a line."""
+    one = "<task-notification><task-id>b1</task-id><status>completed</status></task-notification>"
+    two = "<task-notification><task-id>b2</task-id><status>failed</status></task-notification>"
+    found = [each[2] for each in entries(prompt(f"{one}\n{two}")) if isinstance(each, Notification)]
+    assert found == ["b1", "b2"]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (
+            {"permissionDecision": {"decision": "accept", "source": "user_permanent", "reasonType": "rule"}},
+            Permission("accept", "user_permanent", "rule"),
+        ),
+        (
+            {"permissionDecision": {"decision": "accept", "source": "user_temporary", "reasonCode": "unknown"}},
+            Permission("accept", "user_temporary", None, asked=True),
+        ),
+        (
+            {
+                "permissionDecision": {
+                    "decision": "reject",
+                    "source": "hook",
+                    "reasonType": "hook",
+                    "reasonCode": "hook:PreToolUse",
+                },
+                "toolDenialKind": "permission-rule",
+            },
+            Permission("reject", "hook", "hook:PreToolUse"),
+        ),
+        ({"toolDenialKind": "user-rejected"}, Permission("reject", None, "user-rejected", asked=True)),
+        ({"toolDenialKind": "interrupted"}, None),
+        ({"permissionDecision": "yes"}, None),
+        ({"permissionDecision": {"decision": 1, "source": []}}, None),
+        (
+            {"permissionDecision": {"decision": "x" * 999, "source": "y" * 999}},
+            Permission("x" * 64, "y" * 64, None),
+        ),
+    ],
+)
+def test_who_allowed_a_call_is_read(told: Line, expected: Permission | None) -> None:
+    (entry,) = entries(result("t1", at=1, **told))
+    assert isinstance(entry, Results)
+    assert entry.results[0].permission == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"structuredPatch": [{"lines": [" a", "-b", "+c", "+d"]}, {"lines": ["-e"]}]}, (2, 2)),
+        ({"structuredPatch": [], "type": "create", "content": "a\nb\n"}, (2, 0)),
+        ({"structuredPatch": [], "type": "create", "content": "a\nb"}, (2, 0)),
+        ({"structuredPatch": [], "type": "create", "content": ""}, (0, 0)),
+        ({"structuredPatch": [], "type": "update", "content": "a"}, (0, 0)),
+        ({"structuredPatch": [{"lines": [1, None]}, {"lines": "+"}, 7]}, (0, 0)),
+        ({"structuredPatch": None}, (0, 0)),
+        ({"stdout": "x"}, None),
+    ],
+)
+def test_changed_lines_are_counted(told: Line, expected: tuple[int, int] | None) -> None:
+    """By the patch; a new file has none."""
+    (entry,) = entries(result("t1", at=1, told=told))
+    assert isinstance(entry, Results)
+    assert entry.results[0].lines == expected
 
 
 def test_a_response_is_read_whole() -> None:

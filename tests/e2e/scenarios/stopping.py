@@ -10,7 +10,7 @@ from backend import HANG, OK
 from expected import Unusual
 from scenario import scenario
 from script import HttpResponse, Use
-from versions import EVERY
+from versions import CURRENT, EVERY
 from waiting import LONG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -26,9 +26,14 @@ _GOES_ON: Final = [
 ]
 
 
-def _stop_hook(stage: Stage, hook: dict[str, str]) -> None:
-    """Register a Stop hook of somebody else."""
+def _stop_hook(stage: Stage, hook: dict[str, str], **calls: int) -> None:
+    """Register a Stop hook of somebody else, which is called so often in the turns with these tags.
+
+    The versions before the current one write nothing of it.
+    """
     stage.has_other_hooks = True
+    if stage.version == CURRENT:
+        stage.unusual |= {tag: Unusual(events=("hook",) * count) for tag, count in calls.items()}
     stage.home.settings["hooks"] = {"Stop": [{"hooks": [hook]}]}
 
 
@@ -41,7 +46,7 @@ def _blocks_once(stage: Stage, how: str) -> dict[str, str]:
 @scenario(*EVERY)
 def blocked(stage: Stage) -> None:
     """By its exit code, at once; then the model takes its time."""
-    _stop_hook(stage, _blocks_once(stage, "echo go on >&2; exit 2"))
+    _stop_hook(stage, _blocks_once(stage, "echo go on >&2; exit 2"), blocked=2)
     stage.script(blocked=_GOES_ON)
     assert stage.ask("[[blocked]] x") == "Second reply."
 
@@ -49,7 +54,7 @@ def blocked(stage: Stage) -> None:
 @scenario()
 def blocked_by_json(stage: Stage) -> None:
     """By what it prints."""
-    _stop_hook(stage, _blocks_once(stage, f"echo {shlex.quote(_JSON)}"))
+    _stop_hook(stage, _blocks_once(stage, f"echo {shlex.quote(_JSON)}"), blocked=2)
     stage.script(blocked=_GOES_ON)
     assert stage.ask("[[blocked]] x") == "Second reply."
 
@@ -57,7 +62,7 @@ def blocked_by_json(stage: Stage) -> None:
 @scenario()
 def blocked_late(stage: Stage) -> None:
     """By a hook that runs longer than ours, and longer than the transcript is at rest."""
-    _stop_hook(stage, _blocks_once(stage, "sleep 3; echo go on >&2; exit 2"))
+    _stop_hook(stage, _blocks_once(stage, "sleep 3; echo go on >&2; exit 2"), blocked=2)
     stage.script(blocked=_GOES_ON)
     assert stage.ask("[[blocked]] x") == "Second reply."
 
@@ -65,7 +70,7 @@ def blocked_late(stage: Stage) -> None:
 @scenario()
 def blocked_interactively(stage: Stage) -> None:
     """The session goes on after the turn, and its last Stop alone has it delivered."""
-    _stop_hook(stage, _blocks_once(stage, "sleep 1; echo go on >&2; exit 2"))
+    _stop_hook(stage, _blocks_once(stage, "sleep 1; echo go on >&2; exit 2"), blocked=2, t2=1)
     stage.script(blocked=_GOES_ON, t2=[HttpResponse("Answer two.")])
     with stage.terminal() as terminal:
         terminal.say("[[blocked]] x", "blocked")
@@ -78,7 +83,7 @@ def blocked_interactively(stage: Stage) -> None:
 @scenario()
 def other_hook_takes_long(stage: Stage) -> None:
     """It does not block: the turn is delivered when it has ended, while the session sits idle."""
-    _stop_hook(stage, {"type": "command", "command": "sleep 3"})
+    _stop_hook(stage, {"type": "command", "command": "sleep 3"}, t1=1)
     stage.script(t1=[HttpResponse("Answer one.")])
     with stage.terminal() as terminal:
         terminal.say("[[t1]] one", "t1")
@@ -89,7 +94,7 @@ def other_hook_takes_long(stage: Stage) -> None:
 @scenario()
 def blocked_by_a_prompt(stage: Stage) -> None:
     """A model judges whether the turn may end: first not, then it may."""
-    _stop_hook(stage, {"type": "prompt", "prompt": "Is it done? $ARGUMENTS"})
+    _stop_hook(stage, {"type": "prompt", "prompt": "Is it done? $ARGUMENTS"}, judged=2)
     for said, judgement in (("Reply two", {"ok": True}), ("Reply one", {"ok": False, "reason": "not yet"})):
         answer = HttpResponse(json.dumps(judgement), delay_seconds=1.5)
         stage.api.judgements.append((f'"last_assistant_message":"{said}', answer))
@@ -106,7 +111,7 @@ def goal(stage: Stage) -> None:
         stage.api.judgements.append((f'"stop_hook_active":{active}', answer))
     # The feedback repeats the goal with its tag, so the script begins again.
     stage.script(goal=[HttpResponse(uses=(_ECHO,), delay_seconds=1), HttpResponse("Worked on it.", delay_seconds=2)])
-    stage.unusual["goal"] = Unusual(prompt="/goal [[goal]] finish the thing", repeats=True)
+    stage.unusual["goal"] = Unusual(events=("hook", "hook"), prompt="/goal [[goal]] finish the thing", repeats=True)
     assert stage.ask("/goal [[goal]] finish the thing") == "Worked on it."
 
 
@@ -161,7 +166,7 @@ def ci(stage: Stage) -> None:
 def ci_with_another_hook(stage: Stage) -> None:
     """The root is left to SessionEnd, which has the time it needs: the backend takes longer than 1.5 s."""
     _in_ci(stage)
-    _stop_hook(stage, _blocks_once(stage, "echo go on >&2; exit 2"))
+    _stop_hook(stage, _blocks_once(stage, "echo go on >&2; exit 2"), ci=2)
     stage.script(ci=_GOES_ON)
     stage.sink.delay_seconds = 2.0
     assert stage.ask("[[ci]] x") == "Second reply."

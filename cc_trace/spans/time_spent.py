@@ -1,0 +1,135 @@
+"""How a turn's time was spent: every millisecond of it counted once.
+
+Where two things happened at once, the first of `KINDS` has the time: what is measured before what is derived, and a
+tool that began while its response was still being written after that response. What nothing accounts for is `unknown`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from cc_trace.turns import Generation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cc_trace.turns import Call, Event, Turn
+
+Kind: TypeAlias = Literal["hooks", "permission", "retries", "model", "tools", "idle"]
+KINDS: Final[tuple[Kind, ...]] = ("hooks", "permission", "retries", "model", "tools", "idle")
+_SHOWN: Final[tuple[Kind, ...]] = ("model", "tools", "permission", "hooks", "retries", "idle")
+_RANK: Final = {kind: number for number, kind in enumerate(KINDS)}
+_MS: Final = 1_000_000
+_ASKS_A_HUMAN: Final = "AskUserQuestion"  # the tool whose work is to wait for an answer
+
+
+class Interval(NamedTuple):
+    """Something that took from one moment to another, in milliseconds."""
+
+    kind: Kind
+    start_ms: int
+    end_ms: int
+
+
+def time_spent(start_ms: int, end_ms: int, intervals: Iterable[Interval]) -> dict[str, int]:
+    """Return the milliseconds of each kind between two moments. They add up to all that lies between."""
+    edges: list[tuple[int, int, int]] = []  # when it is, which kind begins or ends there, +1 or -1
+    for kind, began_ms, ended_ms in intervals:
+        first, last = max(began_ms, start_ms), min(ended_ms, end_ms)
+        if first < last:
+            edges += ((first, _RANK[kind], 1), (last, _RANK[kind], -1))
+    edges.sort()
+    spent, running, at_ms = [0] * len(KINDS), [0] * len(KINDS), start_ms
+    going_on = 0  # a bit for each kind: the lowest one has the time
+    for edge_ms, number, step in edges:
+        if going_on:
+            spent[(going_on & -going_on).bit_length() - 1] += edge_ms - at_ms
+        running[number] += step
+        going_on = going_on | 1 << number if running[number] else going_on & ~(1 << number)
+        at_ms = edge_ms
+    unknown = max(0, end_ms - start_ms) - sum(spent)
+    return {**{kind: spent[_RANK[kind]] for kind in _SHOWN}, "unknown": unknown}
+
+
+def turn_time(
+    turn: Turn, start_ns: int, end_ns: int, responses: Iterable[tuple[int | None, int | None]]
+) -> dict[str, int]:
+    """Return how the time of a turn was spent. `responses`: when each was asked for, and complete."""
+    known = [*_intervals("model", responses), *_events(turn), *_idle(turn)]
+    undecided: list[Call] = []
+    for call in turn.calls.values():
+        if call.start_ns is None or call.end_ns is None:
+            continue
+        permission = call.result.permission if call.result is not None else None
+        if permission is None and call.use.name != _ASKS_A_HUMAN:  # as before 2.1.3xx
+            known.append(Interval("tools", call.start_ns // _MS, call.end_ns // _MS))
+        elif found := list(_call(call)):
+            known += found
+        else:
+            undecided.append(call)
+    return time_spent(start_ns // _MS, end_ns // _MS, [*known, *_undecided(turn, undecided, known)])
+
+
+def _intervals(kind: Kind, times: Iterable[tuple[int | None, int | None]]) -> Iterator[Interval]:
+    for start_ns, end_ns in times:
+        if start_ns is not None and end_ns is not None:
+            yield Interval(kind, start_ns // _MS, end_ns // _MS)
+
+
+def _call(call: Call) -> Iterator[Interval]:
+    """Yield what a call's time was; nothing where a human was asked, and it is not known for how long."""
+    permission = call.result.permission if call.result is not None else None
+    whole = (call.start_ns, call.end_ns)
+    if call.use.name == _ASKS_A_HUMAN:
+        yield from _intervals("idle", [whole])
+    elif permission is not None and permission.source == "hook" and permission.decision == "reject":
+        yield from _intervals("hooks", [whole])
+    elif permission is None or not permission.asked:
+        yield from _intervals("tools", [whole])
+    elif (waited_ms := call.waited_ms) is not None and call.start_ns is not None:
+        ready_ns = call.start_ns + waited_ms * _MS
+        yield from _intervals("permission", [(call.start_ns, ready_ns)])
+        yield from _intervals("tools", [(ready_ns, call.end_ns)])
+
+
+def _undecided(turn: Turn, calls: list[Call], known: list[Interval]) -> Iterator[Interval]:
+    """Yield the calls of which only all waits together are known: a turn's duration leaves them out."""
+    if turn.paused_ms is None:
+        return
+    other_ms = sum(each.end_ms - each.start_ms for each in known if each.kind in ("permission", "idle"))
+    left_ms = max(0, turn.paused_ms - other_ms)
+    for call in calls:
+        for _, start_ms, end_ms in _intervals("tools", [(call.start_ns, call.end_ns)]):
+            waited_ms = min(left_ms, max(0, end_ms - start_ms))
+            left_ms -= waited_ms
+            yield Interval("permission", start_ms, start_ms + waited_ms)
+            yield Interval("tools", start_ms + waited_ms, end_ms)
+
+
+def _events(turn: Turn) -> Iterator[Interval]:
+    for step in turn.steps:
+        if isinstance(step, Generation):
+            continue
+        if step.kind == "hook":
+            yield from _intervals("hooks", [(step.start_ns, step.end_ns)])
+        elif step.kind == "api_error":
+            yield from _intervals("model", [(step.start_ns, step.end_ns)])
+        elif step.kind == "api_retry" and step.start_ns is not None:
+            yield from _intervals("retries", [(step.start_ns, step.start_ns + _wait_ms(step) * _MS)])
+
+
+def _wait_ms(step: Event) -> int:
+    """Return how long Claude Code waits before it tries again."""
+    told = step.metadata.get("wait_ms", step.metadata.get("retryInMs"))
+    return int(told) if isinstance(told, int | float) and 0 <= told < 1 << 40 else 0
+
+
+def _idle(turn: Turn) -> Iterator[Interval]:
+    """Yield the time after a response that asked for nothing, until somebody spoke up again."""
+    rested_ns: int | None = None
+    for step in turn.steps:
+        if isinstance(step, Generation):
+            rested_ns = None if step.calls else step.last_ns
+        elif step.kind in ("prompt", "notification") and rested_ns is not None:
+            yield from _intervals("idle", [(rested_ns, step.start_ns)])
+            rested_ns = None

@@ -1,0 +1,54 @@
+"""Which prompts were left behind: whoever goes back in a conversation and types another one begins a branch.
+
+Such a prompt has the same parent as the one whose place it takes. All since that one is left behind; its lines stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cc_trace.transcript.entries import Injected, Notification, Prompt, QueuedPrompt
+from cc_trace.transcript.lines import read_lines
+from cc_trace.transcript.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cc_trace.transcript.entries import Entry, Head
+
+
+def takes_the_place_of(head: Head, earlier: Head) -> bool:
+    """Tell whether a prompt was typed in place of an earlier one."""
+    return head.parent_uuid is not None and head.parent_uuid == earlier.parent_uuid and head.uuid != earlier.uuid
+
+
+def rewound_prompts(path: Path) -> set[str]:
+    """Return the uuids of the lines of a file that could start a turn and were left behind."""
+    return _left_behind(_starts(path))
+
+
+def _starts(path: Path) -> Iterator[Entry]:
+    """Yield what can start a turn; results, which are most of the lines, are not even parsed."""
+    for line in read_lines(path):
+        if line.data is not None and b'"user"' in line.data and b'"tool_result"' not in line.data:
+            yield from parse(line)
+
+
+def _left_behind(entries: Iterable[Entry]) -> set[str]:
+    found: set[str] = set()
+    kept: list[str] = []  # the uuids of this branch, in order
+    place: dict[str, tuple[int, Head]] = {}  # a parent -> where its prompt stands among them
+    for entry in entries:
+        head = entry.head
+        if head is None or head.sidechain or head.uuid is None:
+            continue
+        if isinstance(entry, Prompt) and entry.trigger == "prompt" and head.parent_uuid is not None:
+            at, earlier = place.get(head.parent_uuid, (len(kept), None))
+            if earlier is not None and takes_the_place_of(head, earlier):
+                found.update(kept[at:])
+                del kept[at:]
+            place[head.parent_uuid] = (len(kept), head)
+        if isinstance(entry, Prompt | Notification | Injected | QueuedPrompt):
+            kept.append(head.uuid)
+    return found
