@@ -20,37 +20,32 @@ from cc_trace.transcript import FINGERPRINT_BYTES, OpenTranscript
 if TYPE_CHECKING:
     from table import Effort
 
-FEW: Final = 10
-MAX_STOP: Final = 1.5
+MAX_STOP: Final = 20.0
 MAX_STATUS: Final = 40.0
 _LINE: Final = b'{"type":"user","sessionId":"%b","cwd":"/p","message":{"role":"user","content":"go"}}\n'
 
 
 def rows(effort: Effort) -> list[Row]:
-    """Return a Stop's CPU time against that with few sessions, and that of `status` against an idle Python's."""
-    with tempfile.TemporaryDirectory() as few, tempfile.TemporaryDirectory() as many:
-        homes = {FEW: Path(few), effort.sessions: Path(many)}
-        for number, home in homes.items():
-            _fill(home, number)
-        stops: dict[int, list[float]] = {number: [] for number in homes}
+    """Return the CPU time of a Stop and that of `status` against an idle Python's."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        _fill(home, effort.sessions)
+        _stop(home, 0)  # the first one indexes the sessions
+        stops: list[float] = []
         statuses: list[float] = []
         floors: list[float] = []
-        for round_ in range(effort.workers + 1):
-            for number, home in homes.items():
-                taken = _stop(home, round_)
-                if round_:
-                    stops[number].append(taken)
+        for round_ in range(1, effort.workers + 1):
+            stops.append(_stop(home, round_))
             floors.append(cost([sys.executable, "-c", "pass"], os.environ).cpu_seconds)
             command = [sys.executable, "-m", "cc_trace", "status"]
-            statuses.append(cost(command, _environment(homes[effort.sessions])).cpu_seconds)
-    least = {number: min(taken) for number, taken in stops.items()}
+            statuses.append(cost(command, _environment(home)).cpu_seconds)
     name, floor = f"{effort.sessions:,} sessions", min(floors)
     return [
         ratio(
-            f"{name}: worker's CPU for a Stop that looks around / {FEW} sessions",
-            least[effort.sessions] / least[FEW],
+            f"{name}: worker's CPU for a Stop that looks around / `python3 -c pass`",
+            min(stops) / floor,
             MAX_STOP,
-            f"{least[effort.sessions] * 1000:.0f} ms",
+            f"{min(stops) * 1000:.0f} ms",
         ),
         ratio(
             f"{name}: CPU of `cc-trace status` / `python3 -c pass`",

@@ -27,7 +27,7 @@ FIGURES = [
     "worker's CPU for one more turn, 1 MB / 1 MB",
     "worker's CPU for one more turn, 2 MB / 1 MB",
     "worker's memory for one more turn, 2 MB / an idle worker's",
-    "30 sessions: worker's CPU for a Stop that looks around / 10 sessions",
+    "30 sessions: worker's CPU for a Stop that looks around / `python3 -c pass`",
     "30 sessions: CPU of `cc-trace status` / `python3 -c pass`",
     "worker's CPU for an idle Stop, 40 agents' files in the session's folder / without them",
     "worker's CPU for an idle Stop, 40 agents' files beside the transcript / without them",
