@@ -61,7 +61,7 @@ def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
 
 def _pending(app: App, sync: Sync) -> Iterator[Report]:
     """Deliver what is pending since the installation."""
-    for session_id in [*take_spool(app, None), *app.states.pending()]:
+    for session_id in dict.fromkeys([*take_spool(app, None), *app.states.spool.pending(), *app.states.abandoned()]):
         sync.handle_requests(session_id)  # none, once it is interrupted
     since_ns, found = app.states.installed_ns, False
     app.states.index.rebuild()  # who asks for everything gets what the files say

@@ -45,9 +45,10 @@ MAX_TRACES: Final = 5_000  # that a run deletes
 _STEP_TRACES: Final = 100
 _OWNERS: Final = "owners-"  # whose the shared agents' files of a project are; found out again where it is missing
 _LOCAL: Final = "local"  # the one destination that does without the ledger
-# What `write_private` and `take_request` leave when they are killed, and what is damaged and was put aside. The state
+# What `write_private` leaves when it is killed, and what is damaged and was put aside. The state
 # folder itself may be a folder with other files in it, so names that are not certainly ours are not touched.
 _LEFT_IN_FOLDER: Final = re.compile(r"\.installed\.\d+\.tmp|ledger\.db\.aside-\d+(-wal|-shm)?")
+_LEFT_IN_SPOOL: Final = re.compile(r"\..+\.request\.\d+\.tmp")
 _LEFT_IN_OURS: Final = re.compile(r"\..+\.\d+(\.tmp)?|.+\.json\.aside-\d+")
 
 
@@ -82,11 +83,10 @@ def clean_up(states: States, config_dir: Path, config: Config, now: float, log: 
 
 
 def _remove_leftovers(states: States, now: float) -> Iterator[None]:
-    """Remove what crashes left behind a day ago or more; but for the spool, where every worker takes what is left."""
+    """Remove what crashes left behind a day ago or more; but for payloads in the spool, which any worker takes."""
     found = _named(states.folder, _LEFT_IN_FOLDER)
-    for folder in states.folders:
-        if folder != states.spool:
-            found += _named(folder, _LEFT_IN_OURS)
+    for folder in (*states.folders, states.spool.earlier):
+        found += _named(folder, _LEFT_IN_SPOOL if folder == states.spool.folder else _LEFT_IN_OURS)
     old = (path for path, changed in found if changed < now - DAY_SECONDS)
     yield from _remove(islice(old, MAX_FILES))
 
@@ -129,7 +129,7 @@ def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterato
     settled = _settled_counts(states)
     for session_id in found[:MAX_SESSIONS]:
         with states.locked(session_id) as held:
-            if held and not states.pending_request(session_id) and _is_removable(states, session_id, settled):
+            if held and not states.spool.unfinished_request(session_id) and _is_removable(states, session_id, settled):
                 states.remove(session_id)
         yield
 

@@ -27,9 +27,9 @@ from cc_trace.delivery.cursor import (
     to_json,
 )
 from cc_trace.delivery.index import SessionIndex
-from cc_trace.delivery.requests import request_from_json, request_to_json
+from cc_trace.delivery.spool import Spool
 from cc_trace.errors import StateError
-from cc_trace.files import locked_file, open_private, private_folder, read_regular, write_private
+from cc_trace.files import locked_file, private_folder, read_regular, write_private
 from cc_trace.paths import is_session_id
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.delivery.cursor import SessionState
-    from cc_trace.delivery.requests import SyncRequest
     from cc_trace.transcript import Delivered
 
-MAX_BYTES: Final = 64 << 20  # of a state or a request: those of the longest sessions have a few megabytes
+MAX_BYTES: Final = 64 << 20  # of a state: those of the longest sessions have a few megabytes
 _MARK_WITHIN: Final = 100  # bytes from the beginning of a state file
 
 
@@ -51,11 +50,10 @@ class States:
         self.folder = folder
         self._sessions = folder / "sessions"
         self._locks = folder / "locks"
-        self._pending = folder / "pending"
         self._off = folder / "off"
         self._disabled_since = folder / "off-since"
         self._agents = folder / "agents"
-        self.spool = folder / "spool"
+        self.spool = Spool(folder / "spool", folder / "pending")
         self._workers = folder / "workers"
         self.backoff = Backoff(folder / "backoff")
         self.index = SessionIndex(folder / "index.db", self._all)
@@ -69,8 +67,8 @@ class States:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Return the folders that are ours alone; the state folder itself may be shared with other files."""
-        own = (self._sessions, self._locks, self._pending, self._off, self._disabled_since, self._agents, self.spool)
-        return (*own, self._workers, self.folder / "backoff")
+        own = (self._sessions, self._locks, self._off, self._disabled_since, self._agents, self._workers)
+        return (*own, self.spool.folder, self.folder / "backoff")
 
     def stamp_installed(self) -> None:
         """Note that sessions are ours to deliver from now on, if that is not noted yet."""
@@ -110,45 +108,6 @@ class States:
     def mark_enabled(self, project: str | None) -> None:
         """Note that a project is not off."""
         (self._disabled_since / _digest(project)).unlink(missing_ok=True)
-
-    def post_request(self, session_id: str, request: SyncRequest) -> None:
-        """Leave a request to sync a session; a later one replaces an earlier one."""
-        self.path(session_id)
-        write_private(self._pending / f"{session_id}.json", request_to_json(request))
-
-    def put_back(self, session_id: str, request: SyncRequest) -> None:
-        """Leave a request again that was taken, unless there is a later one. Only who holds the session's lock may.
-
-        On a full disk it is lost: then the session's state says that something is left, and a sweep finds it.
-        """
-        with contextlib.suppress(OSError):
-            descriptor = open_private(self._pending / f"{session_id}.json", os.O_WRONLY | os.O_EXCL)
-            with os.fdopen(descriptor, "wb") as file:  # nobody else takes requests of this session while it is written
-                file.write(request_to_json(request))
-
-    def pending_request(self, session_id: str) -> bool:
-        """Tell whether a request was left since the last one was taken."""
-        return (self._pending / f"{session_id}.json").exists()
-
-    def take_request(self, session_id: str) -> SyncRequest | None:
-        """Return and remove the request that was left, before the work it asks for begins."""
-        path = self._pending / f"{session_id}.json"
-        own = self._pending / f".{session_id}.{os.getpid()}"
-        try:
-            path.rename(own)  # one that is left from now on is not this one
-        except FileNotFoundError:
-            return None
-        try:
-            data, hook_ns = read_regular(own, MAX_BYTES, follow=False), own.stat().st_mtime_ns
-        except OSError:
-            data, hook_ns = b"", 0  # whatever it is, a hook of ours has not left it
-        with contextlib.suppress(OSError):
-            own.unlink()
-        return request_from_json(data, hook_ns)
-
-    def pending(self) -> list[str]:
-        """Return the sessions that requests were left for."""
-        return sorted(path.stem for path in self._pending.glob("*.json") if is_session_id(path.stem))
 
     def path(self, session_id: str) -> Path:
         """Return a session's state file; an id that could lead elsewhere is refused."""
@@ -290,6 +249,10 @@ class States:
         """Tell whether a process is at work on a session."""
         with self.locked(session_id) as held:
             return not held
+
+    def abandoned(self) -> list[str]:
+        """Return the sessions with a request whose worker died before its work was done."""
+        return [session_id for session_id in self.spool.taken() if not self.is_locked(session_id)]
 
 
 def _note(path: Path) -> int:

@@ -20,7 +20,6 @@ from cc_trace.delivery.deliver import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
 from cc_trace.delivery.liveness import Process, changed_since, from_files, from_hook, liveness
-from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.settling import wait_until_settled
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.export import Retryable
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.liveness import Liveness
+    from cc_trace.delivery.payload import Payload
     from cc_trace.delivery.requests import SyncRequest
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
@@ -152,23 +152,25 @@ class Sync:
 
     def handle_requests(self, session_id: str, deadline: float | None = None) -> None:
         """Handle the requests that hooks left for a session, until none is left or another process handles them."""
-        while self._states.pending_request(session_id) and not self._runtime.interrupted():
+        spool = self._states.spool
+        waiting = spool.unfinished_request(session_id)
+        while waiting and not self._runtime.interrupted():
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
                 if not held:
                     return
                 self._runtime.reached("locked")
                 while (request := self._next_request(session_id)) is not None:
-                    payload = parse_payload(request.payload, self._config_dir)
-                    if isinstance(payload, Payload):
-                        self._handle_safely(payload, deadline, _caller(request))
+                    self._handle_safely(request.payload, deadline, _caller(request))
                     if self._gave_way:  # to the requests of others, after which ours goes on
                         self._gave_way = False
-                        self._states.put_back(session_id, request)
+                        spool.put_back(request)
                         return
+                    spool.finish_request(session_id)
             self._runtime.reached("unlocked")
+            waiting = spool.pending_request(session_id)
 
     def _next_request(self, session_id: str) -> SyncRequest | None:
-        return None if self._runtime.interrupted() else self._states.take_request(session_id)
+        return None if self._runtime.interrupted() else self._states.spool.take_request(session_id)
 
     def _handle_safely(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
         """Do what a hook asks for; what goes wrong with it must not hold up the requests of others."""
@@ -225,7 +227,7 @@ class Sync:
                 grown_at = now
             late = now - begin >= _HOOKS_SECONDS or now - grown_at >= _GOES_ON_SECONDS
             next_turn = hook_ns is not None and changed_since(self._config_dir, payload.session_id, hook_ns)
-            waiting = self._states.pending()
+            waiting = self._states.spool.pending()
             if late or next_turn or runtime.interrupted() or payload.session_id in waiting:
                 return "working"
             if waiting:  # there are only a few workers: others are not to wait for somebody else's hooks
@@ -477,11 +479,12 @@ class Sync:
 
 def _caller(request: SyncRequest) -> Caller:
     """Return who left a request."""
+    context = request.context
     return Caller(
-        claude_pid=request.claude_pid,
-        link=request.link,
-        project=request.project,
-        environment=request.environment,
+        claude_pid=context.claude_pid,
+        link=context.link,
+        project=context.project,
+        environment=context.environment,
         hook_ns=request.hook_ns,
     )
 

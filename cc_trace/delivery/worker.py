@@ -6,16 +6,13 @@ import contextlib
 import os
 import signal
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cc_trace.delivery.app import App
-from cc_trace.delivery.payload import Payload, parse_payload
-from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.requests import NO_CONTEXT, HookContext, SyncRequest
 from cc_trace.delivery.retention import clean_up, is_due
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
 from cc_trace.errors import CcTraceError
-from cc_trace.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +20,8 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery.sync import Sync
 
-NO_CONTEXT = SyncRequest(b"", 0)  # a request of which only the payload is known
 _SWEEP_EVERY_SECONDS = 60.0
-_MAX_SPOOLED_BYTES = 16 << 20
-_ABANDONED_SECONDS = 60.0
 _PID_DIGITS = 10
-_WORKER_SECONDS = 5.0  # a worker takes what its hook spooled within a tenth of a second
 
 
 def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: float | None) -> int:
@@ -43,9 +36,7 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
         link = app.config(project, kept).link if app.off(project, kept) is None else None
         claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
         workers = app.config(project, kept).workers if app.off(project, kept) is None else 1
-        context = SyncRequest(
-            payload=b"", hook_ns=0, claude_pid=claude_pid, link=link, project=project, environment=kept
-        )
+        context = HookContext(claude_pid=claude_pid, link=link, project=project, environment=kept)
         return _work(app, spooled, deadline_seconds, context, workers)
     except CcTraceError as error:
         app.log.write(f"nothing is delivered: {error}")
@@ -54,7 +45,7 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
     return 2
 
 
-def _work(app: App, spooled: Path, deadline_seconds: float | None, context: SyncRequest, workers: int) -> int:
+def _work(app: App, spooled: Path, deadline_seconds: float | None, context: HookContext, workers: int) -> int:
     """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
     with contextlib.suppress(OSError, AttributeError):
         os.setsid()  # so that what is done to Claude Code's process group is not done to us
@@ -66,7 +57,7 @@ def _work(app: App, spooled: Path, deadline_seconds: float | None, context: Sync
     if deadline_seconds is not None:  # the hook waits for us: its own session, now
         deadline = time.time() + deadline_seconds
         with app.sync() as sync:
-            for session_id in dict.fromkeys([*sessions, *app.states.pending()]):
+            for session_id in dict.fromkeys([*sessions, *app.states.spool.pending(), *app.states.abandoned()]):
                 sync.handle_requests(session_id, deadline)
         return 0
     _take_turns(app, workers)
@@ -85,71 +76,43 @@ def _take_turns(app: App, workers: int) -> None:
                 return
             app.reached("slot taken")
             with app.sync() as sync:
-                while before := app.states.pending():
+                while before := app.states.spool.pending():
                     for session_id in before:
                         sync.handle_requests(session_id)
-                    if app.states.pending() == before:  # others are at work on those, and look again themselves
+                    if app.states.spool.pending() == before:  # others are at work on those, and look again themselves
                         break
+                for session_id in app.states.abandoned():
+                    sync.handle_requests(session_id)
                 if _sweep_is_due(app.states.folder / "swept"):
                     _sweep(app, sync)
                     _clean_up(app, sync)
         app.reached("slot given back")
-        if all(app.states.is_locked(session_id) for session_id in app.states.pending()):
+        if all(app.states.is_locked(session_id) for session_id in app.states.spool.pending()):
             return
 
 
-def take_spool(app: App, spooled: Path | None, context: SyncRequest = NO_CONTEXT) -> list[str]:
+def take_spool(app: App, spooled: Path | None, context: HookContext = NO_CONTEXT) -> list[str]:
     """Turn what hooks left in the spool into requests; also what earlier workers never took. Return the sessions.
 
     `context` is what our own hook's process knows. It goes with the request, for another worker may handle it.
     """
     sessions: list[str] = []
-    for path in _spooled(app.states.spool, spooled):
-        own = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
-        try:
-            path.rename(own)  # whoever renames it has it; a hook may use its name again at once
-            hook_ns = own.stat().st_mtime_ns  # when the hook ran; renaming keeps it
-        except OSError:
-            continue  # another worker took it
-        try:
-            data = read_regular(own, _MAX_SPOOLED_BYTES, follow=False)
-        except OSError as error:  # no hook of ours has left it
-            data = b""
-            app.log.write(f"{path.name}: {error.strerror}")
-        payload = parse_payload(data, app.config_dir)
-        if isinstance(payload, Payload):
-            known = context if path == spooled else NO_CONTEXT
-            app.states.post_request(payload.session_id, replace(known, payload=data, hook_ns=hook_ns))
-            sessions.append(payload.session_id)
+    for name, found in app.states.spool.take_payloads(spooled, context, app.config_dir):
+        if isinstance(found, SyncRequest):
+            app.states.spool.post_request(found)
+            sessions.append(found.session_id)
+            app.reached("request left")
         else:
-            app.log.write(f"{path.name}: {payload}")
-        with contextlib.suppress(OSError):
-            own.unlink()
+            app.log.write(f"{name}: {found}")
     app.reached("spool taken")
     return sessions
 
 
-def _spooled(spool: Path, own: Path | None) -> list[Path]:
-    """Return what waits in the spool for us: our own, and what has waited so long that its own worker must be dead.
-
-    What another hook spooled just now is for its own worker, which has that session's environment.
-    """
-    left = [*spool.glob("*.tmp"), *spool.glob(".*")]
-    waiting = sorted(path for path in spool.glob("*.json") if path == own or _age_seconds(path) > _WORKER_SECONDS)
-    return [*waiting, *(path for path in left if _age_seconds(path) > _ABANDONED_SECONDS)]
-
-
-def _age_seconds(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
 def _sweep_is_due(stamp: Path) -> bool:
     """Tell whether the last look around was long enough ago, and note this one."""
-    if stamp.exists() and 0 <= _age_seconds(stamp) < _SWEEP_EVERY_SECONDS:
-        return False
+    with contextlib.suppress(FileNotFoundError):
+        if 0 <= time.time() - stamp.stat().st_mtime < _SWEEP_EVERY_SECONDS:
+            return False
     stamp.touch(mode=0o600)
     return True
 
@@ -160,7 +123,7 @@ def _sweep(app: App, sync: Sync) -> None:
     found = pending_sessions(app.states, app.config_dir, app.reachable, since_ns, max_unknown=MAX_UNKNOWN)
     for path in found:
         left -= "*" not in sync.session(path).pending
-        for session_id in app.states.pending():  # who stops just now does not wait for what is old
+        for session_id in app.states.spool.pending():  # who stops just now does not wait for what is old
             sync.handle_requests(session_id)
         if not left:
             break
@@ -174,7 +137,7 @@ def _clean_up(app: App, sync: Sync) -> None:
         if not is_due(app.states.folder / "cleaned", now):
             return
         for _ in clean_up(app.states, app.config_dir, app.config(None), now, app.log):
-            for session_id in app.states.pending():  # as above
+            for session_id in app.states.spool.pending():  # as above
                 sync.handle_requests(session_id)
     except (OSError, CcTraceError) as error:
         app.log.write(f"cleaning up: {error}")

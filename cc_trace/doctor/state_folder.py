@@ -105,7 +105,9 @@ def spool(subject: Subject) -> Iterator[Check]:
 
 
 def _waiting(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.suffix in (".json", ".tmp")] if folder.is_dir() else []
+    return (
+        [path for path in folder.iterdir() if path.suffix in (".json", ".tmp", ".request")] if folder.is_dir() else []
+    )
 
 
 def log(subject: Subject) -> Iterator[Check]:

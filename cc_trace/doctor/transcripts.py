@@ -59,7 +59,7 @@ def _last_run(subject: Subject) -> float:
     All else in the state folder is also written by commands that users run.
     """
     states = subject.states
-    return max(map(mtime, (states.folder / "hooked", *states.spool.glob("*"))))
+    return max(map(mtime, (states.folder / "hooked", *states.spool.folder.glob("*"))))
 
 
 def _missed(subject: Subject, ran: float) -> list[Path]:

@@ -124,7 +124,7 @@ def test_few_workers_serve_many_hooks(tmp_path: Path, backend: HttpBackend) -> N
     workers = [home.start(each) for each in spooled]
     assert [worker.wait(60) for worker in workers] == [0] * len(workers)
     assert backend.counts == Counter(expected(*paths))
-    assert not list((home.state / "pending").iterdir())
+    assert not list((home.state / "spool").iterdir())
 
 
 def test_a_worker_that_finds_no_place_leaves_its_request_with_all_it_knows(
@@ -139,7 +139,7 @@ def test_a_worker_that_finds_no_place_leaves_its_request_with_all_it_knows(
     until(lambda: bool(backend.requests), "a request arrives")
     excess = home.start(home.spool(home.payload(second, background_tasks=[]), "2"), CC_TRACE_SEED="seed")
     assert excess.wait(60) == 0
-    assert [path.stem for path in (home.state / "pending").glob("*.json")] == [second.stem]
+    assert [path.stem for path in (home.state / "spool").glob("*.request")] == [second.stem]
     at_work.send_signal(signal.SIGKILL)
     at_work.wait()
     backend.behaviour = OK

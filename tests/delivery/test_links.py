@@ -13,7 +13,8 @@ from claude_process import ended_pid
 from lines import prompt, reply, result, tool_use
 from test_turn_ends import FIRST, Machine
 
-from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.payload import Payload, parse_payload
+from cc_trace.delivery.requests import HookContext, SyncRequest
 from cc_trace.spans.model import TraceLink
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ def seeded(seed: str, turn: int) -> str:
 def stop(machine: Machine, link: TraceLink) -> None:
     """Handle the request of a Stop hook whose environment has a link."""
     payload = {"hook_event_name": "Stop", "transcript_path": str(machine.path), "background_tasks": []}
-    request = SyncRequest(json.dumps(payload).encode(), time.time_ns(), os.getpid(), link)
-    machine.states.post_request(machine.path.stem, request)
+    requested = parse_payload(json.dumps(payload).encode(), machine.config)
+    assert isinstance(requested, Payload)
+    request = SyncRequest(requested, time.time_ns(), HookContext(os.getpid(), link))
+    machine.states.spool.post_request(request)
     machine.serve()
 
 

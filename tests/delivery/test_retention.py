@@ -28,6 +28,7 @@ from cc_trace.delivery import retention
 from cc_trace.delivery.cursor import Cursor, SessionState
 from cc_trace.delivery.index import SessionIndex
 from cc_trace.delivery.ledger import Ledger
+from cc_trace.delivery.payload import Payload
 from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.retention import DAY_SECONDS, clean_up, is_due
 from cc_trace.delivery.state import States
@@ -212,7 +213,7 @@ def test_a_session_being_worked_on_or_asked_for_stays(tmp_path: Path, machine: M
         assert held
         clean(tmp_path)
     assert machine.states.peek(GONE) == state
-    machine.states.post_request(GONE, SyncRequest(b"{}", 0))
+    machine.states.spool.post_request(SyncRequest(Payload("Stop", Path(f"{GONE}.jsonl")), 0))
     clean(tmp_path)
     assert machine.states.peek(GONE) == state
 
@@ -302,11 +303,14 @@ def test_what_crashes_left_is_removed_after_a_day(tmp_path: Path, machine: Machi
         f"sessions/.{GONE}.json.123.tmp",
         f"sessions/{GONE}.json.aside-2",
         f"pending/.{GONE}.123",
+        f"spool/.{GONE}.request.123.tmp",
         f"agents/.{GONE}.json.123.tmp",
         f"off/.{GONE}.123.tmp",
         "backoff/.0123.9.tmp",
     ]
     stays = [".profile", "notes.123.tmp", "mine.aside-1", f"off/{GONE}", "off-since/0123", f"pending/{GONE}.json"]
+    stays += ["spool/.1-0.json.123", f"spool/{GONE}.request", f"spool/{GONE}.taken"]
+    (folder / "pending").mkdir()  # of an earlier version
     for name in (*left, *stays):
         (folder / name).touch()
     (folder / "sessions" / ".linked.1.tmp").symlink_to(folder / ".profile")

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cc_trace.delivery.cursor import Cursor, SessionState, from_json, to_json
-from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.state import States
 from cc_trace.errors import StateError
 from cc_trace.files import write_private
-from cc_trace.spans.model import TraceLink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -240,27 +238,6 @@ def test_one_lock_a_session(tmp_path: Path) -> None:
         assert (first, second, other) == (True, False, True)
         assert states.is_locked("a")
     assert not states.is_locked("a")
-
-
-def test_word_is_left_and_taken_once(tmp_path: Path) -> None:
-    """A later word replaces an earlier one."""
-    states = States(tmp_path)
-    states.prepare()
-    request = SyncRequest(b'{"a": 2}', 2_000, 7, TraceLink("seed"), "/p")
-    states.post_request("a", SyncRequest(b"1", 1_000))
-    states.post_request("a", request)
-    assert states.pending_request("a")
-    assert [states.take_request("a"), states.take_request("a")] == [request, None]
-
-
-def test_a_request_of_an_earlier_version_is_taken(tmp_path: Path) -> None:
-    """It is the bare payload, and its file's time is when the hook ran."""
-    states = States(tmp_path)
-    states.prepare()
-    path = tmp_path / "pending" / "a.json"
-    path.write_bytes(b'{"transcript_path": "x"}')
-    os.utime(path, ns=(5_000, 5_000))
-    assert states.take_request("a") == SyncRequest(b'{"transcript_path": "x"}', 5_000)
 
 
 def test_since_when_a_project_is_off_is_noted_once(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from shared import CASES
 from sink import Sink
 
 from cc_trace.delivery.deliver import REFUSING_SECONDS
+from cc_trace.delivery.payload import Payload
 from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
@@ -292,12 +293,12 @@ def test_killed_at_every_step(tmp_path: Path, step: str, queryable: bool) -> Non
 def test_an_interrupted_sync_leaves_word_for_the_next(tmp_path: Path) -> None:
     machine = Machine(tmp_path, Sink())
     path = machine.copy("2.1.325--a_simple/aaaaaaaa-0000-4000-8000-000000000001.jsonl")
-    machine.states.post_request(path.stem, SyncRequest(b"{}", 1))
+    machine.states.spool.post_request(SyncRequest(Payload("Stop", path), 1))
     world = Runtime(time.time, lambda _: None, interrupted=lambda: True)
     sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, world, tmp_path / "claude")
     sync.handle_requests(path.stem)
     sync.close()
-    assert machine.states.pending_request(path.stem)
+    assert machine.states.spool.pending_request(path.stem)
 
 
 def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:

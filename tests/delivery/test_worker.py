@@ -32,6 +32,7 @@ HOOK = ROOT / "hooks" / "cc-trace-hook"
 SECRET = "sk-lf-very-secret-0123456789"  # noqa: S105
 STEPS = [
     "started",
+    "request left",
     "spool taken",
     "locked",
     "settled",

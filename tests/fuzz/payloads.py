@@ -76,12 +76,12 @@ class _Checker:
         if not is_session_id(payload.session_id):
             message = f"a payload names what is no session: {payload.session_id}"
             raise BrokenError(message)
-        self._serve(payload, data)
+        self._serve(payload)
 
     def _check_kept(self, data: bytes) -> None:
         self._stdin.write_bytes(data)
         with _as_stdin(self._stdin), _umask_restored():
-            name = hook._keep_stdin(str(self._states.spool))
+            name = hook._keep_stdin(str(self._states.spool.folder))
         if name is None:
             message = "a payload was not kept"
             raise BrokenError(message)
@@ -92,19 +92,19 @@ class _Checker:
             message = f"a payload was kept as another: {found!r} with mode {mode:o}"
             raise BrokenError(message)
 
-    def _serve(self, payload: Payload, data: bytes) -> None:
+    def _serve(self, payload: Payload) -> None:
         self._states.path(SESSION).unlink(missing_ok=True)
         sink = Sink()
         sink.idempotent = True  # no ledger: it would remember the payload before
         world = Runtime(_Clock().read, lambda _: None)
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._root)
         try:
-            self._states.post_request(payload.session_id, SyncRequest(data, 1))
+            self._states.spool.post_request(SyncRequest(payload, 1))
             sync.handle_requests(payload.session_id)
         finally:
             sync.close()
-        if self._states.pending_request(payload.session_id):
-            message = "word was left and not taken"
+        if self._states.spool.unfinished_request(payload.session_id):
+            message = "a request was left and not handled"
             raise BrokenError(message)
         if payload.transcript == self._transcript and not sink.stored:
             message = "a session was named and nothing of it delivered"

@@ -461,6 +461,8 @@ def test_a_pipe_in_any_place_holds_nobody_up(victim: Victim) -> None:
         state / "sessions" / f"{OTHER}.json",
         state / "pending" / f"{OTHER}.json",
         state / "spool" / "7.json",
+        state / "spool" / f"{OTHER}.request",
+        state / "spool" / f"{OTHER}.taken",
         state / "cc-trace.log",
         state / "ledger.db",
         state / "ledger.db-journal",

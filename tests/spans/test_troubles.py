@@ -229,6 +229,7 @@ def test_word_left_while_a_sweep_held_the_session_is_served(tmp_path: Path) -> N
         first = home.add()
         second = home.add(CASES / TWO_TURNS)
         assert home.command("status").returncode == 0
+        (home.state / "pending").mkdir()
         (home.state / "pending" / f"{first.stem}.json").write_bytes(home.payload(first, background_tasks=[]))
         assert home.work(home.payload(second)) == 0
         assert set(backend.counts) == expected(first) | expected(second)

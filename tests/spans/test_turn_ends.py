@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +13,14 @@ from claude_process import ended_pid, write_record
 from lines import encoded, line, prompt, reply, result, session, spans, stop_hook_summary, tool_use, tree
 from sink import Sink
 
-from cc_trace.delivery.requests import SyncRequest
+from cc_trace.delivery.payload import Payload, parse_payload
+from cc_trace.delivery.requests import HookContext, SyncRequest
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sync import Sync
 from cc_trace.log import Log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lines import Line
 
     from cc_trace.delivery.cursor import SessionState
@@ -55,8 +55,9 @@ class Machine:
     def hook(self, event: str = "Stop", *, inline: bool = False, **fields: Any) -> None:
         """Serve what a hook left."""
         payload = {"hook_event_name": event, "transcript_path": str(self.path), "background_tasks": [], **fields}
-        request = SyncRequest(json.dumps(payload).encode(), time.time_ns(), os.getpid())
-        self.states.post_request(self.path.stem, request)
+        requested = parse_payload(json.dumps(payload).encode(), self.config)
+        assert isinstance(requested, Payload)
+        self.states.spool.post_request(SyncRequest(requested, time.time_ns(), HookContext(os.getpid())))
         with self._sync() as sync:
             sync.handle_requests(self.path.stem, self.now + 10 if inline else None)
 
@@ -134,10 +135,9 @@ def test_a_worker_that_waits_makes_way_for_the_next_stop(tmp_path: Path) -> None
     """It holds the session's lock, and a later word knows more."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
-    later = json.dumps({"hook_event_name": "SessionEnd", "transcript_path": str(machine.path)}).encode()
-    request = SyncRequest(later, time.time_ns())
+    request = SyncRequest(Payload("SessionEnd", machine.path), time.time_ns() + 10**9)
     begun = machine.now
-    machine.meanwhile = [*[lambda: None] * 20, lambda: machine.states.post_request(machine.path.stem, request)]
+    machine.meanwhile = [*[lambda: None] * 20, lambda: machine.states.spool.post_request(request)]
     machine.hook()
     assert machine.roots == [("Turn 1", "ok", "First reply.")]
     assert machine.now - begun < 10
@@ -159,14 +159,14 @@ def test_a_worker_that_waits_makes_way_for_other_sessions(tmp_path: Path) -> Non
     """There are only a few workers. Its own request is left again, and served after theirs."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
-    other = SyncRequest(b"{}", time.time_ns())
+    other = SyncRequest(Payload("Stop", Path("other.jsonl")), time.time_ns())
     begun = machine.now
-    machine.meanwhile = [*[lambda: None] * 20, lambda: machine.states.post_request("other", other)]
+    machine.meanwhile = [*[lambda: None] * 20, lambda: machine.states.spool.post_request(other)]
     machine.hook()
     assert machine.roots == []
     assert machine.now - begun < 10
-    assert machine.states.pending() == [machine.path.stem, "other"]
-    machine.states.take_request("other")
+    assert machine.states.spool.pending() == [machine.path.stem, "other"]
+    machine.states.spool.take_request("other")
     machine.status("idle")
     machine.serve()
     assert machine.roots == [("Turn 1", "ok", "First reply.")]
@@ -176,19 +176,18 @@ def test_who_makes_way_does_not_replace_a_later_request(tmp_path: Path) -> None:
     """The session's end may be told while all but the root is sent; the older request must not take its place."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
-    end = json.dumps({"hook_event_name": "SessionEnd", "transcript_path": str(machine.path)}).encode()
-    others = SyncRequest(b"{}", time.time_ns())
-    later = SyncRequest(end, time.time_ns())
+    others = SyncRequest(Payload("Stop", Path("other.jsonl")), time.time_ns())
+    later = SyncRequest(Payload("SessionEnd", machine.path), time.time_ns() + 10**9)
 
     def told_meanwhile(_: str) -> None:
-        if "other" in machine.states.pending():
-            machine.states.post_request(machine.path.stem, later)
+        if "other" in machine.states.spool.pending():
+            machine.states.spool.post_request(later)
 
     machine.planned = told_meanwhile
-    machine.meanwhile = [*[lambda: None] * 20, lambda: machine.states.post_request("other", others)]
+    machine.meanwhile = [*[lambda: None] * 20, lambda: machine.states.spool.post_request(others)]
     machine.hook()
-    assert machine.states.pending() == [machine.path.stem, "other"]
-    assert machine.states.take_request(machine.path.stem) == later
+    assert machine.states.spool.pending() == [machine.path.stem, "other"]
+    assert machine.states.spool.take_request(machine.path.stem) == later
 
 
 def test_sessions_that_make_way_for_each_other_are_left_to_others_in_time(tmp_path: Path) -> None:
@@ -196,10 +195,10 @@ def test_sessions_that_make_way_for_each_other_are_left_to_others_in_time(tmp_pa
     machine = Machine(tmp_path, *FIRST)
     machine.status("waiting")
     begun = machine.now
-    machine.states.post_request("other", SyncRequest(b"{}", time.time_ns()))
+    machine.states.spool.post_request(SyncRequest(Payload("Stop", Path("other.jsonl")), time.time_ns()))
     machine.hook()
-    assert machine.states.pending() == [machine.path.stem, "other"]
-    while machine.states.pending_request(machine.path.stem) and machine.now < begun + 600:
+    assert machine.states.spool.pending() == [machine.path.stem, "other"]
+    while machine.states.spool.pending_request(machine.path.stem) and machine.now < begun + 600:
         machine.now += 1
         machine.serve()
     assert 60 <= machine.now - begun < 70
@@ -212,7 +211,7 @@ def test_a_transcript_that_is_removed_during_the_wait_keeps_nobody_from_being_se
     machine.status("busy")
     machine.meanwhile = [*[lambda: None] * 20, machine.path.unlink]
     machine.hook()
-    assert machine.states.pending() == []
+    assert machine.states.spool.pending() == []
 
 
 def test_a_worker_does_not_wait_for_ever(tmp_path: Path) -> None:

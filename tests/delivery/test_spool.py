@@ -1,0 +1,183 @@
+"""The mailbox: whatever a worker dies of, and whoever comes next, a request is handled with all that its hook knew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from backend import HttpBackend
+from lines import prompt, reply, write
+from test_worker import Home
+
+from cc_trace.delivery import payload as payloads
+from cc_trace.delivery import requests
+from cc_trace.delivery.payload import Payload
+from cc_trace.delivery.requests import HookContext, SyncRequest, request_from_json, request_to_json
+from cc_trace.delivery.state import States
+from cc_trace.spans import TraceLink
+
+if TYPE_CHECKING:
+    from cc_trace.delivery.spool import Spool
+
+CONTEXT = HookContext(7, TraceLink("seed"), "/p", {"user": {"CC_TRACE_SEED": "seed", "KEY": None}})
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    states = States(tmp_path / "state")
+    states.prepare()
+    return states.spool
+
+
+def requested(session_id: str = "a", at: int = 1, context: HookContext = CONTEXT) -> SyncRequest:
+    return SyncRequest(
+        Payload("Stop", Path(f"/claude/projects/-p/{session_id}.jsonl"), "Done.", busy=False), at, context
+    )
+
+
+def transcript(home: Home, number: int) -> Path:
+    path = home.projects / f"{number:08}-0000-4000-8000-000000000001.jsonl"
+    about = {"sessionId": path.stem, "cwd": str(home.folder)}
+    write(path, [prompt(f"{number}", 0, **about), reply(f"m{number}", "x", at=1, **about)])
+    os.utime(path, (time.time() - 1000,) * 2)
+    return path
+
+
+def test_a_request_is_left_taken_and_finished(spool: Spool) -> None:
+    """Until it is finished it is there, for whoever comes after a worker that died; for one of them."""
+    spool.post_request(requested())
+    assert spool.pending() == ["a"]
+    assert spool.take_request("a") == requested()
+    assert (spool.pending(), spool.taken(), spool.unfinished_request("a")) == ([], ["a"], True)
+    spool.finish_request("a")
+    assert not list(spool.folder.iterdir())
+    spool.post_request(requested())
+    assert [spool.take_request("a"), spool.take_request("a"), spool.take_request("a")] == [requested()] * 2 + [None]
+    assert not list(spool.folder.iterdir())
+
+
+@pytest.mark.parametrize("times", [(1, 2), (2, 1)])
+def test_the_request_of_the_later_hook_stays(spool: Spool, times: tuple[int, int]) -> None:
+    for at in times:
+        spool.post_request(requested(at=at))
+    assert spool.take_request("a") == requested(at=2)
+
+
+def test_a_request_that_is_filed_again_keeps_what_its_hook_knew(spool: Spool) -> None:
+    """A worker that died before it removed the payload left the same request to another, which knows less."""
+    spool.post_request(requested())
+    spool.post_request(requested(context=HookContext()))
+    assert spool.take_request("a") == requested()
+
+
+def test_a_request_is_put_back_unless_a_later_one_came(spool: Spool) -> None:
+    spool.post_request(requested())
+    taken = spool.take_request("a")
+    assert taken is not None
+    spool.put_back(taken)
+    assert (spool.pending(), spool.taken()) == (["a"], [])
+    taken = spool.take_request("a")
+    assert taken is not None
+    spool.post_request(requested(at=2))
+    spool.put_back(taken)
+    assert (spool.take_request("a"), spool.taken()) == (requested(at=2), ["a"])
+
+
+def test_a_request_comes_back_from_its_file_as_it_was() -> None:
+    path = Path(os.fsdecode(b"/p/\xff\xc3\xa9/a.jsonl"))
+    request = SyncRequest(Payload("Stop", path, "\u2028 Done.", busy=None), 5, CONTEXT)
+    assert request_from_json(request_to_json(request), "a") == request
+    assert request_from_json(request_to_json(request), "b") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"event": 1, "transcript": "a.jsonl", "hook_ns": 1}', b"\xff"])
+def test_a_damaged_request_is_removed(spool: Spool, data: bytes) -> None:
+    (spool.folder / "a.request").write_bytes(data)
+    assert spool.take_request("a") is None
+    assert not list(spool.folder.iterdir())
+
+
+def test_requests_of_earlier_versions_are_taken(tmp_path: Path, spool: Spool) -> None:
+    """With the payload as text beside what the hook knew, or as the bare payload, whose time is the hook's."""
+    claude = tmp_path.resolve() / "claude"
+    (claude / "projects" / "-p").mkdir(parents=True)
+    earlier = tmp_path / "state" / "pending"
+    earlier.mkdir()
+    texts = {name: json.dumps({"transcript_path": str(claude / "projects" / "-p" / f"{name}.jsonl")}) for name in "ab"}
+    known = {"claude_pid": 7, "anchor": [*TraceLink("seed")], "project": "/p", "environment": CONTEXT.environment}
+    wrapped = {"cc_trace_request": {"payload": texts["a"], "told_ns": 5, **known}}
+    (earlier / "a.json").write_text(json.dumps(wrapped))
+    (earlier / "b.json").write_text(texts["b"])
+    os.utime(earlier / "b.json", ns=(6_000, 6_000))
+    found = dict(spool.take_payloads(None, HookContext(), claude))
+    assert found == {
+        "a.json": SyncRequest(Payload("", claude / "projects" / "-p" / "a.jsonl"), 5, CONTEXT),
+        "b.json": SyncRequest(Payload("", claude / "projects" / "-p" / "b.jsonl"), 6_000),
+    }
+    assert not list(earlier.iterdir())
+
+
+def test_a_payload_cannot_pass_for_a_request(tmp_path: Path, spool: Spool) -> None:
+    """What stands on a hook's stdin is untrusted: the form in which requests are kept is none of a payload's."""
+    own = spool.folder / "1-0.json"
+    inner = json.dumps({"transcript_path": "/etc/a.jsonl"})
+    for raw in ({"cc_trace_request": {"payload": inner, "told_ns": 1}}, json.loads(request_to_json(requested()))):
+        own.write_text(json.dumps(raw))
+        assert list(spool.take_payloads(own, CONTEXT, tmp_path)) == [("1-0.json", "payload has no transcript_path")]
+
+
+@pytest.mark.parametrize("step", ["request left", "spool taken", "slot taken", "locked", "settled"])
+def test_a_request_whose_worker_was_killed_is_handled_with_all_it_knew(tmp_path: Path, step: str) -> None:
+    """By the worker of another session, without that environment: the trace has the id that was asked for."""
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        first, second = transcript(home, 1), transcript(home, 2)
+        killed = home.work(home.payload(first, background_tasks=[]), CC_TRACE_DIE_AT=step, CC_TRACE_SEED="seed")
+        assert killed == -signal.SIGKILL
+        (home.state / "swept").touch()  # no sweep: the request alone leads to the session
+        assert home.work(home.payload(second, background_tasks=[])) == 0
+        assert hashlib.sha256(b"seed:1").hexdigest()[:32] in {span.trace_id.hex() for span in backend.spans}
+        assert set(backend.counts.values()) == {1}
+        assert len(backend.counts) == 4
+
+
+def test_a_session_that_kills_its_workers_kills_two(tmp_path: Path) -> None:
+    """The second, which only comes across it, takes the request away before it begins."""
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        path, states = transcript(home, 1), States(home.state)
+        assert home.work(home.payload(path, background_tasks=[]), CC_TRACE_DIE_AT="settled") == -signal.SIGKILL
+        assert states.abandoned() == [path.stem]
+        (home.state / "swept").touch()  # a sweep tries the session, too, after everything else
+        assert home.work(b"{}", CC_TRACE_DIE_AT="settled") == -signal.SIGKILL
+        assert states.abandoned() == []
+        assert home.work(b"{}", CC_TRACE_DIE_AT="settled") == 0
+        assert not list((home.state / "spool").iterdir())
+
+
+def test_a_payload_is_parsed_once(tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever finds it in the spool; from then on the request has what was read."""
+    parsed = []
+    real = payloads.parse_payload
+
+    def counted(data: bytes, config_dir: Path) -> Payload | str:
+        parsed.append(data)
+        return real(data, config_dir)
+
+    monkeypatch.setattr("cc_trace.delivery.spool.parse_payload", counted)
+    monkeypatch.setattr(requests, "parse_payload", counted)
+    claude = tmp_path.resolve() / "claude"
+    (claude / "projects" / "-p").mkdir(parents=True)
+    own = spool.folder / "1-0.json"
+    own.write_text(json.dumps({"transcript_path": str(claude / "projects" / "-p" / "a.jsonl")}))
+    for _, found in spool.take_payloads(own, CONTEXT, claude):
+        assert isinstance(found, SyncRequest)
+        spool.post_request(found)
+    assert spool.take_request("a") is not None
+    assert len(parsed) == 1
