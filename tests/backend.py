@@ -6,7 +6,8 @@
         assert backend.counts == Counter(ids)   # every span id that was stored, and how often
 
 One `Behaviour` means the same for both: for gRPC an HTTP status stands for the code that says the same.
-HttpBackend also plays the part of Langfuse that tells what it has (GET /api/public/v2/observations).
+HttpBackend also plays the part of Langfuse's API: what it has (GET /api/public/v2/observations), whose project it is,
+removing a trace.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -242,6 +244,7 @@ class HttpBackend(_Backend):
         self.reads = OK
         self.lag = 0
         self.page = 1000
+        self.project = "my project"
         self.authorization: str | None = None
         self._tls = tls
         self.scheme = "http" if tls is None else "https"
@@ -256,7 +259,7 @@ class HttpBackend(_Backend):
             while (request := self._read(file, connection)) is not None:
                 with self._lock:
                     self.requests.append(request)
-                doing = self.reads if request.method == "GET" else self._behaviour
+                doing = self.reads if request.method in ("GET", "DELETE") else self._behaviour
                 changed = self._changed
                 response = self._answer(request, doing)
                 match doing.kind:
@@ -294,9 +297,9 @@ class HttpBackend(_Backend):
             return _response(401, b'{"message":"Invalid credentials"}', "application/json")
         if self._behaviour.page is not None:
             return _response(200, self._behaviour.page[1], self._behaviour.page[0])
-        if request.method == "GET":
-            found = doing.said or json.dumps(self._observations(request.path))
-            return _response(doing.status, found.encode(), "application/json")
+        if request.method in ("GET", "DELETE"):
+            type_, said = doing.page or ("application/json", doing.said.encode())
+            return _response(doing.status, said or json.dumps(self._asked(request)).encode(), type_)
         is_json = request.headers.get("content-type") == "application/json"
         code = self._status(doing, _parsed_json(request.body) if is_json else _parsed(request.body), len(request.body))
         if code != OK.status:
@@ -308,6 +311,19 @@ class HttpBackend(_Backend):
             partial = {"partialSuccess": {"rejectedSpans": str(doing.partly), "errorMessage": doing.said}}
             return _response(200, json.dumps(partial if doing.partly else {}).encode(), "application/json")
         return _response(200, _taken(doing), "application/x-protobuf")
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        """What Langfuse's API says."""
+        path = urlsplit(request.path).path
+        if request.method == "DELETE":
+            trace_id = path.rpartition("/")[2]
+            with self._lock:
+                self.spans = [span for span in self.spans if span.trace_id.hex() != trace_id]
+            return {"message": "Trace deleted successfully"}
+        if path.endswith("/projects"):
+            organization = {"id": "o1", "name": "Example"}
+            return {"data": [{"id": "p1", "name": self.project, "organization": organization, "metadata": {}}]}
+        return self._observations(request.path)
 
     def _observations(self, path: str) -> dict[str, Any]:
         query = parse_qs(urlsplit(path).query)
@@ -474,6 +490,7 @@ def _observation(span: Message) -> dict[str, Any]:
         "traceId": span.trace_id.hex(),
         "parentObservationId": span.parent_span_id.hex() or None,
         "projectId": "test",
+        "startTime": datetime.fromtimestamp(span.start_time_unix_nano // 1_000_000 / 1000, UTC).isoformat(),
         "type": given.get("observation.type", "span").upper(),
         "name": span.name,
         "sessionId": given.get("session.id"),

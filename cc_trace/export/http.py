@@ -63,6 +63,12 @@ class HttpClient:
         """Ask. Never raises for anything the network or the server does."""
         return self._request("GET", url, headers, None, max_body_bytes=16_000_000)
 
+    def request(
+        self, method: str, url: str, headers: Headers, content: bytes | None
+    ) -> HttpResponse | Retryable | Unclear:
+        """Send any request to this host. Never raises for anything the network or the server does."""
+        return self._request(method, url, headers, content, max_body_bytes=16_000_000)
+
     def close(self) -> None:
         """Let go of the connection."""
         if self._connection is not None:

@@ -8,33 +8,23 @@ only worth something a while after it was sent; an answer that it is there is al
 from __future__ import annotations
 
 import base64
-import json
 import time
 from dataclasses import replace
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode, urlunsplit
+from typing import TYPE_CHECKING
+from urllib.parse import urlunsplit
 
 from cc_trace.errors import ConfigError
 from cc_trace.export.destination import LANGFUSE_CLOUD
-from cc_trace.export.endpoint import headers, url
+from cc_trace.export.endpoint import url
 from cc_trace.export.otlp_http import OtlpHttp
-from cc_trace.export.responses import HttpResponse, langfuse_success
+from cc_trace.export.responses import langfuse_success
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.langfuse_api import LangfuseApi
     from cc_trace.export.outcomes import EncodedSpan
-
-_PAGE: Final = 1000  # the most it gives at once
-_MAX_PAGES: Final = 1000
-_NOT_OFFERED: Final = (
-    HTTPStatus.FORBIDDEN,
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.METHOD_NOT_ALLOWED,
-    HTTPStatus.NOT_IMPLEMENTED,
-)
 
 
 class Langfuse(OtlpHttp):
@@ -43,12 +33,14 @@ class Langfuse(OtlpHttp):
     queryable = True
 
     def __init__(self, settings: DestinationSettings) -> None:
-        base, basic = _base(settings), _basic(settings)
+        self._base, basic = _base(settings), _basic(settings)
+        self._settings = settings
+        self._opened: LangfuseApi | None = None
         settings = replace(
             settings,
             profile="langfuse",
             protocol="http/protobuf",
-            traces_endpoint=f"{base}/api/public/otel/v1/traces",
+            traces_endpoint=f"{self._base}/api/public/otel/v1/traces",
             headers=(
                 *settings.headers,
                 ("authorization", basic),
@@ -56,8 +48,15 @@ class Langfuse(OtlpHttp):
             ),
         )
         super().__init__(settings, success=langfuse_success)
-        self._observations = f"{base}/api/public/v2/observations"
-        self._query_headers = list(headers(settings))
+
+    @property
+    def api(self) -> LangfuseApi:
+        """Return the API of the same project. Its first use imports Langfuse's package."""
+        if self._opened is None:
+            from cc_trace.export.langfuse_api import LangfuseApi  # noqa: PLC0415  (150 ms, and few syncs ask)
+
+            self._opened = LangfuseApi(self._settings, self._base, self._secret_values)
+        return self._opened
 
     def stored_ids(
         self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
@@ -69,38 +68,21 @@ class Langfuse(OtlpHttp):
             if attempt:
                 time.sleep(pause_seconds)
             for trace_id in sorted({encoded.trace_id for encoded in batch if encoded.span_id not in found}):
-                if (ids := self._of_trace(trace_id)) is None:
+                ids = self.api.observation_ids(trace_id)
+                if not isinstance(ids, set):
+                    if ids.is_final:
+                        self.queryable = False  # waiting for what this server never tells would hold up everything
                     return None
                 found |= ids & wanted
             if found == wanted:
                 break
         return frozenset(found)
 
-    def _of_trace(self, trace_id: str) -> set[str] | None:
-        """Return the ids of a trace's observations, None if any page of them does not come."""
-        found: set[str] = set()
-        query = {"traceId": trace_id, "fields": "core", "limit": str(_PAGE)}
-        for _ in range(_MAX_PAGES):
-            answer = self._client.get(f"{self._observations}?{urlencode(query)}", self._query_headers)
-            if isinstance(answer, HttpResponse) and answer.status in _NOT_OFFERED:
-                self.queryable = False  # this server never tells, so waiting for it would hold up everything
-            if not isinstance(answer, HttpResponse) or answer.status != HTTPStatus.OK:
-                return None
-            try:
-                page: Any = json.loads(answer.body)
-            except ValueError:
-                return None
-            match page:
-                case {"data": list(rows), **more}:
-                    found |= {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
-                case _:
-                    return None
-            match more.get("meta"):
-                case {"cursor": str(cursor)} if cursor:
-                    query["cursor"] = cursor
-                case _:
-                    return found
-        return None
+    def close(self) -> None:
+        """Let go of the connections."""
+        super().close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _base(settings: DestinationSettings) -> str:

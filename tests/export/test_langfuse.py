@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
+import sys
 import time
 import uuid
 from dataclasses import replace
@@ -15,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from backend import CLOSE_STORED, HANG, REFUSE, Behaviour, HttpBackend, status
+from langfuse._client.attributes import LangfuseOtelSpanAttributes
 from shared import CASES
 
 from cc_trace.errors import ConfigError
 from cc_trace.export.destination import DestinationSettings, open_destination
-from cc_trace.export.langfuse import Langfuse
+from cc_trace.export.langfuse import Langfuse, _basic
+from cc_trace.export.langfuse_api import Failure
 from cc_trace.export.outcomes import Accepted, Retryable, Unclear
 from cc_trace.export.profiles import PROFILES, Labels
 from cc_trace.spans.model import span_id, trace_id
@@ -27,6 +31,7 @@ from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cc_trace.spans.model import Span
 
@@ -140,6 +145,55 @@ def test_nothing_is_known_where_it_is_not_there(backend: HttpBackend, langfuse: 
     assert langfuse.stored_ids([langfuse.encode(spans[0])]) is None
 
 
+def test_names_of_attributes_are_those_of_its_own_package(spans: list[Span]) -> None:
+    """So that a name which Langfuse changes is seen here. Two have another form, which the server reads as well."""
+    theirs = {value for name, value in vars(LangfuseOtelSpanAttributes).items() if name.isupper()}
+    labels = Labels(user_id="u", tags=("t",), environment="e", release="r")
+    ours = {key for span in spans for key in PROFILES["langfuse"](span, labels)[1]}
+    prefixes = (LangfuseOtelSpanAttributes.TRACE_METADATA, LangfuseOtelSpanAttributes.OBSERVATION_METADATA)
+    named = {key for key in ours if not key.startswith(tuple(f"{prefix}." for prefix in prefixes))}
+    assert named - theirs == {"langfuse.user.id", "langfuse.session.id"}
+    assert len(named) > 10
+
+
+def test_its_package_is_imported_when_it_is_asked_something(backend: HttpBackend, tmp_path: Path) -> None:
+    """Not for sending: the package takes longer to import than all the rest of a worker's work."""
+    program = """
+import sys
+from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.doctor.destinations import trial_span
+opened = open_destination(DestinationSettings("langfuse", "langfuse", endpoint=sys.argv[1],
+                          public_key="pk-lf-1234", secret_key="sk-lf-5678"))
+encoded = opened.encode(trial_span(1.0))
+opened.send([encoded])
+print({"langfuse", "httpx", "pydantic"} & set(sys.modules))
+print(opened.stored_ids([encoded]) == {encoded.span_id}, "langfuse" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, backend.url], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.splitlines() == ["set()", "True True"]
+
+
+def test_it_says_whose_project_it_is(backend: HttpBackend, langfuse: Langfuse) -> None:
+    assert langfuse.api.project() == "my project"
+    backend.project = "sk-lf-5678 \x1b[31m" + "x" * 400
+    assert str(langfuse.api.project()).startswith("***  [31mxxx")
+    backend.reads = status(404, "<html>a long page</html>")
+    assert langfuse.api.project() == Failure("404 Not Found", 404)
+
+
+def test_a_trace_can_be_removed(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
+    batch = [langfuse.encode(span) for span in spans]
+    langfuse.send(batch)
+    assert langfuse.api.remove_trace(batch[0].trace_id) is None
+    kept = frozenset(encoded.span_id for encoded in batch if encoded.trace_id != batch[0].trace_id)
+    assert kept
+    assert langfuse.stored_ids(batch) == kept
+    backend.reads = status(500, '{"message": "no"}')
+    assert langfuse.api.remove_trace(batch[0].trace_id) == Failure("500 Internal Server Error: no", 500)
+
+
 def test_what_was_sent_can_be_read_back(langfuse: Langfuse, spans: list[Span]) -> None:
     """The comparison that a real Langfuse must pass."""
     _send_and_compare(langfuse, spans)
@@ -189,8 +243,8 @@ def _fresh(spans: list[Span]) -> list[Span]:
 
 
 def _observations(langfuse: Langfuse, trace: str) -> list[dict[str, Any]]:
-    url = f"{langfuse._observations}?traceId={trace}&limit=1000&fields=core,basic,io,usage,model"
-    answer = langfuse._client.get(url, langfuse._query_headers)
+    url = f"{langfuse._base}/api/public/v2/observations?traceId={trace}&limit=1000&fields=core,basic,io,usage,model"
+    answer = langfuse._client.get(url, [("authorization", _basic(langfuse._settings))])
     rows: list[dict[str, Any]] = json.loads(answer.body)["data"]  # type: ignore[union-attr]
     return rows
 
