@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-long test-e2e lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e test-backends lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -26,6 +26,19 @@ test-long: $(STAMP)
 # The real Claude Code, fetched once by npm; needs npm, node and tmux.
 test-e2e: $(STAMP)
 	$(BIN)/pytest -o verbosity_assertions=2 tests/e2e
+
+# Real Phoenix, MLflow and Datadog's test agent, each in an environment of its own; about 2 GB, fetched once.
+BACKENDS := .backends
+test-backends: $(STAMP) $(BACKENDS)/phoenix/.installed $(BACKENDS)/mlflow/.installed $(BACKENDS)/datadog/.installed
+	$(BIN)/pytest tests/backends
+
+$(BACKENDS)/phoenix/.installed: PACKAGE := arize-phoenix>=20,<21
+$(BACKENDS)/mlflow/.installed: PACKAGE := mlflow>=3.17,<4
+$(BACKENDS)/datadog/.installed: PACKAGE := ddapm-test-agent
+$(BACKENDS)/%/.installed:
+	$(PYTHON) -m venv $(BACKENDS)/$*
+	$(BACKENDS)/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(PACKAGE)'
+	@touch $@
 
 coverage: $(STAMP)
 	$(BIN)/coverage run -m pytest
@@ -52,4 +65,4 @@ $(STAMP): pyproject.toml cc_trace/__init__.py
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .fuzz
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .fuzz $(BACKENDS)

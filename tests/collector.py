@@ -24,7 +24,7 @@ class Collector:
     """One collector on free ports of 127.0.0.1, gone when the block is left."""
 
     def __init__(self, forward_to: str, folder: Path) -> None:
-        grpc_port, http_port = _free_ports(2)
+        grpc_port, http_port = free_ports(2)
         self.http_url = f"http://127.0.0.1:{http_port}"
         self.grpc_url = f"http://127.0.0.1:{grpc_port}"
         self._log = folder / "rotel.log"
@@ -98,7 +98,7 @@ def binary() -> Path | None:
     return found if found.is_file() else None
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]

@@ -25,6 +25,7 @@ MLFLOW: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.version": "2.1.325",
             "mlflow.spanType": "AGENT",
             "mlflow.spanInputs": asked("Fix the failing test"),
             "mlflow.spanOutputs": answered("Fixed."),
@@ -86,7 +87,6 @@ MLFLOW: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             ),
             "cc_trace.tool_count": 2,
             "cc_trace.stop_reason": "tool_use",
-            "cc_trace.effort": "high",
             "cc_trace.service_tier": "standard",
             "cc_trace.request_id": "req_1",
         },
@@ -115,6 +115,7 @@ MLFLOW: dict[str, tuple[str, dict[str, AttributeValue]]] = {
                     "cache_creation_input_tokens_above_1hr": 0,
                 }
             ),
+            "cc_trace.agent_id": "a1",
             "cc_trace.tool_count": 0,
             "cc_trace.usage_complete": False,
         },
@@ -156,7 +157,7 @@ MLFLOW: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.agent.name": "Explore",
-            "gen_ai.agent.id": "a1",
+            "cc_trace.agent_id": "a1",
             "gen_ai.operation.name": "invoke_agent",
             "error.type": "incomplete",
             "mlflow.spanType": "AGENT",
@@ -173,6 +174,7 @@ MLFLOW: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "compaction",
+            "gen_ai.conversation.compacted": True,
             "mlflow.spanType": "TASK",
             "mlflow.spanOutputs": "Summary: …",
             "cc_trace.trigger": "auto",
@@ -195,7 +197,7 @@ MLFLOW: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "api_error",
-            "error.type": "api_error",
+            "error.type": "400",
             "mlflow.spanType": "TASK",
             "mlflow.spanOutputs": "API Error: 400",
         },

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cc_trace.errors import ConfigError
 from cc_trace.export.otlp import encode_span, fitted, request
 from cc_trace.export.outcomes import FIT_BYTES, EncodedSpan
-from cc_trace.export.profiles import PROFILES, resource
+from cc_trace.export.profiles import PROFILES, resource, schema_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ class SpanEncoder:
             message = f"destination {settings.name} has no profile {settings.profile!r}; one of {', '.join(PROFILES)}"
             raise ConfigError(message)
         self.resource = resource(settings.profile, settings.labels)
+        self.schema_url = schema_url(settings.profile)
         self._profile = PROFILES[settings.profile]
         self._labels = settings.labels
         self._form = form
@@ -43,11 +44,12 @@ class SpanEncoder:
     def body(self, batch: Sequence[EncodedSpan]) -> bytes:
         """Return an ExportTraceServiceRequest."""
         spans = [encoded.data for encoded in batch]
-        return request(spans, self.resource) if self._form == "protobuf" else _json(spans, self.resource)
+        made = request if self._form == "protobuf" else _json
+        return made(spans, self.resource, self.schema_url)
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
-        return _json([encoded.data], self.resource)
+        return _json([encoded.data], self.resource, self.schema_url)
 
     def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
         data = fitted(span, self._encoded, max_bytes)
@@ -83,7 +85,7 @@ class OtlpDestination:
         """Let go of what is open: nothing, unless a destination says otherwise."""
 
 
-def _json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue]) -> bytes:
+def _json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "") -> bytes:
     from cc_trace.export.otlp_json import request_json  # noqa: PLC0415  (60 ms, and most destinations take protobuf)
 
-    return request_json(spans, resource)
+    return request_json(spans, resource, schema_url)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import EncodedSpan, Outcome
 
 GROUP: Final = "opentelemetry_traces_exporter"
-_SCOPE: Final = InstrumentationScope("cc-trace", __version__)
 
 
 class OtelExporter(OtlpDestination):
@@ -44,13 +43,14 @@ class OtelExporter(OtlpDestination):
     def __init__(self, settings: DestinationSettings) -> None:
         super().__init__(settings)
         self._resource = Resource(self._encoder.resource)
+        self._scope = InstrumentationScope("cc-trace", __version__, self._encoder.schema_url or None)
         self._secret_values = secrets(settings)
         self._milliseconds = int(settings.timeout_seconds * 1000)
         self._exporter = _exporter(settings)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Export one batch."""
-        spans = [readable_span(Message.FromString(encoded.data), self._resource) for encoded in batch]
+        spans = [readable_span(Message.FromString(encoded.data), self._resource, self._scope) for encoded in batch]
         try:
             result = self._exporter.export(spans)
             if result is SpanExportResult.SUCCESS and self._exporter.force_flush(self._milliseconds):
@@ -65,7 +65,7 @@ class OtelExporter(OtlpDestination):
             self._exporter.shutdown()
 
 
-def readable_span(message: Message, resource: Resource) -> ReadableSpan:
+def readable_span(message: Message, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
     """Return a span as the SDK has them after they ended."""
     parent = _context(message.trace_id, message.parent_span_id) if message.parent_span_id else None
     return ReadableSpan(
@@ -79,7 +79,7 @@ def readable_span(message: Message, resource: Resource) -> ReadableSpan:
         status=Status(StatusCode(message.status.code), message.status.message or None),
         start_time=message.start_time_unix_nano,
         end_time=message.end_time_unix_nano,
-        instrumentation_scope=_SCOPE,
+        instrumentation_scope=scope,
     )
 
 

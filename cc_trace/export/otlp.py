@@ -48,7 +48,7 @@ def encode_span(span: Span, name: str, attributes: Mapping[str, AttributeValue])
             integer(6, _CLIENT if span.kind == "generation" else _INTERNAL),
             fixed64(7, start_ns) if start_ns else b"",
             fixed64(8, end_ns) if end_ns else b"",
-            _pairs(9, attributes),
+            pairs(9, attributes),
             *_how_it_ended(span, end_ns, attributes),
         ]
     )
@@ -61,7 +61,7 @@ def _how_it_ended(span: Span, end_ns: int, attributes: Mapping[str, AttributeVal
         status = chunk(15, _text(2, readable(span.error or span.status)) + integer(3, _STATUS_ERROR))
         if _FOR_MLFLOW in attributes:
             kind = attributes.get("error.type", span.status)
-            said = _pairs(3, {"exception.type": kind, "exception.message": span.error or span.status})
+            said = pairs(3, {"exception.type": kind, "exception.message": span.error or span.status})
             event = chunk(11, (fixed64(1, end_ns) if end_ns else b"") + _text(2, "exception") + said)
     elif _FOR_MLFLOW in attributes:
         status = chunk(15, integer(3, _STATUS_OK))
@@ -71,16 +71,25 @@ def _how_it_ended(span: Span, end_ns: int, attributes: Mapping[str, AttributeVal
     return event, link, status
 
 
-def request(spans: Sequence[bytes], resource: Mapping[str, AttributeValue]) -> bytes:
+def request(spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "") -> bytes:
     """Return an ExportTraceServiceRequest with these encoded spans."""
+    return resource_message(resource, scope_message(spans, schema_url))
+
+
+def scope_message(items: Sequence[bytes], schema_url: str = "") -> bytes:
+    """Return what we made, spans or metrics, under our name: ScopeSpans and ScopeMetrics have the same fields."""
     scope = _text(1, "cc-trace") + _text(2, __version__)
-    scope_spans = chunk(1, scope) + chunks(2, spans)
-    return chunk(1, chunk(1, encode_resource(resource)) + chunk(2, scope_spans))
+    return chunk(1, scope) + chunks(2, items) + _text(3, schema_url)
+
+
+def resource_message(resource: Mapping[str, AttributeValue], scope: bytes) -> bytes:
+    """Return a request with one resource; that of spans and that of metrics have the same fields."""
+    return chunk(1, chunk(1, encode_resource(resource)) + chunk(2, scope))
 
 
 def encode_resource(attributes: Mapping[str, AttributeValue]) -> bytes:
     """Return what the spans of a request have in common."""
-    return _pairs(1, attributes)
+    return pairs(1, attributes)
 
 
 def fitted(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes:
@@ -111,7 +120,7 @@ def _times(span: Span) -> tuple[int, int]:
     return start_ns, max(start_ns, end_ns)
 
 
-def _pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
+def pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
     """Return attributes as a repeated field of keys and values."""
     try:
         return chunks(field, [_key(key) + chunk(2, _value(value)) for key, value in attributes.items()])

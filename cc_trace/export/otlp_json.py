@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue
 
 
-def request_json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue]) -> bytes:
+def request_json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "") -> bytes:
     """Return an ExportTraceServiceRequest as OTLP/JSON, which differs from protobuf's JSON in its ids and enums."""
     shared = MessageToDict(Resource.FromString(encode_resource(resource)))
-    scope_spans = {"scope": {"name": "cc-trace", "version": __version__}, "spans": [_span(span) for span in spans]}
+    scope = {"name": "cc-trace", "version": __version__}
+    scope_spans: dict[str, Any] = {"scope": scope, "spans": [_span(span) for span in spans]}
+    if schema_url:
+        scope_spans["schemaUrl"] = schema_url
     return orjson.dumps({"resourceSpans": [{"resource": shared, "scopeSpans": [scope_spans]}]})
 
 

@@ -50,7 +50,7 @@ def cost_usd(model: str, usage: Usage, at_ns: int | None) -> float | None:
     Web searches of a model without a search price add nothing: the result is then the cost of the tokens.
     Bedrock and Vertex names cost what the model costs at Anthropic, without the sellers' regional premiums.
     """
-    input_, output, read, write_5m, write_1h, searches, fast, _ = usage
+    input_, output, read, write_5m, write_1h, searches, fast, *_ = usage
     context = input_ + read + write_5m + write_1h
     for rates in _rates(model):
         if (at_ns is None or at_ns >= rates.since_ns) and context >= rates.min_context:

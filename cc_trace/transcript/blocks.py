@@ -334,5 +334,6 @@ def usage(raw: object) -> Usage | None:
             count_field(object_field(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
             raw.get("speed") == "fast",
             bool(writes) or not total,
+            count_field(object_field(raw, "output_tokens_details"), "thinking_tokens"),
         ),
     )

@@ -67,6 +67,7 @@ class Usage(NamedTuple):
     web_searches: int = 0
     fast: bool = False
     split: bool = True  # False: the transcript did not tell 5m and 1h writes apart, all are counted as 5m
+    thinking: int = 0  # how many of the output tokens; 0 where it is not recorded
 
     def maximum(self, other: Usage) -> Usage:
         """Join two lines of one response: early lines carry placeholders, so the maximum is the truth."""
@@ -86,6 +87,7 @@ class Usage(NamedTuple):
             max(self.web_searches, other.web_searches),
             self.fast or other.fast,
             self.split and other.split,
+            max(self.thinking, other.thinking),
         )
 
 

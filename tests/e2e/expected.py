@@ -128,7 +128,7 @@ class _Served:
         if exchange.outcome == "cut":
             usage = replace(_usage(said.tokens), output=START_OUTPUT_TOKENS)
             text = said.text[:PIECE_CHARS]
-            return Generation(*known, usage, *asked, "", text, "interrupted", _BROKEN_OFF, ())
+            return Generation(*known, usage, *asked, "", text, "error", _BROKEN_OFF, ())
         calls = tuple(self._call(session, id_, use, unusual) for id_, use in said.uses)
         finish = "tool_call" if calls else "stop"
         return Generation(*known, _usage(said.tokens), *asked, said.thinking, said.text, finish, "ok", calls)

@@ -213,7 +213,7 @@ def test_no_value_makes_a_span_unsendable() -> None:
 
 def test_a_request_is_what_protobuf_would_make() -> None:
     """Joining encoded spans gives, byte for byte, the message built from them; so does a batch of none or of many."""
-    for count in (0, 1, 300):
+    for count, url in ((0, ""), (1, "https://example.com/schemas/1"), (300, "")):
         spans = [encode_span(made(output="x" * n), "Bash", {"n": "x" * n}) for n in range(count)]
         expected = ExportTraceServiceRequest(
             resource_spans=[
@@ -225,12 +225,15 @@ def test_a_request_is_what_protobuf_would_make() -> None:
                         ScopeSpans(
                             scope=InstrumentationScope(name="cc-trace", version=__version__),
                             spans=map(Message.FromString, spans),
+                            schema_url=url,
                         )
                     ],
                 )
             ]
         )
-        assert expected.SerializeToString() == request(spans, RESOURCE)
+        assert expected.SerializeToString() == request(spans, RESOURCE, url)
+        as_json = json.loads(request_json(spans, RESOURCE, url))
+        assert as_json["resourceSpans"][0]["scopeSpans"][0].get("schemaUrl", "") == url
 
 
 def test_json_is_as_the_specification_shows_it() -> None:
@@ -357,6 +360,12 @@ def test_a_long_result_is_cut_and_says_how_much() -> None:
     assert 3_000_000 < len(data) <= 4_000_000
 
 
+def flattened(found: dict[str, Any], side: str) -> str:
+    """OpenInference's messages, of which each field is an attribute, as one text."""
+    fields = {key: value for key, value in found.items() if key.startswith(f"{side}.0.")}
+    return json.dumps([{"role": fields[f"{side}.0.message.role"], "fields": fields}])
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_generation_is_cut_in_its_messages(profile: str) -> None:
     """Messages stay messages: what is cut are the texts in them, in prompts as in the arguments of calls."""
@@ -376,6 +385,9 @@ def test_a_generation_is_cut_in_its_messages(profile: str) -> None:
         asked, answered = ("langfuse.observation.input", "langfuse.observation.output")
     if profile == "mlflow":
         asked, answered = ("mlflow.spanInputs", "mlflow.spanOutputs")
+    if profile == "openinference":
+        asked, answered = ("llm.input_messages", "llm.output_messages")
+        found |= {side: flattened(found, side) for side in (asked, answered)}
     questions, answers = json.loads(found[asked]), json.loads(found[answered])
     if profile == "mlflow":
         questions, answers = questions["messages"], [choice["message"] for choice in answers["choices"]]

@@ -76,7 +76,7 @@ SECOND_SAID: dict[str, AttributeValue] = {
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "toolu_2", "response": None}]},
         ]
     ),
-    "gen_ai.output.messages": answered("It f", "interrupted"),
+    "gen_ai.output.messages": answered("It f", "error"),
 }
 OTEL_ALL: dict[str, AttributeValue] = {"cc_trace.tags": ["ci", "night"], "cc_trace.turn_number": 3}
 OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
@@ -85,6 +85,7 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.version": "2.1.325",
             "gen_ai.input.messages": asked("Fix the failing test"),
             "gen_ai.output.messages": answered("Fixed.", "stop"),
             "cc_trace.source": "claude-code",
@@ -108,14 +109,19 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "gen_ai.usage.cost": 0.036786,
             "cc_trace.tool_count": 2,
             "cc_trace.stop_reason": "tool_use",
-            "cc_trace.effort": "high",
             "cc_trace.service_tier": "standard",
             "cc_trace.request_id": "req_1",
         },
     ),
     "second generation": (
         "chat claude-new",
-        {**SECOND_ONE, **SECOND_SAID, "cc_trace.tool_count": 0, "cc_trace.usage_complete": False},
+        {
+            **SECOND_ONE,
+            **SECOND_SAID,
+            "cc_trace.tool_count": 0,
+            "cc_trace.agent_id": "a1",
+            "cc_trace.usage_complete": False,
+        },
     ),
     "tool": (
         "execute_tool Bash",
@@ -151,10 +157,10 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.agent.name": "Explore",
-            "gen_ai.agent.id": "a1",
+            "cc_trace.agent_id": "a1",
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.input.messages": asked("count things"),
-            "gen_ai.output.messages": answered("Counting.", "incomplete"),
+            "gen_ai.output.messages": answered("Counting.", "error"),
             "error.type": "incomplete",
             "cc_trace.agent_type": "Explore",
             "cc_trace.description": "count",
@@ -167,6 +173,7 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "compaction",
+            "gen_ai.conversation.compacted": True,
             "cc_trace.output": "Summary: …",
             "cc_trace.trigger": "auto",
             "cc_trace.preTokens": 462,
@@ -188,7 +195,7 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             **EVERYWHERE,
             "gen_ai.operation.name": "api_error",
             "cc_trace.output": "API Error: 400",
-            "error.type": "api_error",
+            "error.type": "400",
         },
     ),
     "interruption": (
@@ -418,13 +425,36 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
     ),
 }
 
-OPENINFERENCE_ALL: dict[str, AttributeValue] = {"tag.tags": ["ci", "night"]}
+FIRST_MESSAGES: dict[str, AttributeValue] = {
+    "llm.input_messages.0.message.role": "user",
+    "llm.input_messages.0.message.content": "Fix the failing test",
+    **{
+        f"llm.output_messages.0.message.{key}": value
+        for key, value in {
+            "role": "assistant",
+            "contents.0.message_content.type": "reasoning",
+            "contents.0.message_content.text": "Which test?",
+            "contents.1.message_content.type": "reasoning",
+            "contents.1.message_content.text": "[redacted]",
+            "contents.2.message_content.type": "text",
+            "contents.2.message_content.text": "Let me look.",
+            "tool_calls.0.tool_call.id": "toolu_1",
+            "tool_calls.0.tool_call.function.name": "Bash",
+            "tool_calls.0.tool_call.function.arguments": '{"command":"pytest -x"}',
+            "tool_calls.1.tool_call.id": "toolu_2",
+            "tool_calls.1.tool_call.function.name": "mcp__github__search",
+            "tool_calls.1.tool_call.function.arguments": '{"query":"flaky"}',
+        }.items()
+    },
+}
+OPENINFERENCE_ALL: dict[str, AttributeValue] = {"tag.tags": ["ci", "night"], "agent.name": "claude-code"}
 OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
     "turn": (
         "invoke_agent claude-code",
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.version": "2.1.325",
             "openinference.span.kind": "AGENT",
             "input.value": "Fix the failing test",
             "input.mime_type": "text/plain",
@@ -437,8 +467,22 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "chat claude-sonnet-4-5-20250929[1m]",
         {
             **FIRST,
-            **FIRST_SAID,
+            **FIRST_MESSAGES,
+            "llm.system": "anthropic",
+            "llm.provider": "anthropic",
+            "llm.model_name": "claude-sonnet-4-5-20250929[1m]",
+            "llm.request.model_name": "claude-sonnet-4-5-20250929[1m]",
+            "llm.response.model_name": "claude-sonnet-4-5-20250929[1m]",
+            "llm.invocation_parameters": '{"effort":"high","service_tier":"standard"}',
+            "llm.finish_reason": "tool_call",
+            "llm.token_count.prompt": 53_012,
+            "llm.token_count.completion": 400,
+            "llm.token_count.total": 53_412,
+            "llm.token_count.prompt_details.cache_read": 50_000,
+            "llm.token_count.prompt_details.cache_write": 3_000,
             "llm.cost.total": 0.036786,
+            "llm.cost.prompt": 0.030786,
+            "llm.cost.completion": 0.006,
             "openinference.span.kind": "LLM",
             "input.value": "Fix the failing test",
             "input.mime_type": "text/plain",
@@ -460,7 +504,27 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "chat claude-new",
         {
             **SECOND_ONE,
-            **SECOND_SAID,
+            "agent.name": "subagent",
+            "llm.input_messages.0.message.role": "tool",
+            "llm.input_messages.0.message.content": "exit 1",
+            "llm.input_messages.0.message.tool_call_id": "toolu_1",
+            "llm.input_messages.0.message.name": "Bash",
+            "llm.input_messages.1.message.role": "tool",
+            "llm.input_messages.1.message.tool_call_id": "toolu_2",
+            "llm.input_messages.1.message.name": "mcp__github__search",
+            "llm.output_messages.0.message.role": "assistant",
+            "llm.output_messages.0.message.content": "It f",
+            "llm.system": "anthropic",
+            "llm.provider": "anthropic",
+            "llm.model_name": "claude-new",
+            "llm.request.model_name": "claude-new",
+            "llm.response.model_name": "claude-new",
+            "llm.finish_reason": "error",
+            "llm.token_count.prompt": 75,
+            "llm.token_count.completion": 1,
+            "llm.token_count.total": 76,
+            "llm.token_count.prompt_details.cache_read": 0,
+            "llm.token_count.prompt_details.cache_write": 70,
             "openinference.span.kind": "LLM",
             "output.value": "It f",
             "output.mime_type": "text/plain",
@@ -471,6 +535,8 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "execute_tool Bash",
         {
             **tool("toolu_1", "Bash"),
+            "tool.name": "Bash",
+            "tool.id": "toolu_1",
             "openinference.span.kind": "TOOL",
             "input.value": '{"command":"ls"}',
             "input.mime_type": "application/json",
@@ -483,6 +549,8 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "execute_tool Read",
         {
             **tool("toolu_3", "Read"),
+            "tool.name": "Read",
+            "tool.id": "toolu_3",
             "error.type": "tool_error",
             "openinference.span.kind": "TOOL",
             "input.value": '{"file_path":"/x"}',
@@ -496,6 +564,8 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "execute_tool mcp__github__search",
         {
             **tool("toolu_2", "mcp__github__search"),
+            "tool.name": "mcp__github__search",
+            "tool.id": "toolu_2",
             "mcp.method.name": "tools/call",
             "error.type": "user-rejected",
             "openinference.span.kind": "TOOL",
@@ -509,7 +579,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.agent.name": "Explore",
-            "gen_ai.agent.id": "a1",
+            "agent.name": "Explore",
             "gen_ai.operation.name": "invoke_agent",
             "error.type": "incomplete",
             "openinference.span.kind": "AGENT",
@@ -525,6 +595,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "compaction",
+            "gen_ai.conversation.compacted": True,
             "openinference.span.kind": "CHAIN",
             "output.value": "Summary: …",
             "output.mime_type": "text/plain",
@@ -547,7 +618,7 @@ OPENINFERENCE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             **EVERYWHERE,
             "gen_ai.operation.name": "api_error",
-            "error.type": "api_error",
+            "error.type": "400",
             "openinference.span.kind": "CHAIN",
             "output.value": "API Error: 400",
             "output.mime_type": "text/plain",
@@ -642,7 +713,8 @@ def test_langfuse_is_not_sent_an_environment_it_refuses(environment: str) -> Non
         ("stop_sequence", "stop"),
         ("tool_use", "tool_call"),
         ("max_tokens", "length"),
-        ("refusal", "refusal"),
+        ("refusal", "content_filter"),
+        ("pause_turn", "pause_turn"),
     ],
 )
 def test_finish_reasons(stop_reason: str, finish_reason: str) -> None:
@@ -662,7 +734,7 @@ def test_a_response_without_stop_reason_still_has_a_finish_reason() -> None:
 
 
 def test_phoenix_lists_a_generation_in_short() -> None:
-    """Its messages are sent once, in gen_ai.*; a row of a list needs their beginning, or the tools that were called."""
+    """Its messages are sent once; a row of a list needs their beginning, or the tools that were called."""
     span = SPANS["first generation"]._replace(
         input=[{"role": "user", "content": "x" * 501}],
         output={"role": "assistant", "content": "", "tool_calls": CALLS},
@@ -679,7 +751,13 @@ def test_what_is_not_known_is_not_sent(profile: str) -> None:
     name, found = PROFILES[profile](empty, Labels())
     bare: dict[str, dict[str, AttributeValue]] = {
         "otel": {"cc_trace.turn_number": 3},
-        "openinference": {"openinference.span.kind": "LLM", "metadata": '{"turn_number":3}'},
+        "openinference": {
+            "openinference.span.kind": "LLM",
+            "agent.name": "claude-code",
+            "llm.system": "anthropic",
+            "llm.provider": "anthropic",
+            "metadata": '{"turn_number":3}',
+        },
         "mlflow": {"mlflow.spanType": "CHAT_MODEL", "cc_trace.turn_number": 3},
     }
     if profile == "langfuse":

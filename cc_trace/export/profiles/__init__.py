@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cc_trace.spans import Span
 
-__all__ = ["PROFILES", "AttributeValue", "Labels", "Profile", "resource"]
+__all__ = ["PROFILES", "AttributeValue", "Labels", "Profile", "resource", "schema_url"]
 
 Profile: TypeAlias = "Callable[[Span, Labels], tuple[str, dict[str, AttributeValue]]]"
 
@@ -41,3 +41,8 @@ def resource(profile: str, labels: Labels) -> dict[str, AttributeValue]:
     if profile == "openinference":
         found["openinference.project.name"] = labels.service_name
     return found | labels.resource
+
+
+def schema_url(profile: str) -> str:
+    """Return which version of the conventions a profile follows, where there is one."""
+    return otel.SCHEMA_URL if profile == "otel" else ""

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.chat import answered, asked
-from cc_trace.export.profiles.facts import facts
+from cc_trace.export.profiles.metadata import all_metadata
 from cc_trace.export.profiles.text import attribute, json_text, plain
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         found["langfuse.observation.output"] = result
     if span.response is not None:
         found |= _generation(span, span.response)
-    for key, value in facts(span).items():
+    for key, value in all_metadata(span).items():
         if value is None or (key in trace and trace[key] == value):
             continue
         # Langfuse merges both kinds of metadata into one, and there the trace's wins.

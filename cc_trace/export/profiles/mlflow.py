@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.chat import answered, asked
-from cc_trace.export.profiles.facts import facts
-from cc_trace.export.profiles.otel import named
-from cc_trace.export.profiles.text import attribute, json_text, plain
+from cc_trace.export.profiles.otel import named, unnamed
+from cc_trace.export.profiles.text import json_text, plain
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue, Usage
 
 _TYPES: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "CHAT_MODEL", "tool": "TOOL", "event": "TASK"}
-_NAMED: Final = frozenset({"session_id", "agent_id", "tool_name", "tool_id"})  # facts the conventions have a name for
 
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
@@ -42,10 +40,7 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         found["mlflow.traceTag.mlflow.traceName"] = span.name
         if labels.tags:
             found["mlflow.traceTag.tags"] = ", ".join(labels.tags)
-    for key, value in facts(span).items():
-        if value is not None and key not in _NAMED:
-            found[f"cc_trace.{key}"] = attribute(value)
-    return span.name, found
+    return span.name, found | unnamed(span)
 
 
 def _usage(usage: Usage) -> JsonValue:

@@ -1,44 +1,151 @@
-"""OpenInference, for Phoenix and Arize: the GenAI conventions, and what Phoenix does not derive from them.
+"""OpenInference, for Phoenix and Arize.
 
-Rule: content is sent once. A generation's messages stay in gen_ai.*, from which Phoenix takes them, and its
-`input.value` and `output.value` are what a row of a list needs; of all other spans these two are the content itself,
-without which Phoenix shows bare attributes.
+Rules:
+- Everything they read is said in OpenInference's own words; what they would derive from gen_ai.* is not relied on. The
+  GenAI names of what identifies a span are there too, for a collector on the way.
+- Content is sent once. A generation's messages are `llm.*_messages`, and its `input.value` and `output.value` are what
+  a row of a list needs; of all other spans these two are the content itself.
+- Token counts of the prompt include the cache.
 
-Source: openinference-semantic-conventions; src/phoenix/trace/gen_ai/conversion.py in github.com/Arize-ai/phoenix.
+Source: openinference-semantic-conventions, and spec/ in github.com/Arize-ai/openinference.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.profiles.facts import facts
-from cc_trace.export.profiles.otel import content, named
+from cc_trace.export.profiles.metadata import all_metadata
+from cc_trace.export.profiles.otel import finish_reason, named, provider, requested_model
 from cc_trace.export.profiles.text import json_text, plain
+from cc_trace.pricing import cost_usd
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels
-    from cc_trace.spans import Span
+    from cc_trace.spans import Response, Span
     from cc_trace.transcript import JsonValue
 
 _KINDS: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "LLM", "tool": "TOOL", "event": "CHAIN"}
+_PROVIDERS: Final = {"aws.bedrock": "aws", "gcp.vertex_ai": "google", "anthropic": "anthropic"}
+_PARAMETERS: Final = ("max_tokens", "effort", "thinking", "thinking_budget", "speed", "service_tier")
 _SHORT_CHARS: Final = 500
+_DIGITS: Final = 12  # of a cost in USD; beyond that is what adding left over
 
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
     name, found = named(span, labels)
     found["openinference.span.kind"] = _KINDS[span.kind]
-    found["metadata"] = json_text(facts(span))
+    found["agent.name"] = found["gen_ai.agent.name"]
+    found["metadata"] = json_text(all_metadata(span))
     if labels.tags:
         found["tag.tags"] = list(labels.tags)
     if span.kind == "generation":
-        found |= content(span)
-        found |= _values(_short(_last_asked(span.input)), _short(_answered(span.output)))
+        found |= _asked(span.input) | _answered(span.output)
+        found |= _values(_short(_last_asked(span.input)), _short(_answer_in_short(span.output)))
+        found |= _generation(span)
     else:
         found |= _values(span.input, span.output)
-    if (response := span.response) is not None and response.cost_usd is not None:
-        found["llm.cost.total"] = response.cost_usd
+    if span.kind == "tool":
+        found["tool.name"] = found["gen_ai.tool.name"]
+        if span.tool is not None:
+            found["tool.id"] = span.tool.id
     return name, found
+
+
+def _generation(span: Span) -> dict[str, AttributeValue]:
+    """Return model, parameters, tokens and cost."""
+    found: dict[str, AttributeValue] = {
+        "llm.system": "anthropic",
+        "llm.provider": _PROVIDERS[provider(span.response)],
+    }
+    if isinstance(span.metadata.get("stop_reason"), str) or span.status != "ok":
+        found["llm.finish_reason"] = finish_reason(span)
+    if parameters := {key: span.metadata[key] for key in _PARAMETERS if span.metadata.get(key) is not None}:
+        found["llm.invocation_parameters"] = json_text(parameters)
+    if (model := requested_model(span)) is not None:
+        found["llm.request.model_name"] = found["llm.model_name"] = model
+    if (response := span.response) is None:
+        return found
+    if response.model is not None:
+        found["llm.response.model_name"] = found["llm.model_name"] = response.model
+    return found | _token_counts(response) | _costs(response)
+
+
+def _token_counts(response: Response) -> dict[str, AttributeValue]:
+    if (usage := response.usage) is None:
+        return {}
+    written = usage.cache_write_5m + usage.cache_write_1h
+    prompt = usage.input + usage.cache_read + written
+    found: dict[str, AttributeValue] = {
+        "llm.token_count.prompt": prompt,
+        "llm.token_count.completion": usage.output,
+        "llm.token_count.total": prompt + usage.output,
+        "llm.token_count.prompt_details.cache_read": usage.cache_read,
+        "llm.token_count.prompt_details.cache_write": written,
+    }
+    if usage.thinking:
+        found["llm.token_count.completion_details.reasoning"] = usage.thinking
+    return found
+
+
+def _costs(response: Response) -> dict[str, AttributeValue]:
+    """Return the cost, and what of it is the prompt's and the completion's; web searches are neither's."""
+    if response.cost_usd is None:
+        return {}
+    found: dict[str, AttributeValue] = {"llm.cost.total": response.cost_usd}
+    model, usage, at_ns = response.model, response.usage, response.first_token_ns
+    if model is None or usage is None or at_ns is None:
+        return found
+    prompt = cost_usd(model, usage._replace(output=0, web_searches=0), at_ns)
+    tokens = cost_usd(model, usage._replace(web_searches=0), at_ns)
+    if prompt is not None and tokens is not None:
+        found["llm.cost.prompt"] = round(prompt, _DIGITS)
+        found["llm.cost.completion"] = round(tokens - prompt, _DIGITS)
+    return found
+
+
+def _asked(given: JsonValue) -> dict[str, AttributeValue]:
+    """Return what a response answers, message by message."""
+    found: dict[str, AttributeValue] = {}
+    for number, message in enumerate(given if isinstance(given, list) else []):
+        prefix = f"llm.input_messages.{number}.message"
+        match message:
+            case {"role": str(role), "content": text}:
+                found[f"{prefix}.role"] = role
+            case _:
+                found[f"{prefix}.role"], text = "user", message
+        if text is not None:
+            found[f"{prefix}.content"] = plain(text)
+        if isinstance(message, dict):
+            for key in ("tool_call_id", "name"):
+                if isinstance(value := message.get(key), str):
+                    found[f"{prefix}.{key}"] = value
+    return found
+
+
+def _answered(given: JsonValue) -> dict[str, AttributeValue]:
+    """Return a response: its thoughts and its text are parts, a text alone is the content."""
+    if not given:
+        return {}
+    prefix = "llm.output_messages.0.message"
+    found: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
+    message = given if isinstance(given, dict) else {"content": given}
+    text, thoughts = message.get("content"), [plain(each) for each in _list(message.get("thinking")) if each]
+    if thoughts:
+        parts = [("reasoning", thought) for thought in thoughts] + ([("text", plain(text))] if text else [])
+        for number, (kind, said) in enumerate(parts):
+            found[f"{prefix}.contents.{number}.message_content.type"] = kind
+            found[f"{prefix}.contents.{number}.message_content.text"] = said
+    elif text:
+        found[f"{prefix}.content"] = plain(text)
+    for number, call in enumerate(_list(message.get("tool_calls"))):
+        match call:
+            case {"id": str(id_), "name": str(name), "input": arguments}:
+                made = f"{prefix}.tool_calls.{number}.tool_call"
+                found[f"{made}.id"] = id_
+                found[f"{made}.function.name"] = name
+                found[f"{made}.function.arguments"] = json_text(arguments)
+    return found
 
 
 def _values(given: JsonValue, result: JsonValue) -> dict[str, AttributeValue]:
@@ -60,7 +167,7 @@ def _last_asked(given: JsonValue) -> str:
             return ""
 
 
-def _answered(given: JsonValue) -> str:
+def _answer_in_short(given: JsonValue) -> str:
     """Return what a response said, or else which tools it called."""
     match given:
         case {"content": str(text)} if text:
@@ -73,3 +180,7 @@ def _answered(given: JsonValue) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHORT_CHARS else text[:_SHORT_CHARS] + "…"
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []

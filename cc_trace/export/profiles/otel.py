@@ -4,32 +4,49 @@ Rules:
 - Conversation, agent and operation are named on every span: Honeycomb groups by them.
 - Model and usage stand on generations alone: backends count every span that has them as a call of a model.
 - Messages are JSON strings. Every output message has a finish_reason: Phoenix drops those without.
-- What the conventions have no name for is `cc_trace.*`.
+- What the conventions have no name for is `cc_trace.*`, but for the cost, which is `gen_ai.usage.cost`.
+- `gen_ai.agent.id` is the id of an agent that is kept somewhere, not of one of its runs: there is none.
 
 Source: github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans, mcp, the messages'
-JSON schemas).
+JSON schemas). It has no release yet; SCHEMA_URL is what its manifest says.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.profiles.facts import facts
-from cc_trace.export.profiles.text import attribute, json_text, plain
+from cc_trace.export.profiles.errors import error_type
+from cc_trace.export.profiles.metadata import all_metadata
+from cc_trace.export.profiles.text import INT64, attribute, json_text, plain
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels
-    from cc_trace.spans import Span
+    from cc_trace.spans import Response, Span
     from cc_trace.transcript import JsonValue, Usage
 
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 _OPERATIONS: Final = {
     "turn": "invoke_agent",
     "subagent": "invoke_agent",
     "generation": "chat",
     "tool": "execute_tool",
 }
-_FINISH: Final = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_call", "max_tokens": "length"}
-_NAMED: Final = frozenset({"session_id", "agent_id", "tool_name", "tool_id"})  # facts the conventions have a name for
+_FINISH: Final = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_call",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+    "compaction": "compaction",
+}
+_UNFINISHED: Final = "error"  # the conventions' word where a finish reason was expected and none came
+# Metadata that the conventions have a name for.
+_NAMED: Final = frozenset({"session_id", "tool_name", "tool_id", "requested_model", "max_tokens", "effort"})
+# Whose models these are is told by the form of their names, and of the ids of their responses.
+_BEDROCK: Final = re.compile(r"arn:aws[a-z-]*:bedrock:|(?:[a-z-]+\.)?anthropic\.claude")
+_VERTEX: Final = re.compile(r"claude-[^@]*@")
 
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
@@ -40,10 +57,16 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         found["cc_trace.tags"] = list(labels.tags)
     if (response := span.response) is not None and response.cost_usd is not None:
         found["gen_ai.usage.cost"] = response.cost_usd
-    for key, value in facts(span).items():
-        if value is not None and key not in _NAMED:
-            found[f"cc_trace.{key}"] = attribute(value)
-    return name, found
+    return name, found | unnamed(span)
+
+
+def unnamed(span: Span) -> dict[str, AttributeValue]:
+    """Return the metadata that the conventions have no name for."""
+    return {
+        f"cc_trace.{key}": attribute(value)
+        for key, value in all_metadata(span).items()
+        if value is not None and key not in _NAMED
+    }
 
 
 def named(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
@@ -55,20 +78,23 @@ def named(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
         "gen_ai.agent.name": agent,
         "gen_ai.operation.name": operation,
     }
-    if span.agent_id is not None:
-        found["gen_ai.agent.id"] = span.agent_id
     if labels.user_id is not None:
         found["user.id"] = labels.user_id
     if span.status != "ok":
-        found["error.type"] = _error_type(span)
+        found["error.type"] = error_type(span)
     match span.kind:
         case "generation":
             return _named_generation(span, found)
         case "tool":
             return _named_tool(span, found)
         case "event":
+            if span.name == "compaction":
+                found["gen_ai.conversation.compacted"] = True
             return span.name, found
         case _:
+            version = span.metadata.get("version")
+            if span.kind == "turn" and isinstance(version, str):
+                found["gen_ai.agent.version"] = version
             return f"{operation} {agent}", found
 
 
@@ -87,7 +113,7 @@ def content(span: Span) -> dict[str, AttributeValue]:
         if span.output:
             found["cc_trace.output"] = plain(span.output)
     elif parts := _answered(span.output):
-        answer: JsonValue = {"role": "assistant", "parts": parts, "finish_reason": _finish_reason(span)}
+        answer: JsonValue = {"role": "assistant", "parts": parts, "finish_reason": finish_reason(span)}
         found["gen_ai.output.messages"] = json_text([answer])
     return found
 
@@ -96,43 +122,59 @@ def _agent(span: Span, labels: Labels) -> str:
     return span.agent_name or labels.agent_name
 
 
-def _error_type(span: Span) -> str:
-    """Return the kind of failure, out of few; `tool_error` is the conventions' word for a result marked as an error."""
-    if span.status != "error":
-        return span.status
-    if span.kind == "tool":
-        denial = span.metadata.get("denial")
-        return denial if isinstance(denial, str) else "tool_error"
-    return span.name if span.kind == "event" else f"{span.kind}_error"
+def provider(response: Response | None) -> str:
+    """Return who served a response, as far as its model and id tell."""
+    model, message_id = (response.model or "", response.message_id or "") if response is not None else ("", "")
+    if message_id.startswith("msg_bdrk_") or _BEDROCK.match(model):
+        return "aws.bedrock"
+    if message_id.startswith("msg_vrtx_") or _VERTEX.match(model):
+        return "gcp.vertex_ai"
+    return "anthropic"
+
+
+def requested_model(span: Span) -> str | None:
+    """Return the model that was asked for; where that is not recorded, the one that answered."""
+    asked = span.metadata.get("requested_model")
+    if isinstance(asked, str):
+        return asked
+    return span.response.model if span.response is not None else None
 
 
 def _named_generation(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict[str, AttributeValue]]:
-    found["gen_ai.provider.name"] = "anthropic"
-    reason = span.metadata.get("stop_reason")
-    if isinstance(reason, str):
-        found["gen_ai.response.finish_reasons"] = [_FINISH.get(reason, reason)]
-    if (response := span.response) is None:
-        return "chat", found
-    if response.message_id is not None:
-        found["gen_ai.response.id"] = response.message_id
-    if response.usage is not None:
-        found |= _usage(response.usage)
-    if response.model is None:
-        return "chat", found
-    found["gen_ai.request.model"] = found["gen_ai.response.model"] = response.model
-    return f"chat {response.model}", found
+    response, metadata = span.response, span.metadata
+    found["gen_ai.provider.name"] = provider(response)
+    if (model := requested_model(span)) is not None:
+        found["gen_ai.request.model"] = model
+    max_tokens, effort, reason = metadata.get("max_tokens"), metadata.get("effort"), metadata.get("stop_reason")
+    if type(max_tokens) is int and max_tokens in INT64:
+        found["gen_ai.request.max_tokens"] = max_tokens
+    if isinstance(effort, str):
+        found["gen_ai.request.reasoning.level"] = effort
+    if isinstance(reason, str) or span.status != "ok":
+        found["gen_ai.response.finish_reasons"] = [finish_reason(span)]
+    if response is not None:
+        if response.message_id is not None:
+            found["gen_ai.response.id"] = response.message_id
+        if response.model is not None:
+            found["gen_ai.response.model"] = response.model
+        if response.usage is not None:
+            found |= _usage(response.usage)
+    return "chat" if model is None else f"chat {model}", found
 
 
 def _usage(usage: Usage) -> dict[str, AttributeValue]:
     """Return token counts; the input includes what was read from and written to the cache, as the convention says."""
     written = usage.cache_write_5m + usage.cache_write_1h
-    return {
+    found: dict[str, AttributeValue] = {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + written,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
         "gen_ai.usage.cache_creation.input_tokens": written,  # the old name, which most backends read
         "gen_ai.usage.cache_write.input_tokens": written,
     }
+    if usage.thinking:  # 0 where it is not recorded
+        found["gen_ai.usage.reasoning.output_tokens"] = usage.thinking
+    return found
 
 
 def _named_tool(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict[str, AttributeValue]]:
@@ -143,6 +185,9 @@ def _named_tool(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict
         found["gen_ai.tool.call.id"] = span.tool.id
     if name.startswith("mcp__"):
         found["mcp.method.name"] = "tools/call"
+    match name, span.input:
+        case "Skill", {"skill": str(skill)} | {"command": str(skill)}:
+            found["gen_ai.skill.name"] = skill
     return f"execute_tool {name}", found
 
 
@@ -182,13 +227,13 @@ def _answered(given: JsonValue) -> list[JsonValue]:
     return parts
 
 
-def _finish_reason(span: Span) -> str:
+def finish_reason(span: Span) -> str:
     """Return why a message ended; most lines of a transcript do not tell, and then it follows from what they hold."""
     reason = span.metadata.get("stop_reason")
     if isinstance(reason, str):
         return _FINISH.get(reason, reason)
     if span.status != "ok":
-        return span.status
+        return _UNFINISHED
     return "tool_call" if isinstance(span.output, dict) and span.output.get("tool_calls") else "stop"
 
 

@@ -1,4 +1,4 @@
-"""What is known of a span and has no name in a convention; a profile puts it where its destination has metadata."""
+"""A span's metadata, with what else is known of it and has no name in a convention."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue
 
 
-def facts(span: Span) -> dict[str, JsonValue]:
-    """Return a span's metadata, and what else is known of it."""
+def all_metadata(span: Span) -> dict[str, JsonValue]:
+    """Return what a profile puts where its destination has metadata."""
     found: dict[str, JsonValue] = {"turn_number": span.turn, **span.metadata}
     if span.agent_id is not None:
         found["agent_id"] = span.agent_id
