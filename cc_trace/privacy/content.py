@@ -41,6 +41,10 @@ _WITHOUT_TEXT: Final = frozenset(
             "query_source",
             "attempts",
             "advisor",
+            "error_type",
+            "cache_breakpoints",
+            "thinking_ms",
+            "tool_input_ms",
         ),
         # of a tool call
         *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code", "returnCodeInterpretation"),
@@ -49,7 +53,7 @@ _WITHOUT_TEXT: Final = frozenset(
         *("totalDurationMs", "totalTokens", "totalToolUseCount", "permission"),
         # of an event
         *("micro", "preTokens", "postTokens", "tokensSaved", "retryAttempt", "maxRetries", "retryInMs"),
-        *("task_id", "message_id", "request_id", "hook_event", "exit_code", "blocked", "mode"),
+        *("attempt", "wait_ms", "task_id", "message_id", "request_id", "hook_event", "exit_code", "blocked", "mode"),
     )
 )
 # A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
