@@ -21,6 +21,7 @@ from cc_trace.turns import AGENT, MODEL, Event, Generation, agent_status, clippe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cc_trace.requests import RequestLedger
     from cc_trace.transcript import Advice, Context, JsonValue, Permission
     from cc_trace.turns import Call, FailedCall, Message, Run, Runs, Status, Turn
 
@@ -108,19 +109,24 @@ _LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
 
 
 def from_turn(
-    turn: Turn, runs: Runs, session_id: str, trace_by_call: dict[str, str], link: TraceLink | None = None
+    turn: Turn,
+    runs: Runs,
+    session_id: str,
+    trace_by_call: dict[str, str],
+    link: TraceLink | None = None,
+    ledger: RequestLedger | None = None,
 ) -> list[Span]:
     """Return a turn's spans in tree order.
 
     `trace_by_call` has the calls of the session that launched background tasks, with their trace ids: the turn that a
-    task's end starts links to the call, and this turn's own calls are added.
+    task's end starts links to the call, and this turn's own calls are added. `ledger`: to tell what filled the context.
     """
     link = link or TraceLink()
     trace = link.trace(turn.key, turn.number)
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
             trace_by_call[call.id] = trace
-    made = _Trace(trace, session_id, turn.number, trace_by_call)
+    made = _Trace(trace, session_id, turn.number, trace_by_call, ledger)
     made.main(turn, runs, link.parent_id)
     return made.spans
 
@@ -128,8 +134,16 @@ def from_turn(
 class _Trace:
     """Builds the spans of one trace."""
 
-    def __init__(self, trace: str, session_id: str, number: int, trace_by_call: dict[str, str]) -> None:
+    def __init__(
+        self,
+        trace: str,
+        session_id: str,
+        number: int,
+        trace_by_call: dict[str, str],
+        ledger: RequestLedger | None,
+    ) -> None:
         self.spans: list[Span] = []
+        self._ledger = ledger
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
@@ -264,6 +278,8 @@ class _Trace:
         if step.request is not None:
             metadata |= step.request.metadata
             metadata["attempts"] = step.attempts
+            if self._ledger is not None and usage is not None:
+                metadata |= self._ledger.metadata(step.request.id, usage)
         elif note is None and asked_ns is not None:
             note = "start derived"
         if note is not None:
