@@ -64,7 +64,7 @@ def _print_request(options: argparse.Namespace, claude: Path) -> None:
 def _source(target: str, claude: Path, state: Path) -> Source:
     """Return a session from its transcript, or from the local store when that is gone."""
     try:
-        return Session(find(target, claude, here()), look_ahead=True)
+        return Session(find(target, claude, here()), look_ahead=True, requests=True)
     except NotFoundError:
         stored = _stored(state / "traces.db", target)
         if stored is None:

@@ -89,7 +89,7 @@ class Printer:
             line.append(f" {said}", style="cyan not bold")
             if answer:
                 line.append(" → ", style="dim not bold").append(answer, style="not bold")
-        responses = [span.response for span in spans if span.response is not None]
+        responses = [span.response for span in spans if span.response is not None and span.status != "error"]
         tokens = sum(response.usage.output for response in responses if response.usage is not None)
         costs = [response.cost_usd for response in responses]
         tools = sum(span.kind == "tool" for span in spans)
@@ -108,7 +108,7 @@ class Printer:
     def _line(self, span: Span) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis")
         match span.kind:
-            case "generation" if span.response is not None:
+            case "generation" if span.response is not None and span.status != "error":
                 line.append(_printable(span.name), style="magenta")
                 parts = [_usage(span.response), _cost(span.response.cost_usd, complete=True), _span_duration(span)]
             case "subagent":

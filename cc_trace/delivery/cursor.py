@@ -155,6 +155,7 @@ class SessionState:
             files=files,
             delivered=delivered,
             transcript=opened,
+            requests=True,
         )
 
     @property

@@ -41,6 +41,12 @@ _WITHOUT_TEXT: Final = frozenset(
             "query_source",
             "attempts",
             "advisor",
+            "error_type",
+            "cache_breakpoints",
+            "thinking_ms",
+            "tool_input_ms",
+            "context",
+            "cache_miss",
         ),
         # of a tool call
         *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code", "returnCodeInterpretation"),
@@ -49,7 +55,7 @@ _WITHOUT_TEXT: Final = frozenset(
         *("totalDurationMs", "totalTokens", "totalToolUseCount", "permission"),
         # of an event
         *("micro", "preTokens", "postTokens", "tokensSaved", "retryAttempt", "maxRetries", "retryInMs"),
-        *("task_id", "message_id", "request_id", "hook_event", "exit_code", "blocked", "mode"),
+        *("attempt", "wait_ms", "task_id", "message_id", "request_id", "hook_event", "exit_code", "blocked", "mode"),
     )
 )
 # A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
@@ -174,7 +180,17 @@ def _allowed(metadata: dict[str, JsonValue], content: Content) -> dict[str, Json
     if content == "full":
         return metadata
     allowed = _WITHOUT_TEXT if content == "metadata" else _WITHOUT_TOOL_CONTENT
-    return {key: value for key, value in metadata.items() if key in allowed}
+    made = {key: value for key, value in metadata.items() if key in allowed}
+    if isinstance(miss := made.get("cache_miss"), dict):
+        made["cache_miss"] = _without_details(miss)
+    return made
+
+
+def _without_details(miss: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Leave why the cache was missed by kind; the details name what stands in requests."""
+    causes = miss.get("causes")
+    kinds = [cause.get("kind") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    return {**miss, "causes": [{"kind": kind} for kind in kinds]}
 
 
 def _without_content(span: Span) -> Span:

@@ -49,17 +49,24 @@ class CacheMiss:
 
 def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
     """Return what a request processed anew and why; None: it read all that the one before left in the cache."""
-    usage = current.response.usage
-    if usage is None:
+    usage, tokens = current.response.usage, missed_tokens(previous.response if previous else None, current.response)
+    if usage is None or tokens <= 0:
         return None
-    new = usage.input + usage.cache_write_5m + usage.cache_write_1h
+    causes = [Cause("first request")] if previous is None else _causes(previous, current) or [Cause("unknown")]
+    return CacheMiss(tuple(causes), tokens, _extra_cost(current, usage, tokens))
+
+
+def missed_tokens(previous: Response | None, current: Response) -> int:
+    """Count the tokens that a request processed anew, of what was in the cache or is there now; never below 0."""
+    usage = current.usage
+    if usage is None:
+        return 0
+    written = usage.cache_write_5m + usage.cache_write_1h
     if previous is None:
-        tokens, causes = new - usage.input, [Cause("first request")]
-    else:
-        left = previous.response.usage
-        cached = left.cache_read + left.cache_write_5m + left.cache_write_1h if left is not None else 0
-        tokens, causes = min(cached - usage.cache_read, new), _causes(previous, current) or [Cause("unknown")]
-    return CacheMiss(tuple(causes), tokens, _extra_cost(current, usage, tokens)) if tokens > 0 else None
+        return written
+    left = previous.usage
+    cached = left.cache_read + left.cache_write_5m + left.cache_write_1h if left is not None else 0
+    return max(0, min(cached - usage.cache_read, usage.input + written))
 
 
 def _causes(previous: Sent, current: Sent) -> list[Cause]:

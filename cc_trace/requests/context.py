@@ -15,7 +15,7 @@ import orjson
 from cc_trace.transcript import object_field, text_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cc_trace.requests.rebuild import Request
     from cc_trace.transcript import JsonValue, Usage
@@ -65,7 +65,7 @@ class Context:
 
 def context_by_origin(request: Request, usage: Usage) -> Context:
     """Divide the tokens that a response's usage reports for its input among the parts of its request."""
-    total = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+    total = input_tokens(usage)
     sizes: dict[tuple[str, str | None], int] = {}
     for origin, name, size in _sizes(request):
         sizes[origin, name] = sizes.get((origin, name), 0) + size
@@ -76,6 +76,36 @@ def context_by_origin(request: Request, usage: Usage) -> Context:
     parts = [Part(*key, size, share) for (key, size), share in zip(found.items(), tokens, strict=True)]
     parts.sort(key=lambda part: (ORIGINS.index(part.origin), -part.tokens, part.name or ""))
     return Context(total, tuple(parts), complete=not request.missing)
+
+
+def input_tokens(usage: Usage) -> int:
+    """Return the tokens of a request, from the cache or not."""
+    return usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+
+
+def shape_sizes(shape: dict[str, JsonValue]) -> dict[str, int]:
+    """Return how large the system prompt and the tools are."""
+    return _by_origin([*_system_sizes(shape.get("system")), *_tools_sizes(shape.get("tools"))])
+
+
+def message_sizes(message: dict[str, JsonValue]) -> dict[str, int]:
+    """Return how large a message is, by origin."""
+    return _by_origin(_message_sizes(message, {}))
+
+
+def tokens_by_origin(total: int, sizes: dict[str, int]) -> dict[str, int]:
+    """Divide the tokens of a request among the origins of its parts."""
+    found = {origin: sizes[origin] for origin in ORIGINS if sizes.get(origin)}
+    if total and not found:
+        found = {"other": 1}
+    return dict(zip(found, divided(total, list(found.values())), strict=True))
+
+
+def _by_origin(sizes: Iterable[tuple[str, str | None, int]]) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for origin, _, size in sizes:
+        made[origin] = made.get(origin, 0) + size
+    return made
 
 
 def divided(total: int, weights: list[int]) -> list[int]:
@@ -92,15 +122,27 @@ def divided(total: int, weights: list[int]) -> list[int]:
 
 
 def _sizes(request: Request) -> Iterator[tuple[str, str | None, int]]:
-    for block in _blocks(request.system):
-        yield "system prompt", None, _text_bytes(block)
-    yield "tools", None, sum(_json_bytes(tool) for tool in request.tools) if isinstance(request.tools, list) else 0
+    yield from _system_sizes(request.system)
+    yield from _tools_sizes(request.tools)
     tools: dict[str, str] = {}
     for message in request.messages:
         if isinstance(message, dict):
-            answer = message.get("role") == "assistant"
-            for block in _blocks(message.get("content")):
-                yield from _answer_sizes(block, tools) if answer else _user_sizes(block, tools)
+            yield from _message_sizes(message, tools)
+
+
+def _system_sizes(system: JsonValue) -> Iterator[tuple[str, str | None, int]]:
+    for block in _blocks(system):
+        yield "system prompt", None, _text_bytes(block)
+
+
+def _tools_sizes(tools: JsonValue) -> Iterator[tuple[str, str | None, int]]:
+    yield "tools", None, sum(map(_json_bytes, tools)) if isinstance(tools, list) else 0
+
+
+def _message_sizes(message: dict[str, JsonValue], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:
+    answer = message.get("role") == "assistant"
+    for block in _blocks(message.get("content")):
+        yield from _answer_sizes(block, tools) if answer else _user_sizes(block, tools)
 
 
 def _answer_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:

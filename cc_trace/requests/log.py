@@ -37,6 +37,7 @@ class _OpenCall:
     """A call while its file is read."""
 
     path: Path
+    before: _OpenCall | None = None  # the call before it in its file
     attempts: list[Attempt] = field(default_factory=list)
     retries: list[Retry] = field(default_factory=list)
     message_id: str | None = None
@@ -59,6 +60,7 @@ class RequestLog:
         self._attempts: dict[str, Attempt] = {}
         self._calls: list[_OpenCall] = []
         self._latest: dict[Path, _OpenCall] = {}
+        self._last: dict[Path, _OpenCall] = {}
         self._call_of: dict[str, _OpenCall] = {}
         self._answer_to: dict[str, _OpenCall] = {}
         self._responses: dict[str, Response] = {}
@@ -107,13 +109,15 @@ class RequestLog:
     def previous(self, sent: Attempt) -> Call | None:
         """Return the answered call before the one of this attempt in its thread."""
         own = self._call_of.get(sent.id)
-        found = None
-        for each in self._calls:
-            if each is own:
-                return None if found is None else self._call(found)
-            if own is not None and each.path == own.path and each.message_id is not None:
-                found = each
-        return None
+        before = own.before if own is not None else None
+        while before is not None and before.message_id is None:
+            before = before.before
+        return None if before is None else self._call(before)
+
+    def call(self, attempt_id: str) -> Call | None:
+        """Return the call that an attempt belongs to."""
+        found = self._call_of.get(attempt_id)
+        return None if found is None else self._call(found)
 
     def request(self, sent: Attempt) -> Request:
         """Return a request's body as far as it can be put together."""
@@ -151,9 +155,17 @@ class RequestLog:
             self._user_names = {hash_: place for place in self._users if (hash_ := message_hash(self._user(place)))}
         if (place := self._user_names.get(name)) is not None:
             return self._user(place)
+        return self._answer_by_place(name)
+
+    def message_by_place(self, name: str) -> JsonObject | None:
+        """Return the message with this hash by where it stands, without looking at all others; None: nothing tells."""
+        found = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
+        return found if isinstance(found, dict) else self._answer_by_place(name)
+
+    def _answer_by_place(self, name: str) -> JsonObject | None:
         call = self._answer_to.get(name)
         key = (call.path, call.message_id) if call is not None and call.message_id is not None else None
-        return self._answer(key) if key in self._answers else None
+        return self._answer(key) if key is not None and key in self._answers else None
 
     def _call(self, each: _OpenCall) -> Call:
         answer = self._responses.get(each.message_id) if each.message_id is not None else None
@@ -198,7 +210,7 @@ class RequestLog:
             return
         call = self._latest.get(path)
         if call is None or not call.waiting:
-            call = self._latest[path] = _OpenCall(path)
+            call = self._latest[path] = self._last[path] = _OpenCall(path, self._last.get(path))
             self._calls.append(call)
         call.attempts.append(made)
         base = self._attempts.get(made.base or "")

@@ -16,11 +16,14 @@ from cc_trace.pricing import cost_usd
 from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.spans.time_spent import turn_time
 from cc_trace.transcript import Thinking, ToolUse, make_tuple
-from cc_trace.turns import AGENT, MODEL, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
+from cc_trace.turns import AGENT, MODEL, Event, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.requests import RequestLedger
     from cc_trace.transcript import Advice, Context, JsonValue, Permission
-    from cc_trace.turns import Call, Event, Message, Run, Runs, Status, Turn
+    from cc_trace.turns import Call, FailedCall, Message, Run, Runs, Status, Turn
 
 
 def turn_start(turn: Turn) -> int | None:
@@ -92,6 +95,10 @@ def response_metadata(step: Generation) -> dict[str, JsonValue]:
         metadata["speed"] = step.speed
     if step.service_tier is not None:
         metadata["service_tier"] = step.service_tier
+    if step.thinking_ms is not None:
+        metadata["thinking_ms"] = step.thinking_ms
+    if step.tool_input_ms is not None:
+        metadata["tool_input_ms"] = step.tool_input_ms
     if step.usage is not None and step.usage.web_searches:
         metadata["web_searches"] = step.usage.web_searches
     return metadata
@@ -102,19 +109,24 @@ _LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
 
 
 def from_turn(
-    turn: Turn, runs: Runs, session_id: str, trace_by_call: dict[str, str], link: TraceLink | None = None
+    turn: Turn,
+    runs: Runs,
+    session_id: str,
+    trace_by_call: dict[str, str],
+    link: TraceLink | None = None,
+    ledger: RequestLedger | None = None,
 ) -> list[Span]:
     """Return a turn's spans in tree order.
 
     `trace_by_call` has the calls of the session that launched background tasks, with their trace ids: the turn that a
-    task's end starts links to the call, and this turn's own calls are added.
+    task's end starts links to the call, and this turn's own calls are added. `ledger`: to tell what filled the context.
     """
     link = link or TraceLink()
     trace = link.trace(turn.key, turn.number)
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
             trace_by_call[call.id] = trace
-    made = _Trace(trace, session_id, turn.number, trace_by_call)
+    made = _Trace(trace, session_id, turn.number, trace_by_call, ledger)
     made.main(turn, runs, link.parent_id)
     return made.spans
 
@@ -122,8 +134,16 @@ def from_turn(
 class _Trace:
     """Builds the spans of one trace."""
 
-    def __init__(self, trace: str, session_id: str, number: int, trace_by_call: dict[str, str]) -> None:
+    def __init__(
+        self,
+        trace: str,
+        session_id: str,
+        number: int,
+        trace_by_call: dict[str, str],
+        ledger: RequestLedger | None,
+    ) -> None:
         self.spans: list[Span] = []
+        self._ledger = ledger
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
@@ -224,21 +244,28 @@ class _Trace:
 
     def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
         last = len(turn.steps) - 1
-        counts: dict[str, int] = {}
+        seeds, retries = _event_seeds(turn), _retries_by_call(turn)
         ends_with = next((index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation)), -1)
         for index, step in enumerate(turn.steps):
             if isinstance(step, Generation):
                 settled = final or (index != ends_with and all(call.result is not None for call in step.calls))
                 generation_id = span_id("generation", step.key)
                 self.spans.append(self._generation(step, generation_id, parent_id, final=settled, complete=complete))
+                self._retries(turn, retries.get(step.key, ()), seeds, generation_id)
                 for number, advice in enumerate(step.advisors):
                     self._advice(advice, step, number, generation_id, final=settled)
                 for call in step.calls:
                     self._tool(call, step, generation_id, turn, runs, final=final)
-            else:
-                ordinal = counts[step.kind] = counts.get(step.kind, -1) + 1
-                seed = f"{turn.key}:{step.kind}:{ordinal}"
-                self.spans.append(self._event(step, seed, parent_id, turn, final=final or index != last))
+            elif step.call is not None:
+                failed_id = span_id("event", seeds[index])  # as which it was sent before it was a generation
+                self.spans.append(
+                    self._failed_call(step, step.call, failed_id, parent_id, turn, final or index != last)
+                )
+                self._retries(turn, retries.get(step.key or "", ()), seeds, failed_id)
+            elif step.answer_key is None:
+                # What a retry hangs below is known when its call has ended, or nobody waits for it any more.
+                settled = final or (index != last and step.kind != "api_retry")
+                self.spans.append(self._event(step, seeds[index], parent_id, turn, final=settled))
         for run in runs.loose:
             self._agent(run, parent_id, None)
 
@@ -251,6 +278,8 @@ class _Trace:
         if step.request is not None:
             metadata |= step.request.metadata
             metadata["attempts"] = step.attempts
+            if self._ledger is not None and usage is not None:
+                metadata |= self._ledger.metadata(step.request.id, usage)
         elif note is None and asked_ns is not None:
             note = "start derived"
         if note is not None:
@@ -283,6 +312,60 @@ class _Trace:
                 Origins(tuple([message.origin for message in step.inputs]), AGENT if step.head.sidechain else MODEL),
             ),
         )
+
+    def _failed_call(
+        self,
+        step: Event,
+        call: FailedCall,
+        own_id: str,
+        parent_id: str,
+        turn: Turn,
+        final: bool,  # noqa: FBT001
+    ) -> Span:
+        """Return a call that failed for good: what was asked of which model, and no response."""
+        began_ns = turn_start(turn)
+        start_ns, end_ns, note = known_times(latest_ns(began_ns, step.start_ns), step.end_ns, began_ns)
+        metadata = {**call.request.metadata, **step.metadata}
+        if note is not None:
+            metadata["time"] = note
+        model, request_id = metadata.get("requested_model"), step.metadata.get("request_id")
+        return Span(
+            trace_id=self._trace_id,
+            span_id=own_id,
+            parent_id=parent_id,
+            kind="generation",
+            name=model if isinstance(model, str) else step.kind,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            session_id=self._session_id,
+            turn=self._number,
+            agent_id=self._agent_id,
+            final=final,
+            status="error",
+            error=clipped(step.text),
+            input=[asked(message) for message in call.inputs],
+            output=None,
+            metadata=metadata,
+            response=Response(
+                message_id=None,
+                request_id=request_id if isinstance(request_id, str) else None,
+                model=model if isinstance(model, str) else None,
+                first_token_ns=None,
+                usage=None,
+                usage_complete=True,
+                cost_usd=None,
+            ),
+            agent_name=self._agent_name,
+            about=self._about,
+            origins=Origins(tuple([message.origin for message in call.inputs]), step.origin),
+        )
+
+    def _retries(self, turn: Turn, places: Sequence[int], seeds: dict[int, str], parent_id: str) -> None:
+        """Add the attempts of a call that failed and were made again, below what the call came to."""
+        for place in places:
+            step = turn.steps[place]
+            assert isinstance(step, Event)  # noqa: S101  (the places are those of events)
+            self.spans.append(self._event(step, seeds[place], parent_id, turn, final=True))
 
     def _advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
         """Add what another model was asked for while a response was made. Its times are not told."""
@@ -396,6 +479,30 @@ class _Trace:
             self._about,
             Origins((step.origin,), step.origin),
         )
+
+
+def _event_seeds(turn: Turn) -> dict[int, str]:
+    """Return what names each event of a turn, by its place: its kind and number, or the attempt that it tells of."""
+    seeds: dict[int, str] = {}
+    counts: dict[str, int] = {}
+    for place, step in enumerate(turn.steps):
+        if isinstance(step, Generation):
+            continue
+        if step.kind == "api_retry" and step.key is not None:
+            seeds[place] = f"{turn.key}:attempt:{step.key}"
+        else:
+            ordinal = counts[step.kind] = counts.get(step.kind, -1) + 1
+            seeds[place] = f"{turn.key}:{step.kind}:{ordinal}"
+    return seeds
+
+
+def _retries_by_call(turn: Turn) -> dict[str, list[int]]:
+    """Return the places of a turn's retries, by the key of what their call came to."""
+    found: dict[str, list[int]] = {}
+    for place, step in enumerate(turn.steps):
+        if isinstance(step, Event) and step.answer_key is not None:
+            found.setdefault(step.answer_key, []).append(place)
+    return found
 
 
 def _time_ms(turn: Turn) -> JsonValue:

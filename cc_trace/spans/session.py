@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.files import read_regular
 from cc_trace.paths import is_uuid
+from cc_trace.requests import RequestLedger
 from cc_trace.spans.build import from_turn
 from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
 from cc_trace.transcript import (
@@ -109,6 +110,7 @@ class Session:
         delivered: Mapping[str, Delivered] = MappingProxyType({}),
         transcript: OpenTranscript | None = None,
         look_ahead: bool = False,
+        requests: bool = False,
     ) -> None:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
@@ -118,6 +120,8 @@ class Session:
         `transcript`: the file at `path`, where it is open already.
         `look_ahead`: mark the turns that were left behind, also where that is known only from later lines. What is
         sent is final before they are written, so a reader that sends does not.
+        `requests`: tell what filled the context of each request, and why the cache was missed. It takes a second look
+        at files in which requests are recorded.
         """
         self.path = path
         self.resume = resume or Resume()
@@ -125,6 +129,9 @@ class Session:
         self._hook_ns = hook_ns
         self._rest_ns = rest_ns
         self._links = links or {}
+        self._ledger = RequestLedger() if requests else None
+        if self._ledger is not None:
+            self._ledger.add(path)
         self._files = files
         self._delivered = delivered
         self.finished = False  # all has been read
@@ -216,7 +223,7 @@ class Session:
             summary.goal = summary.goal or turn.start.goal[:GOAL_CHARS]
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
-        spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link)
+        spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._ledger)
         for span in spans:
             summary.count(span, main=span.parent_id == spans[0].span_id)
         resume.finished_tasks.update(turn.finished_tasks)
@@ -427,6 +434,8 @@ class Session:
         return agent
 
     def _file_turns(self, path: Path, call: str | None) -> list[Turn]:
+        if self._ledger is not None:
+            self._ledger.add(path)
         try:
             return self._assembled(_after_call(list(self._read(path)), call))
         except OSError:  # gone, or not ours to read: its call stands without it

@@ -97,7 +97,7 @@ class SessionSummary:
             if isinstance(added, int) and isinstance(removed, int):
                 self.lines_added += added
                 self.lines_removed += removed
-        elif (response := span.response) is not None:
+        elif (response := span.response) is not None and span.status != "error":  # a failed call costs nothing
             if response.model is not None:
                 self.models[response.model] = None
             if response.cost_usd is not None:

@@ -114,8 +114,8 @@ def _events(turn: Turn) -> Iterator[Interval]:
             yield from _intervals("hooks", [(step.start_ns, step.end_ns)])
         elif step.kind == "api_error":
             yield from _intervals("model", [(step.start_ns, step.end_ns)])
-        elif step.kind == "api_retry" and step.start_ns is not None:
-            yield from _intervals("retries", [(step.start_ns, step.start_ns + _wait_ms(step) * _MS)])
+        elif step.kind == "api_retry" and step.end_ns is not None:
+            yield from _intervals("retries", [(step.end_ns, step.end_ns + _wait_ms(step) * _MS)])
 
 
 def _wait_ms(step: Event) -> int:

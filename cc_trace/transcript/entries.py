@@ -182,6 +182,10 @@ class Reply(NamedTuple):
     service_tier: str | None = None
     advisors: tuple[Advice, ...] = ()
     request_ref: str | None = None  # the attempt that was answered
+    thinking_ms: float | None = None  # how long this block took, where it is thinking
+    tool_input_ms: float | None = None  # or the input of a call
+    error_status: int | None = None  # of an API error: the HTTP status
+    error_type: str | None = None  # and the API's name for it
 
 
 class Permission(NamedTuple):
@@ -284,6 +288,8 @@ class Retry(NamedTuple):
     head: Head
     message: str
     metadata: dict[str, JsonValue]
+    status: int | None = None  # the HTTP status
+    request_id: str | None = None
 
 
 class StopHook(NamedTuple):

@@ -311,15 +311,23 @@ def _reply(raw: dict[str, Any], head: Head) -> Entry:
             text_field(details, "service_tier"),
             advisors(tokens) if "iterations" in details else (),
             text_field(raw, "requestRef"),
+            _milliseconds(get("thinkingDurationMs")),
+            _milliseconds(get("toolInputStreamMs")),
+            count_field(raw, "apiErrorStatus") or None if failed else None,
+            text_field(raw, "apiErrorType") if failed else None,
         ),
     )
+
+
+def _milliseconds(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _request_sent(raw: dict[str, Any], head: Head) -> Entry:
     if (id_ := text_field(raw, "id")) is None:
         return Skipped(head, "api-request")
     params = object_field(raw, "params")
-    thinking, betas = object_field(params, "thinking"), params.get("betas")
+    thinking, betas, points = object_field(params, "thinking"), params.get("betas"), raw.get("cacheControl")
     known: dict[str, JsonValue] = {
         "requested_model": text_field(params, "model"),
         "max_tokens": count_field(params, "max_tokens") or None,
@@ -327,6 +335,8 @@ def _request_sent(raw: dict[str, Any], head: Head) -> Entry:
         "thinking_budget": count_field(thinking, "budget_tokens") or None,
         "betas": [beta for beta in betas if isinstance(beta, str)] if isinstance(betas, list) else None,
         "query_source": text_field(raw, "querySource"),
+        "effort": text_field(object_field(params, "output_config"), "effort"),
+        "cache_breakpoints": len(points) if isinstance(points, list) else None,
     }
     return RequestSent(head, id_, {name: value for name, value in known.items() if value is not None})
 
@@ -343,7 +353,9 @@ def _system(raw: dict[str, Any], head: Head) -> Entry:
             metadata = _scalars(object_field(raw, "microcompactMetadata"), _COMPACTION_KEYS)
             return Compaction(head, None, {"micro": True, **metadata})
         case "api_error":
-            return Retry(head, _retry_message(raw), _scalars(raw, _RETRY_KEYS))
+            error = object_field(raw, "error")
+            status, request_id = count_field(error, "status") or None, text_field(error, "requestId")
+            return Retry(head, _retry_message(raw), _scalars(raw, _RETRY_KEYS), status, request_id)
         case "local_command" if "<local-command-std" in plain_text(raw.get("content")):
             return CommandOutput(head, plain_text(raw.get("content")))
         case str(subtype):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cc_trace.turns.agents import Agent, Agents, Run, Runs, from_progress, sidechains
 from cc_trace.turns.boundaries import assemble
 from cc_trace.turns.builder import Seen, latest_ns
-from cc_trace.turns.model import AGENT, MODEL, Call, Event, Generation, Message, Origin, Turn
+from cc_trace.turns.model import AGENT, MODEL, Call, Event, FailedCall, Generation, Message, Origin, Turn
 from cc_trace.turns.status import Status, agent_status, clipped, current_activity, tool_status, turn_status
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Agents",
     "Call",
     "Event",
+    "FailedCall",
     "Generation",
     "Message",
     "Origin",

@@ -43,6 +43,7 @@ from cc_trace.transcript import (
     speaker,
     takes_the_place_of,
 )
+from cc_trace.turns.attempts import Attempts
 from cc_trace.turns.builder import OpenTurn, compaction, hook_event
 from cc_trace.turns.model import AGENT, HOOK, SYSTEM, Event, Message, Origin, Start, Turn
 
@@ -155,7 +156,7 @@ class _Assembler:
         self._queue = PromptQueue()
         self._call_by_task = call_by_task
         self._delegated = delegated
-        self._requests: dict[str, RequestSent] = {}  # attempts without a response; one can stand before its prompt
+        self._attempts = Attempts()  # those without a response; one can stand before its prompt
         self._held: list[Entry] = []  # a prompt after a turn that may still go on, and what came since
 
     def unanswered(self) -> list[str]:
@@ -236,20 +237,24 @@ class _Assembler:
                 self._hook(entry)
             case Queue():
                 self._queue.operate(entry)
-            case RequestSent():
-                self._requests[entry.id] = entry
+            case RequestSent() | Retry():
+                self._attempt(entry)
             case CommandOutput():
                 self._command_output(entry)
             case Compaction():
                 self._compaction(entry)
-            case Retry(head=head):
-                self._event(Event("api_retry", head.time_ns, head.time_ns, entry.message, SYSTEM, entry.metadata))
             case Goal():
                 self._set_goal(open_=not entry.met)
             case Totals() | SessionNote() | Skipped():
                 pass  # says nothing of turns
             case _:
                 assert_never(entry)
+
+    def _attempt(self, entry: RequestSent | Retry) -> None:
+        """Take an attempt, or the failure of one."""
+        event = self._attempts.failed(entry) if isinstance(entry, Retry) else self._attempts.sent(entry)
+        if event is not None:
+            self._event(event)
 
     def _within(self, entry: _Within) -> None:
         """Take an entry that belongs to the open turn; between turns it says nothing."""
@@ -259,7 +264,7 @@ class _Assembler:
             case QueuedPrompt():
                 self._open.typed(entry.text, self._queue.forget(entry.text) or entry.head)
             case Interrupt(head=head):
-                self._requests.clear()  # nobody waits for them any more
+                self._attempts.abandon()
                 self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
             case StructuredOutput():
                 self._open.structured(entry)
@@ -344,10 +349,11 @@ class _Assembler:
 
     def _new(self, start: Start) -> OpenTurn:
         head = start.head
-        first = next((sent.head for sent in self._requests.values() if sent.head.offset < head.offset), head)
+        self._attempts.abandon_before(head.time_ns)
+        first = next((sent.head for sent in self._attempts.waiting if sent.head.offset < head.offset), head)
         begin = self._begin or Position(first.offset, first.number)
         turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
-        opened = OpenTurn(turn, self._seen, self._requests)
+        opened = OpenTurn(turn, self._seen, self._attempts)
         opened.waiting = [*self._told, *opened.waiting]
         self._between, self._told, self._injected, self._begin = [], [], None, None
         return opened

@@ -12,7 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from cc_trace.transcript import Reply, Results, Text, ToolUse, speaker
-from cc_trace.turns.model import AGENT, HOOK, MODEL, SYSTEM, TOOL, Call, Event, Generation, Message, Origin, Turn
+from cc_trace.turns.model import (
+    AGENT,
+    HOOK,
+    MODEL,
+    SYSTEM,
+    TOOL,
+    Call,
+    Event,
+    FailedCall,
+    Generation,
+    Message,
+    Origin,
+    Turn,
+)
 
 if TYPE_CHECKING:
     from cc_trace.transcript import (
@@ -26,12 +39,12 @@ if TYPE_CHECKING:
         JsonValue,
         ModeChange,
         Notification,
-        RequestSent,
         StructuredOutput,
         ToolResult,
         TurnEnd,
         TurnLimit,
     )
+    from cc_trace.turns.attempts import Attempts
     from cc_trace.turns.model import EventKind
 
 
@@ -65,7 +78,7 @@ class Seen:
 class OpenTurn:
     """A turn under assembly and what only assembling needs."""
 
-    def __init__(self, turn: Turn, seen: Seen, requests: dict[str, RequestSent]) -> None:
+    def __init__(self, turn: Turn, seen: Seen, attempts: Attempts) -> None:
         self.turn = turn
         self.copied = False  # its responses were taken before: it is a copy of an earlier turn
         self.waiting: list[Message] = [turn.start.message] if turn.start.text else []
@@ -75,7 +88,7 @@ class OpenTurn:
         self._newest: Generation | None = None
         self._uuids: set[str] = set()
         self._early: dict[str, tuple[ToolResult, int | None]] = {}  # results that stand before their calls
-        self._requests = requests  # attempts since the last response; it names the one that it answers
+        self._attempts = attempts  # since the last response; it names the one that it answers
         self._data_call: str | None = None  # whose result ends the turn
         self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
         self._call_by_line: dict[str, Call] = {}  # the uuid of a line -> its call
@@ -162,16 +175,16 @@ class OpenTurn:
 
     def _begin(self, entry: Reply, key: str, time_ns: int | None) -> Generation:
         # Taken apart at once: reading its fields one by one takes longer than making the generation.
-        head, id_, request_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors, ref = entry
+        head, id_, api_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors, ref, *_ = entry
         ready_ns = self.ready_ns
         if self._newest is not None:
             ready_ns = latest_ns(ready_ns, self._newest.last_ns)
-        made = Generation(key, head, id_, ready_ns, self.waiting, request_id, model, time_ns, time_ns)
+        made = Generation(key, head, id_, ready_ns, self.waiting, api_id, model, time_ns, time_ns)
         made.usage, made.stop_reason, made.aborted = usage, stop_reason, aborted
         made.effort, made.speed, made.service_tier, made.advisors = effort, speed, tier, advisors
         self.waiting = []
-        made.request, made.attempts = self._requests.get(ref or ""), len(self._requests) if ref in self._requests else 0
-        self._requests.clear()
+        made.thinking_ms, made.tool_input_ms = entry.thinking_ms, entry.tool_input_ms
+        made.request, made.attempts = self._attempts.answered(ref, key)
         self._generations[key] = self._newest = made
         self.turn.steps.append(made)
         return made
@@ -336,15 +349,21 @@ class OpenTurn:
     def failed(self, entry: Reply, key: str) -> None:
         """Take an API error: it ends a turn like a response, but is none."""
         time_ns, ready_ns = entry.head.time_ns, self.ready_ns
+        sent = self._attempts.gave_up(key)
+        if sent and sent[0].head.time_ns is not None:
+            ready_ns = sent[0].head.time_ns
         start_ns = time_ns if ready_ns is None or time_ns is None else min(ready_ns, time_ns)
         known = {
             "message_id": entry.message_id,
             "request_id": entry.request_id,
-            "attempts": len(self._requests) or None,
+            "attempts": len(sent) or None,
+            "status": entry.error_status,
+            "error_type": entry.error_type,
         }
         metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
-        self._requests.clear()
-        self.event(Event("api_error", start_ns, time_ns, entry.api_error or "", SYSTEM, metadata, None, key), "error")
+        event = Event("api_error", start_ns, time_ns, entry.api_error or "", SYSTEM, metadata, None, key)
+        event.call = FailedCall([*self.waiting], sent[-1]) if sent else None
+        self.event(event, "error")
 
     def event(self, event: Event, last: Literal["interrupt", "error"] | None = None) -> None:
         """Take anything else that happened."""
@@ -391,6 +410,10 @@ def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
     generation.request_id = generation.request_id or request_id
     generation.stop_reason = stop_reason or generation.stop_reason
     generation.aborted |= aborted
+    if entry.thinking_ms is not None:
+        generation.thinking_ms = (generation.thinking_ms or 0) + entry.thinking_ms
+    if entry.tool_input_ms is not None:
+        generation.tool_input_ms = (generation.tool_input_ms or 0) + entry.tool_input_ms
     if len(entry.advisors) >= len(generation.advisors):
         generation.advisors = entry.advisors  # all lines of a response repeat them; a later one may know more
     if usage is not None:

@@ -116,11 +116,20 @@ class Generation:
     advisors: tuple[Advice, ...] = ()
     request: RequestSent | None = None  # the attempt that was answered, where it is recorded
     attempts: int = 0  # how many are recorded
+    thinking_ms: float | None = None
+    tool_input_ms: float | None = None
 
     @property
     def text(self) -> str:
         """Return the visible text."""
         return "\n".join(block.text for block in self.blocks if isinstance(block, Text) and block.text.strip())
+
+
+class FailedCall(NamedTuple):
+    """A call that got no response, and the last of its requests."""
+
+    inputs: list[Message]
+    request: RequestSent
 
 
 @dataclass(slots=True)
@@ -134,7 +143,9 @@ class Event:
     origin: Origin = SYSTEM
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tool_use_id: str | None = None
-    key: str | None = None  # of an API error: the id of the line that tells it
+    key: str | None = None  # of an API error: the id of the line that tells it; of a retry no line tells: the attempt's
+    call: FailedCall | None = None  # of an API error, where its requests are recorded
+    answer_key: str | None = None  # of a retry: the key of the response, or API error, that its call came to
 
 
 @dataclass(slots=True)

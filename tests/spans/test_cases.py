@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def rows(transcript: Path) -> list[dict[str, object]]:
     """What `cc-trace show --json` prints."""
-    session = Session(transcript)
+    session = Session(transcript, requests=True)
     found = [span_json(span) for span in session.spans()]
     return [*found, session_json(session.summary)]
 

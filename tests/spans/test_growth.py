@@ -28,7 +28,7 @@ CUTS_PER_CASE = 60
 
 
 def spans_of(transcript: Path) -> list[Span]:
-    return list(Session(transcript).spans())
+    return list(Session(transcript, requests=True).spans())
 
 
 def assert_final_spans_stay(before: list[Span], after: list[Span]) -> None:
@@ -127,13 +127,13 @@ def test_multibyte_characters_are_cut_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize("transcript", [*case_transcripts(), *corpus()], ids=label)
 def test_reading_on_from_any_turn_gives_the_same_spans(transcript: Path) -> None:
     """All that is known at a turn's beginning is its place, its number and the tasks launched before."""
-    whole = Session(transcript)
+    whole = Session(transcript, requests=True)
     traces = list(whole.traces())
     for trace in traces[1:]:
         known = Resume(
             trace.turn.begin, trace.turn.number - 1, dict(whole.resume.call_by_task), dict(whole.resume.trace_by_call)
         )
-        again = [span_json(span) for span in Session(transcript, known).spans()]
+        again = [span_json(span) for span in Session(transcript, known, requests=True).spans()]
         expected = [span_json(span) for span in whole_spans(traces) if span.turn >= trace.turn.number]
         assert expected == again
 

@@ -32,7 +32,8 @@ def test_every_response_is_one_generation_with_its_tokens(transcript: Path) -> N
     """Every real message.id is exactly one generation, with the maximum of its lines' usage."""
     counted = recount(transcript, agent_files(transcript)).responses
     spans = spans_of(transcript)
-    found = [span.response for span in spans if span.response is not None and "advisor" not in span.metadata]
+    answered = [span for span in spans if span.status != "error" and "advisor" not in span.metadata]
+    found = [span.response for span in answered if span.response is not None]
     assert sorted(counted) == sorted(response.message_id or "" for response in found)
     usages = {
         response.message_id: {
@@ -65,7 +66,7 @@ def test_a_generation_starts_when_its_request_was_sent(transcript: Path) -> None
                 case {"type": "assistant", "requestRef": str(ref), "message": {"id": str(message_id)}}:
                     refs[message_id] = ref
     for span in spans_of(transcript):
-        if span.response is None or "advisor" in span.metadata:
+        if span.response is None or "advisor" in span.metadata or span.status == "error":
             continue
         sent_at = sent.get(refs.get(span.response.message_id or "", ""))
         if sent_at is not None:

@@ -293,7 +293,7 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
         (SessionNote, "worktree-state", {"originalCwd": None, "worktreePath": None, "worktreeName": None}, None),
     ),
     (compact_boundary(at=1), (Compaction, None, {"trigger": "auto", "preTokens": 167_731})),
-    (retry(at=1), (Retry, "HTTP 529", {"retryAttempt": 1, "maxRetries": 10})),
+    (retry(at=1), (Retry, "HTTP 529", {"retryAttempt": 1, "maxRetries": 10}, 529, None)),
     (line("system", 1, subtype="informational"), (Skipped, "system/informational")),
     (line("queue-operation", 1, operation="enqueue", content="more"), (Queue, "enqueue", "more")),
     (
@@ -453,10 +453,11 @@ def test_a_response_is_read_whole() -> None:
         Other("brand_new", "[brand_new]"),
     )
     usage = {"input_tokens": 3, "output_tokens": 4, "speed": "standard", "service_tier": "priority"}
-    item = reply("m1", *blocks, at=1, usage=usage, perTurnEffort="high", message={"stop_reason": "end_turn"})
+    took = {"thinkingDurationMs": 12.5, "toolInputStreamMs": 7}
+    item = reply("m1", *blocks, at=1, usage=usage, perTurnEffort="high", message={"stop_reason": "end_turn"}, **took)
     (entry,) = entries(item)
     expected = (Reply, "m1", "req_m1", MODEL, found, Usage(3, 4), "end_turn", False, False, None)
-    assert (*expected, "high", "standard", "priority", (), None) == said(entry)
+    assert (*expected, "high", "standard", "priority", (), None, 12.5, 7, None, None) == said(entry)
     assert entry.head is not None
     assert entry.head.time_ns == ns(1)
 

@@ -1,0 +1,169 @@
+"""What filled the context of each request of a session, and why the cache was missed, as metadata.
+
+Whatever one request costs to look at is in proportion to what it added: the sizes of a message and of what a request
+took over are kept. What is told of a request follows from lines before its response, wherever reading began.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.requests.cache import Sent, cache_miss, missed_tokens
+from cc_trace.requests.context import input_tokens, message_sizes, shape_sizes, tokens_by_origin
+from cc_trace.requests.log import RequestLog
+from cc_trace.requests.rebuild import message_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cc_trace.requests.records import Attempt, Call, JsonObject
+    from cc_trace.transcript import JsonValue, Usage
+
+_USUAL_LIMIT: Final = 200_000
+_LONG_LIMIT: Final = 1_000_000
+_LONG_BETA: Final = "context-1m"
+_KEPT_SHAPES: Final = 2  # a request's, and that of the one before
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """How many messages a request has, and how large they are by origin; `complete` False: some were not found."""
+
+    count: int
+    sizes: dict[str, int]
+    complete: bool
+
+
+class RequestLedger:
+    """Tells what is known of requests. The files that it is given are read when the first is asked for."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._log = RequestLog()
+        self._unread: list[Path] = []
+        self._messages: dict[str, _Messages] = {}  # by attempt
+        self._message_sizes: dict[str, dict[str, int] | None] = {}
+        self._shape_sizes: dict[str, dict[str, int] | None] = {}
+        self._shapes: dict[str, JsonObject | None] = {}
+
+    def add(self, path: Path) -> None:
+        """Take a transcript of the session."""
+        self._unread.append(path)
+
+    def metadata(self, attempt_id: str, usage: Usage) -> dict[str, JsonValue]:
+        """Return `context` and `cache_miss` of a request that was answered, as far as they are known."""
+        for path in self._unread:
+            with suppress(OSError):  # gone, or not ours to read
+                self._log.read(path)
+        self._unread = []
+        attempt, call = self._log.attempt(attempt_id), self._log.call(attempt_id)
+        if attempt is None or call is None:
+            return {}
+        made: dict[str, JsonValue] = {"context": self._context(attempt, usage)}
+        if (miss := self._cache_miss(attempt, call, usage)) is not None:
+            made["cache_miss"] = miss
+        return made
+
+    def _context(self, attempt: Attempt, usage: Usage) -> JsonValue:
+        messages, shape = self._messages_of(attempt), self._sizes_of_shape(attempt.shape_hash)
+        sizes = _sum(shape or {}, messages.sizes)
+        tokens = input_tokens(usage)
+        return {
+            "tokens": tokens,
+            "limit": _limit(attempt, tokens),
+            "by_origin": {**tokens_by_origin(tokens, sizes)},
+            "estimated": True,
+            "complete": messages.complete and shape is not None,
+        }
+
+    def _cache_miss(self, attempt: Attempt, call: Call, usage: Usage) -> JsonValue:
+        if call.response is None:
+            return None
+        response, previous = replace(call.response, usage=usage), self._log.previous(attempt)
+        if missed_tokens(previous.response if previous is not None else None, response) <= 0:
+            return None
+        before = None
+        if previous is not None and previous.response is not None and previous.answered is not None:
+            before = Sent(
+                previous.answered,
+                previous.response,
+                self._shape(previous.answered.shape_hash),
+                self._log.message_names(previous.answered),
+            )
+        names = self._log.message_names(attempt)
+        miss = cache_miss(before, Sent(attempt, response, self._shape(attempt.shape_hash), names))
+        if miss is None:
+            return None
+        return {
+            "causes": [{"kind": cause.kind, "detail": cause.detail} for cause in miss.causes],
+            "tokens": miss.tokens,
+            "cost_usd": None if miss.cost_usd is None else round(miss.cost_usd, 9),
+        }
+
+    def _messages_of(self, attempt: Attempt) -> _Messages:
+        """Return a request's messages, those of the requests it was made from first."""
+        chain, seen, at = list[str](), set[str](), attempt
+        while at.id not in self._messages and at.id not in seen:
+            seen.add(at.id)
+            chain.append(at.id)
+            base = self._log.attempt(at.base or "") if at.keep else None
+            at = base or at
+        for id_ in reversed(chain):
+            if (each := self._log.attempt(id_)) is not None:
+                self._messages[id_] = self._with_base(each)
+        return self._messages[attempt.id]
+
+    def _with_base(self, attempt: Attempt) -> _Messages:
+        base = self._messages.get(attempt.base or "")
+        if not attempt.keep:
+            kept = _Messages(0, {}, complete=True)
+        elif base is not None and base.count == attempt.keep:
+            kept = base
+        else:
+            names, missing = message_names(attempt, self._log)
+            kept = self._added(_Messages(0, {}, not missing), names[: max(0, len(names) - len(attempt.tail))])
+        made = self._added(kept, attempt.tail)
+        return replace(made, count=attempt.keep + len(attempt.tail))
+
+    def _added(self, messages: _Messages, names: Iterable[str]) -> _Messages:
+        count, sizes, complete = messages.count, messages.sizes, messages.complete
+        for name in names:
+            if name not in self._message_sizes:
+                message = self._log.message_by_place(name) or self._log.message(name)
+                self._message_sizes[name] = None if message is None else message_sizes(message)
+            found = self._message_sizes[name]
+            count, complete = count + 1, complete and found is not None
+            sizes = _sum(sizes, found or {})
+        return _Messages(count, sizes, complete)
+
+    def _sizes_of_shape(self, name: str | None) -> dict[str, int] | None:
+        if name is None:
+            return None
+        if name not in self._shape_sizes:
+            shape = self._shape(name)
+            self._shape_sizes[name] = None if shape is None else shape_sizes(shape)
+        return self._shape_sizes[name]
+
+    def _shape(self, name: str | None) -> JsonObject | None:
+        if name is None:
+            return None
+        if name not in self._shapes:
+            if len(self._shapes) >= _KEPT_SHAPES:
+                del self._shapes[next(iter(self._shapes))]
+            self._shapes[name] = self._log.shape(name)
+        return self._shapes[name]
+
+
+def _limit(attempt: Attempt, tokens: int) -> int | None:
+    """Return how many tokens the context may have; None: not known."""
+    if any(beta.startswith(_LONG_BETA) for beta in attempt.betas):
+        return _LONG_LIMIT
+    usual = (attempt.model or "").startswith("claude-") and tokens <= _USUAL_LIMIT
+    return _USUAL_LIMIT if usual else None
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {**one, **{key: one.get(key, 0) + size for key, size in other.items()}}
