@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-long test-e2e lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e test-view lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -26,6 +26,10 @@ test-long: $(STAMP)
 # The real Claude Code, fetched once by npm; needs npm, node and tmux.
 test-e2e: $(STAMP)
 	$(BIN)/pytest -o verbosity_assertions=2 tests/e2e
+
+# The viewer in Chromium (CHROMIUM: its program).
+test-view: $(STAMP)
+	$(BIN)/pytest tests/view/browser
 
 coverage: $(STAMP)
 	$(BIN)/coverage run -m pytest
