@@ -101,6 +101,7 @@ class Guard:
         quoted = html.escape(target)
         page = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>cc-trace</title>'
+            '<link rel="icon" href="/static/icon.svg">'
             f'<meta http-equiv="refresh" content="0;url={quoted}"></head>'
             f'<body><p><a href="{quoted}">Go to cc-trace</a></p></body></html>'
         )

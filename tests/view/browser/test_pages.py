@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 from viewer import TOKEN, Viewer, copy_cases, running
 
+from cc_trace.spans import Session
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -56,7 +58,7 @@ def page(request: pytest.FixtureRequest, browser: Browser, viewer: Viewer) -> It
     own = viewer.url("/")
     page.on("request", lambda asked: None if asked.url.startswith((own, "data:")) else wrong.append(asked.url))
     page.goto(viewer.url(f"/?token={TOKEN}"))
-    page.wait_for_selector("#list")
+    page.wait_for_selector("#list.drawn")
     yield page
     assert wrong == []
     context.close()
@@ -74,6 +76,7 @@ def test_sessions_are_listed_and_lead_to_their_turns(page: Page, viewer: Viewer)
     target = chosen.get_attribute("href")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{target}")
+    page.wait_for_load_state("load")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{target}/turns/1")
@@ -143,8 +146,11 @@ def test_what_is_written_appears_without_reload(page: Page, viewer: Viewer) -> N
     data = path.read_bytes()
     lines = data.splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
+    before = len(list(Session(path).spans()))
+    page.set_viewport_size({"width": 1280, "height": 1600})  # so that all rows are near the screen
     page.goto(viewer.url(f"/sessions/{AGENTS}/turns/1"))
-    before = len(rows(page, viewer, AGENTS)["rows"])
+    expect(page.locator(".span")).to_have_count(before)
     path.write_bytes(data)
-    page.wait_for_function("document.body.dataset.refreshed > 0")
-    page.wait_for_function(f"document.querySelectorAll('.span').length >= {before}")
+    whole = len(list(Session(path).spans()))
+    assert before < whole
+    expect(page.locator(".span")).to_have_count(whole)
