@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: test test-long test-e2e test-backends lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e test-view lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -39,6 +40,9 @@ $(BACKENDS)/%/.installed:
 	$(PYTHON) -m venv $(BACKENDS)/$*
 	$(BACKENDS)/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(PACKAGE)'
 	@touch $@
+# The viewer in Chromium (CHROMIUM: its program).
+test-view: $(STAMP)
+	$(BIN)/pytest tests/view/browser
 
 coverage: $(STAMP)
 	$(BIN)/coverage run -m pytest

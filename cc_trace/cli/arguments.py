@@ -62,6 +62,11 @@ def _looking(commands: Commands) -> None:
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
     show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
     show.add_argument("--json", action="store_true", help="JSON Lines: an object per span, then one for the session")
+    view = _command(commands, "view")
+    about = "open this session: a transcript below Claude Code's folder, or the id of a session"
+    view.add_argument("session", metavar="SESSION", nargs="?", help=about)
+    view.add_argument("--port", type=int, default=0, metavar="N", help="the port to listen on (default: any free one)")
+    view.add_argument("--no-browser", action="store_true", help="print the address only")
     preview = _command(commands, "preview")
     _session(preview)
     preview.add_argument("--to", metavar="DESTINATION", help="which one; required if several are configured")

@@ -6,6 +6,7 @@ COMMANDS = {
     "doctor": "check everything, and prove that traces arrive",
     "config": "show the settings and where each comes from, or change them",
     "show": "show a session as a tree, or as spans in JSON",
+    "view": "open the sessions of this machine in the browser",
     "preview": "print exactly what would be sent of a session",
     "status": "what is delivered, what is pending and why",
     "sync": "deliver pending turns now",

@@ -62,6 +62,7 @@ from cc_trace.transcript.entries import (
 )
 from cc_trace.transcript.head import first_cwd, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
+from cc_trace.transcript.media import find_media
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import line_time, parse, parse_time
 from cc_trace.transcript.rewinds import rewound_prompts, takes_the_place_of
@@ -118,6 +119,7 @@ __all__ = [
     "agent_meta",
     "agent_paths",
     "count_field",
+    "find_media",
     "first_cwd",
     "identify",
     "journal_stages",

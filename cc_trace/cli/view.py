@@ -1,0 +1,30 @@
+"""`cc-trace view`: the sessions of this machine in the browser, until it is interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.errors import CcTraceError
+from cc_trace.paths import find, here
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+_MAX_PORT: Final = 65_535
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Serve the pages."""
+    if not 0 <= options.port <= _MAX_PORT:
+        message = f"--port must be from 0 to {_MAX_PORT}"
+        raise CcTraceError(message)
+    from cc_trace.delivery import App  # noqa: PLC0415  (`--help` needs none of this)
+    from cc_trace.view import serve  # noqa: PLC0415  (likewise)
+
+    app = App.open(environment)
+    first = "/"
+    if options.session is not None:
+        first = f"/sessions/{find(options.session, app.config_dir, here()).stem}"
+    serve(app, options.port, first, browser=not options.no_browser)
+    return 0

@@ -1,0 +1,242 @@
+"""One span the way a person wants to read it: chat, diff, terminal, file, search results, or JSON that folds."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from markupsafe import Markup, escape
+
+from cc_trace.escapes import escaped
+from cc_trace.view import ansi, charts, code, diff, figures, folding, markdown
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_MAX_CHARS: Final = 50_000  # of one text; all of it is in the raw JSON
+_IMAGE: Final = re.compile(r"\[image (image/(?:png|jpeg|gif|webp)), (\d+) bytes, sha256 of base64 ([0-9a-f]{16})\]")
+_COMPACT: Final = ("Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch")
+_NUMBERED: Final = re.compile(r"^ *\d{1,9}[→\t]", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Section:
+    """A part of the detail pane. `kind` is its class."""
+
+    title: str
+    kind: str
+    html: Markup
+    open: bool = True
+
+
+@dataclass(slots=True)
+class Detail:
+    """What the pane shows of a span."""
+
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)  # class, text: what stands out
+
+
+def detail(row: sqlite3.Row) -> Detail:
+    """Return what there is to say of a span."""
+    span = json.loads(row["span"])
+    made = Detail()
+    _facts(made, row, span)
+    _notes(made, span)
+    match row["kind"]:
+        case "turn":
+            _chat(made, "Prompt", span["input"])
+            _chat(made, "Answer", span["output"])
+        case "generation":
+            _generation(made, span)
+        case "tool":
+            _tool(made, row["name"], span, row["span_id"])
+        case _:
+            _value(made, "Input", span["input"], row["span_id"])
+            _value(made, "Output", span["output"], row["span_id"])
+    if span["metadata"]:
+        made.sections.append(Section("Metadata", "metadata", folding.to_html(span["metadata"]), open=False))
+    made.sections.append(Section("Raw JSON", "raw", folding.to_html(span), open=False))
+    return made
+
+
+def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
+    add = made.facts.append
+    add(("Status", row["status"]))
+    add(("Started", f"{figures.day_and_time(row['start_ns'])} ({figures.clock(row['start_ns'])})"))
+    add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]))))
+    if row["first_ns"] is not None:
+        add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_ns"]))))
+    if row["model"]:
+        add(("Model", row["model"]))
+    if row["agent"]:
+        add(("Agent", row["agent"]))
+    if row["cost_usd"] is not None:
+        add(("Cost", figures.money(row["cost_usd"])))
+    if row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]:
+        add(("Cost with all below", figures.money(row["total_usd"])))
+    if row["input"] is not None:
+        add(("Input, not cached", figures.tokens(row["input"])))
+        add(("Read from cache", figures.tokens(row["cache_read"])))
+        add(("Written to cache", figures.tokens(row["cache_write"])))
+        add(("Output", figures.tokens(row["output"])))
+    for name, value in (span["metadata"] or {}).items():
+        if name in ("attempts", "effort", "stop_reason", "thinking_budget", "max_tokens", "query_source", "exit_code"):
+            add((name.replace("_", " ").capitalize(), str(value)))
+    response, tool = span.get("response") or {}, span.get("tool") or {}
+    for name, value in (
+        ("Message id", response.get("message_id")),
+        ("Request id", response.get("request_id")),
+        ("Tool use id", tool.get("id")),
+        ("Span id", row["span_id"]),
+    ):
+        if value:
+            add((name, str(value)))
+
+
+def _notes(made: Detail, span: dict[str, Any]) -> None:
+    metadata = span["metadata"] or {}
+    if span["error"]:
+        made.notes.append(("error", escaped(ansi.plain(str(span["error"])[:2000]))))
+    attempts = metadata.get("attempts")
+    if isinstance(attempts, int) and attempts > 1:
+        made.notes.append(("retry", f"It took {attempts} attempts."))
+    if span["name"] == "api_retry":
+        status, wait = metadata.get("status"), metadata.get("wait_ms", metadata.get("retryInMs"))
+        told = f" with status {status}" if status is not None else ""
+        waited = f"; waited {figures.duration(wait)}" if isinstance(wait, int | float) else ""
+        made.notes.append(("retry", f"An attempt failed{told} and was repeated{waited}."))
+    permission = metadata.get("permission")
+    if isinstance(permission, dict):
+        wait = permission.get("wait_ms")
+        waited = f" after {figures.duration(wait)}" if isinstance(wait, int | float) else ""
+        told = "allowed" if permission.get("decision") == "accept" else "refused"
+        source = str(permission.get("source") or "").replace("_", " ")
+        made.notes.append(("permission", f"Permission: {told}{waited}, by {source or 'unknown'}."))
+    miss = metadata.get("cache_miss")
+    if isinstance(miss, dict):
+        made.notes.append(("miss", charts.miss_text(miss).capitalize() + "."))
+
+
+def _generation(made: Detail, span: dict[str, Any]) -> None:
+    output = span["output"] if isinstance(span["output"], dict) else {"content": span["output"]}
+    thinking = output.get("thinking")
+    for text in thinking if isinstance(thinking, list) else []:
+        if isinstance(text, str) and text.strip():
+            made.sections.append(Section("Thinking", "thinking", markdown.to_html(text[:_MAX_CHARS]), open=False))
+    _chat(made, "Answer", output.get("content"))
+    calls = output.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        made.sections.append(Section("Tool calls", "calls", folding.to_html(calls)))
+    messages = span["input"]
+    for message in messages if isinstance(messages, list) else []:
+        if isinstance(message, dict):
+            content = message.get("content")
+            role = str(message.get("role") or "message").capitalize()
+            if isinstance(content, str):
+                _chat(made, f"New in this request: {role}", content, opened=False)
+            else:
+                made.sections.append(
+                    Section(f"New in this request: {role}", "input", folding.to_html(content), open=False)
+                )
+
+
+def _chat(made: Detail, title: str, value: Any, *, opened: bool = True) -> None:  # noqa: ANN401
+    if isinstance(value, str) and value.strip():
+        made.sections.append(Section(title, "chat", markdown.to_html(value[:_MAX_CHARS]), opened))
+    elif value and not isinstance(value, str):
+        made.sections.append(Section(title, "input", folding.to_html(value), opened))
+
+
+def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str) -> None:
+    given, output = span["input"], span["output"]
+    changed = diff.of_call(tool, given, output)
+    if changed is not None and isinstance(given, dict):
+        name = str(given.get("file_path") or given.get("notebook_path") or "")
+        made.sections.append(Section(escaped(name) or "Changes", "diff", _diff(changed)))
+        _value(made, "Output", output, span_id, opened=span["status"] != "ok")
+    elif tool in ("Bash", "BashOutput") and isinstance(given, dict):
+        command = given.get("command")
+        if isinstance(command, str):
+            shown = Markup('<pre class="code command">{}</pre>').format(
+                code.coloured(command[:_MAX_CHARS], language="bash")
+            )
+            made.sections.append(Section(escaped(str(given.get("description") or "Command")), "command", shown))
+        _value(made, "Output", output, span_id)
+    elif tool in _COMPACT and isinstance(given, dict):
+        told = " · ".join(f"{name} {value}" for name, value in given.items() if isinstance(value, str | int | float))
+        made.sections.append(Section(tool, "asked", Markup('<p class="asked">{}</p>').format(escaped(told[:2000]))))
+        if tool == "Read" and isinstance(output, str) and not _IMAGE.search(output):
+            name = str(given.get("file_path") or "")
+            made.sections.append(Section("Output", "file", _file(output[:_MAX_CHARS], name)))
+        else:
+            _value(made, "Output", output, span_id)
+    else:
+        made.sections.append(Section("Input", "input", folding.to_html(given)))
+        _value(made, "Output", output, span_id)
+
+
+def _value(made: Detail, title: str, value: Any, span_id: str, *, opened: bool = True) -> None:  # noqa: ANN401
+    if value is None or value == "":
+        return
+    if not isinstance(value, str):
+        made.sections.append(Section(title, "json-value", folding.to_html(value), opened))
+        return
+    parsed = _as_json(value)
+    if parsed is not None:
+        made.sections.append(Section(title, "json-value", folding.to_html(parsed), opened))
+        return
+    html, place = Markup(), 0
+    for found in list(_IMAGE.finditer(value))[:20]:
+        html += _terminal(value[place : found.start()])
+        html += Markup('<img class="shown" loading="lazy" alt="{} of {:,} bytes" src="/spans/{}/images/{}">').format(
+            found[1], int(found[2][:12]), span_id, found[3]
+        )
+        place = found.end()
+    made.sections.append(Section(title, "terminal", html + _terminal(value[place:]), opened))
+
+
+def _terminal(text: str) -> Markup:
+    if not text.strip():
+        return Markup()
+    left_out = len(text) - _MAX_CHARS
+    more = (
+        Markup('<p class="more">{:,} more characters: see Raw JSON</p>').format(left_out) if left_out > 0 else Markup()
+    )
+    return Markup('<pre class="terminal">{}</pre>').format(ansi.to_html(text[:_MAX_CHARS])) + more
+
+
+def _as_json(text: str) -> Any:  # noqa: ANN401
+    if text[:1] not in ("{", "["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict | list) else None
+
+
+def _file(text: str, name: str) -> Markup:
+    """Show a file that was read, its line numbers beside it."""
+    rows = []
+    numbers = [match.strip("→\t ") for match in _NUMBERED.findall(text)]
+    for place, line in enumerate(code.code_lines(_NUMBERED.sub("", text), name)):
+        number = numbers[place] if place < len(numbers) else ""
+        rows.append(Markup('<tr><td class="n">{}</td><td class="l">{}</td></tr>').format(number, line))
+    return Markup('<table class="lines">{}</table>').format(Markup().join(rows))
+
+
+def _diff(lines: list[diff.DiffLine]) -> Markup:
+    rows = []
+    for line in lines:
+        sign = {"added": "+", "removed": "-"}.get(line.kind, "")
+        rows.append(
+            Markup(
+                '<tr class="{}"><td class="n">{}</td><td class="n">{}</td>'
+                '<td class="s">{}</td><td class="l">{}</td></tr>'
+            ).format(line.kind, line.old or "", line.new or "", sign, line.html or escape(""))
+        )
+    return Markup('<table class="lines diff">{}</table>').format(Markup().join(rows))

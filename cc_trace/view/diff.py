@@ -1,0 +1,102 @@
+"""What Edit and Write did to a file, as lines with their numbers. Pure."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from markupsafe import Markup
+
+from cc_trace.view.code import code_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cc_trace.transcript import JsonValue
+
+_CONTEXT: Final = 3
+_MAX_COMPARED: Final = 2_000  # lines of either side; comparing takes time that grows with their product
+_MAX_SHOWN: Final = 4_000
+_NUMBERED: Final = re.compile(r"^ *(\d{1,9})[→\t](.*)$", re.MULTILINE)
+
+
+class DiffLine(NamedTuple):
+    """One line; `old` and `new` are its numbers, None where it is not in that side. A gap has neither."""
+
+    kind: Literal["same", "added", "removed", "gap"]
+    old: int | None
+    new: int | None
+    html: Markup
+
+
+def of_call(tool: str, given: JsonValue, output: JsonValue) -> list[DiffLine] | None:
+    """Return the lines that a call changed; None where it is no call that edits a file."""
+    if not isinstance(given, dict):
+        return None
+    path = given.get("file_path") or given.get("notebook_path")
+    name = path if isinstance(path, str) else None
+    match tool, given:
+        case "Write", {"content": str(text)}:
+            return list(_bounded(_changed("", text, name, 1)))
+        case "Edit", {"old_string": str(old), "new_string": str(new)}:
+            return list(_bounded(_changed(old, new, name, _first_number(new, output))))
+        case "MultiEdit", {"edits": list(edits)}:
+            return list(_bounded(_edits(edits, name, output)))
+        case "NotebookEdit", {"new_source": str(new)}:
+            return list(_bounded(_changed("", new, "cell.py", 1)))
+        case _:
+            return None
+
+
+def _edits(edits: list[JsonValue], name: str | None, output: JsonValue) -> Iterator[DiffLine]:
+    for place, edit in enumerate(edits):
+        match edit:
+            case {"old_string": str(old), "new_string": str(new)}:
+                if place:
+                    yield DiffLine("gap", None, None, Markup())
+                yield from _changed(old, new, name, _first_number(new, output))
+
+
+def _bounded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
+    for number, line in enumerate(lines):
+        if number == _MAX_SHOWN:
+            yield DiffLine("gap", None, None, Markup("more lines are not shown"))
+            return
+        yield line
+
+
+def _first_number(new: str, output: JsonValue) -> int:
+    """Return which line of the file an edit begins at, where the tool printed the lines with their numbers; else 1."""
+    wanted = new.partition("\n")[0]
+    if isinstance(output, str) and wanted.strip():
+        for number, text in _NUMBERED.findall(output[:100_000]):
+            if text == wanted:
+                return int(number)
+    return 1
+
+
+def _changed(old: str, new: str, name: str | None, first: int) -> Iterator[DiffLine]:
+    before, after = _lines(old), _lines(new)
+    old_html, new_html = code_lines("\n".join(before), name), code_lines("\n".join(after), name)
+    if len(before) > _MAX_COMPARED or len(after) > _MAX_COMPARED:
+        groups = [[("replace", 0, len(before), 0, len(after))]]
+    else:
+        groups = list(SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_CONTEXT))
+    for place, group in enumerate(groups):
+        if place:
+            yield DiffLine("gap", None, None, Markup())
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                for offset, line in enumerate(new_html[new_from:new_to]):
+                    yield DiffLine("same", first + old_from + offset, first + new_from + offset, line)
+                continue
+            for number, line in enumerate(old_html[old_from:old_to], first + old_from):
+                yield DiffLine("removed", number, None, line)
+            for number, line in enumerate(new_html[new_from:new_to], first + new_from):
+                yield DiffLine("added", None, number, line)
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines

@@ -1,0 +1,88 @@
+"""Numbers as people read them: money, tokens, durations, moments."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+UNKNOWN: Final = "\N{EN DASH}"
+_MS: Final = 1_000_000
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_DAY_SECONDS: Final = 86_400
+_SMALL_USD: Final = 1.0
+
+
+def money(usd: float | None) -> str:
+    """Return dollars: four decimals below one dollar, else two; a dash where the price is not known."""
+    if usd is None:
+        return UNKNOWN
+    return f"${usd:,.4f}" if 0 < usd < _SMALL_USD else f"${usd:,.2f}"
+
+
+def tokens(count: int | None) -> str:
+    """Return a count of tokens, exactly."""
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def short(count: float | None) -> str:
+    """Return a count in three digits or so: 1.2k, 34k, 5.6M."""
+    if count is None:
+        return UNKNOWN
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            value = count / size
+            return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"  # noqa: PLR2004
+    return f"{count:.0f}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return a length of time: 12 ms, 3.4 s, 5 m 6 s, 7 h 8 m."""
+    if milliseconds is None:
+        return UNKNOWN
+    if milliseconds < 1_000:  # noqa: PLR2004
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < _MINUTE_MS:
+        return f"{milliseconds / 1000:.1f} s"
+    if milliseconds < _HOUR_MS:
+        minutes, seconds = divmod(round(milliseconds / 1000), 60)
+        return f"{minutes} m {seconds} s"
+    hours, minutes = divmod(round(milliseconds / _MINUTE_MS), 60)
+    return f"{hours} h {minutes} m"
+
+
+def between(start_ns: int | None, end_ns: int | None) -> float | None:
+    """Return the milliseconds between two moments, None where one is not known."""
+    return None if start_ns is None or end_ns is None else max(0, end_ns - start_ns) / _MS
+
+
+def clock(time_ns: int | None) -> str:
+    """Return a moment of this machine's day, to the second."""
+    moment = _local(time_ns)
+    return UNKNOWN if moment is None else f"{moment:%H:%M:%S}"
+
+
+def day_and_time(time_ns: int | None) -> str:
+    """Return a moment with its day."""
+    moment = _local(time_ns)
+    return UNKNOWN if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def rfc3339(time_ns: int | None) -> str:
+    """Return a moment in UTC, for machines."""
+    moment = _local(time_ns)
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a share of a whole."""
+    return f"{100 * part / whole:.0f} %" if whole else UNKNOWN
+
+
+def _local(time_ns: int | None) -> datetime | None:
+    if time_ns is None:
+        return None
+    try:
+        return datetime.fromtimestamp(time_ns / 1e9, UTC).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return None

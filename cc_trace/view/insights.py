@@ -1,0 +1,152 @@
+"""What the Insights page counts: cost, tokens and time, by whatever they divide into.
+
+Rule: a span that a fork copied counts once, in the session that had it first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from cc_trace.view.index import Index
+    from cc_trace.view.questions import Filter
+
+TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
+_DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
+_SUMS: Final = (
+    "SUM(cost_usd) cost_usd, SUM(spans.input) input, SUM(spans.output) output, SUM(cache_read) cache_read,"
+    " SUM(cache_write) cache_write, COUNT(*) requests, SUM(status = 'error') errors"
+)
+
+
+class Share(NamedTuple):
+    """One row of a chart, and the query that leads to what it counts."""
+
+    name: str
+    cost_usd: float
+    tokens: int
+    requests: int
+    errors: int
+    query: dict[str, str]
+
+
+class Latency(NamedTuple):
+    """How long a tool takes, and how often it fails."""
+
+    name: str
+    calls: int
+    errors: int
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Insights:
+    """All that the page shows."""
+
+    total: sqlite3.Row
+    by: dict[str, list[Share]]
+    time_ms: dict[str, int]
+    tools: list[Latency]
+    missed_tokens: int
+    missed_usd: float
+    misses: int
+    dearest: list[sqlite3.Row]
+
+
+def insights(index: Index, chosen: Filter) -> Insights:
+    """Count what is chosen."""
+    where, values = _where(chosen)
+    responses = f"FROM spans JOIN sessions USING (session_id) WHERE kind = 'generation' AND copied = 0 AND {where}"
+
+    def shares(column: str, name: str, limit: int) -> list[Share]:
+        order = "1 DESC" if name == "day" else "2 DESC"
+        found = index.read(
+            f"SELECT {column} name, SUM(spans.cost_usd) cost_usd,"
+            f" SUM(input + output + cache_read + cache_write) tokens, COUNT(*) requests,"
+            f" SUM(status = 'error') errors {responses} GROUP BY 1 ORDER BY {order} LIMIT {limit}",
+            values,
+        )
+        kept = {key: value for key, value in chosen.asked().items() if key != "sort"}
+        return [
+            Share(
+                *(row["name"] or "unknown", row["cost_usd"] or 0.0, row["tokens"] or 0),
+                *(row["requests"], row["errors"] or 0, {**kept, name: row["name"] or ""}),
+            )
+            for row in found
+        ]
+
+    by = {
+        "day": shares(_DAY, "day", 60)[::-1],
+        "project": shares("project", "project", 20),
+        "model": shares("model", "model", 20),
+        "agent": shares("CASE agent WHEN '' THEN 'main thread' ELSE agent END", "agent", 20),
+    }
+    total = index.read(
+        f"SELECT {_SUMS.replace('cost_usd) cost_usd', 'spans.cost_usd) cost_usd')}, COUNT(DISTINCT session_id) sessions"
+        f" {responses}",
+        values,
+    )[0]
+    missed = index.read(
+        "SELECT SUM(json_extract(span, '$.metadata.cache_miss.tokens')),"
+        " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')), COUNT(json_extract(span, '$.metadata.cache_miss'))"
+        f" {responses}",
+        values,
+    )[0]
+    dearest = index.read(
+        "SELECT session_id, turn, title, label, total_usd, start_ns, end_ns FROM spans JOIN sessions USING (session_id)"
+        f" WHERE kind = 'turn' AND copied = 0 AND total_usd > 0 AND {where} ORDER BY total_usd DESC LIMIT 10",
+        values,
+    )
+    return Insights(
+        total=total,
+        by=by,
+        time_ms=_time(index, where, values),
+        tools=_tools(index, where, values),
+        missed_tokens=missed[0] or 0,
+        missed_usd=missed[1] or 0.0,
+        misses=missed[2],
+        dearest=dearest,
+    )
+
+
+def _where(chosen: Filter) -> tuple[str, list[Any]]:
+    parts, values = ["1"], []
+    for condition, value in (
+        ("project = ?", chosen.project),
+        (f"{_DAY} >= ?", chosen.since),
+        (f"{_DAY} <= ?", chosen.until),
+    ):
+        if value:
+            parts.append(condition)
+            values.append(value)
+    return " AND ".join(parts), values
+
+
+def _time(index: Index, where: str, values: list[Any]) -> dict[str, int]:
+    sums = ", ".join(f"SUM(json_extract(span, '$.metadata.time_ms.{kind}'))" for kind in TIME_KINDS)
+    found = index.read(
+        f"SELECT {sums} FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND copied = 0 AND {where}",
+        values,
+    )[0]
+    return {kind: int(found[number] or 0) for number, kind in enumerate(TIME_KINDS)}
+
+
+def _tools(index: Index, where: str, values: list[Any]) -> list[Latency]:
+    """Return the tools with most calls; a percentile is the nearest rank."""
+    found = index.read(
+        "WITH calls AS (SELECT name, status = 'error' failed, (end_ns - start_ns) / 1e6 took,"
+        " ROW_NUMBER() OVER (PARTITION BY name ORDER BY end_ns - start_ns) place,"
+        " COUNT(*) OVER (PARTITION BY name) total FROM spans JOIN sessions USING (session_id)"
+        f" WHERE kind = 'tool' AND copied = 0 AND end_ns IS NOT NULL AND start_ns IS NOT NULL AND {where})"
+        " SELECT name, total, SUM(failed) errors, MAX(CASE WHEN place = (total + 1) / 2 THEN took END) p50,"
+        " MAX(CASE WHEN place = (total * 95 + 99) / 100 THEN took END) p95"
+        " FROM calls GROUP BY name ORDER BY total DESC, name LIMIT 25",
+        values,
+    )
+    return [
+        Latency(row["name"], row["total"], row["errors"] or 0, row["p50"] or 0.0, row["p95"] or 0.0) for row in found
+    ]

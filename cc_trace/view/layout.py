@@ -1,0 +1,140 @@
+"""A turn's spans as rows of a waterfall: order, depth, waits, lanes, the most expensive path. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.view import ansi
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.spans import Span
+    from cc_trace.transcript import JsonValue
+
+_MS: Final = 1_000_000
+_LABEL_CHARS: Final = 160
+_MAX_WAIT_MS: Final = 1 << 40
+# What of a tool's input tells one call from another.
+_TELLING: Final = ("command", "file_path", "notebook_path", "pattern", "path", "url", "query", "description", "prompt")
+
+
+@dataclass(slots=True)
+class Row:
+    """One span in its place. `last`: the place of the last span below it; `total_usd`: with all that is below it."""
+
+    span: Span
+    place: int
+    depth: int
+    label: str
+    last: int = 0
+    total_usd: float | None = None
+    hot: bool = False
+    lane: tuple[int, int] | None = None  # from when to when the agent worked whose work it is
+    waits: list[tuple[str, int, int]] = field(default_factory=list)  # kind, from, to
+
+
+def rows(spans: Sequence[Span]) -> list[Row]:
+    """Return a turn's spans in the order of the tree, each before what is below it."""
+    known = {span.span_id for span in spans}
+    below: dict[str | None, list[Span]] = {}
+    for span in spans:
+        below.setdefault(span.parent_id if span.parent_id in known else None, []).append(span)
+    made: list[Row] = []
+    stack: list[tuple[Span, int, tuple[int, int] | None]] = [(span, 0, None) for span in reversed(below.get(None, []))]
+    while stack:
+        span, depth, lane = stack.pop()
+        made.append(Row(span, len(made), depth, label(span), len(made), lane=lane, waits=waits(span)))
+        if span.kind == "subagent" and span.start_ns is not None and span.end_ns is not None:
+            lane = (span.start_ns, span.end_ns)
+        stack += [(each, depth + 1, lane) for each in reversed(below.get(span.span_id, []))]
+    _sum_up(made)
+    return made
+
+
+def _sum_up(made: list[Row]) -> None:
+    by_id = {row.span.span_id: row for row in made}
+    for row in reversed(made):
+        own = row.span.response.cost_usd if row.span.response is not None else None
+        if own is not None:
+            row.total_usd = own + (row.total_usd or 0.0)
+        above = by_id.get(row.span.parent_id or "")
+        if above is not None and above is not row:
+            above.last = max(above.last, row.last)
+            if row.total_usd is not None:
+                above.total_usd = (above.total_usd or 0.0) + row.total_usd
+    _mark_most_expensive(made)
+
+
+def _mark_most_expensive(made: list[Row]) -> None:
+    """Follow the money: from the root to the response that cost most, always below the dearest child."""
+    if not made or not made[0].total_usd:
+        return
+    current: Row | None = made[0]
+    while current is not None:
+        current.hot = True
+        children = [row for row in made[current.place + 1 : current.last + 1] if row.depth == current.depth + 1]
+        own = current.span.response.cost_usd if current.span.response is not None else None
+        dearest = max(children, key=lambda row: row.total_usd or 0.0, default=None)
+        current = dearest if dearest is not None and (dearest.total_usd or 0.0) > (own or 0.0) else None
+
+
+def waits(span: Span) -> list[tuple[str, int, int]]:
+    """Return when a span's time was waiting and no work: for a human, before another attempt, for a hook."""
+    start, metadata = span.start_ns, span.metadata
+    if start is None:
+        return []
+    permission = metadata.get("permission")
+    if isinstance(permission, dict) and (waited := _milliseconds(permission.get("wait_ms"))):
+        return [("permission", start, start + waited * _MS)]
+    if span.name == "api_retry" and (waited := _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))):
+        return [("retry", start, start + waited * _MS)]
+    if span.kind == "event" and span.name == "hook" and span.end_ns is not None and span.end_ns > start:
+        return [("hook", start, span.end_ns)]
+    return []
+
+
+def _milliseconds(value: JsonValue) -> int:
+    return int(value) if isinstance(value, int | float) and 0 < value < _MAX_WAIT_MS else 0
+
+
+def label(span: Span) -> str:
+    """Return what a row says besides its name."""
+    match span.kind:
+        case "turn":
+            text = span.input if isinstance(span.input, str) else ""
+        case "tool":
+            text = _tool_label(span.input)
+        case "generation":
+            text = _answer(span.output)
+        case "subagent":
+            named = span.metadata.get("description") or span.metadata.get("name")
+            text = named if isinstance(named, str) else ""
+        case _:
+            told = span.metadata.get("command") or span.output or span.error
+            text = told if isinstance(told, str) else ""
+    return " ".join(ansi.plain(text[: _LABEL_CHARS * 4]).split())[:_LABEL_CHARS]
+
+
+def _tool_label(given: JsonValue) -> str:
+    if isinstance(given, dict):
+        for name in _TELLING:
+            if isinstance(value := given.get(name), str) and value:
+                return value
+        return json.dumps(given, ensure_ascii=False)[: _LABEL_CHARS * 2] if given else ""
+    return given if isinstance(given, str) else ""
+
+
+def _answer(output: JsonValue) -> str:
+    match output:
+        case {"content": str(text)} if text.strip():
+            return text
+        case {"tool_calls": list(calls)} if calls:
+            names = [str(call.get("name")) for call in calls if isinstance(call, dict)]
+            return "→ " + ", ".join(names)
+        case {"thinking": [str(text), *_]}:
+            return text
+        case _:
+            return ""

@@ -1,0 +1,297 @@
+"""What the pages ask the index. Every answer is bounded by what a page shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from cc_trace.view.index import Index
+
+MAX_ROWS: Final = 200  # of one request
+MAX_FOLDED: Final = 200
+MAX_REQUESTS: Final = 500  # of a chart
+_SORTS: Final = {
+    "recent": "last_ns DESC",
+    "cost": "cost_usd DESC",
+    "tokens": "tokens DESC",
+    "turns": "turns DESC",
+    "duration": "last_ns - first_ns DESC",
+    "errors": "errors DESC",
+}
+_SESSION: Final = "session_id, title, project, cwd, branch, first_ns, last_ns, turns, cost_usd, tokens, errors, state"
+_DAY: Final = "date({} / 1000000000, 'unixepoch', 'localtime')"
+_ROW: Final = (
+    "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_ns, status, cost_usd,"
+    " total_usd, input, output, cache_read, cache_write, hot, lane, waits"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the URL of a page asks for; empty: everything."""
+
+    project: str = ""
+    model: str = ""
+    agent: str = ""
+    tool: str = ""
+    day: str = ""
+    since: str = ""
+    until: str = ""
+    state: str = ""
+    errors: str = ""
+    sort: str = "recent"
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Filter:
+        """Take from a query what is known."""
+        found = cls(**{field.name: query[field.name][:500] for field in fields(cls) if field.name in query})
+        return found if found.sort in _SORTS else cls(**{**found.asked(), "sort": "recent"})
+
+    def asked(self) -> dict[str, str]:
+        """Return what is asked for, as it stands in the URL."""
+        return {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) and (field.name != "sort" or value != "recent")
+        }
+
+
+class Where(NamedTuple):
+    """A condition and its values."""
+
+    text: str
+    values: list[object]
+
+
+def _sessions_where(chosen: Filter) -> Where:
+    parts: list[str] = ["1"]
+    values: list[object] = []
+    for column, value in (("project", chosen.project), ("state", chosen.state)):
+        if value:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if chosen.errors:
+        parts.append("errors > 0")
+    spans: list[str] = []
+    for condition, value in (
+        ("model = ?", chosen.model),
+        ("agent = ?", chosen.agent if chosen.agent != "main thread" else ""),
+        ("kind = 'tool' AND name = ?", chosen.tool),
+        (f"{_DAY.format('start_ns')} = ?", chosen.day),
+        (f"{_DAY.format('start_ns')} >= ?", chosen.since),
+        (f"{_DAY.format('start_ns')} <= ?", chosen.until),
+    ):
+        if value:
+            spans.append(condition)
+            values.append(value)
+    if spans:
+        parts.append(
+            f"EXISTS (SELECT 1 FROM spans WHERE spans.session_id = sessions.session_id AND {' AND '.join(spans)})"
+        )
+    return Where(" AND ".join(parts), values)
+
+
+def sessions(index: Index, chosen: Filter, offset: int, limit: int) -> tuple[list[sqlite3.Row], int]:
+    """Return some of the sessions, and how many there are."""
+    where = _sessions_where(chosen)
+    total = index.read(f"SELECT COUNT(*) FROM sessions WHERE {where.text}", where.values)[0][0]
+    rows = index.read(
+        f"SELECT {_SESSION} FROM sessions WHERE {where.text}"
+        f" ORDER BY {_SORTS[chosen.sort]}, session_id LIMIT ? OFFSET ?",
+        [*where.values, min(limit, MAX_ROWS), max(0, offset)],
+    )
+    return rows, total
+
+
+def sessions_total(index: Index, chosen: Filter) -> sqlite3.Row:
+    """Return the sums over all sessions that are chosen."""
+    where = _sessions_where(chosen)
+    return index.read(
+        "SELECT COUNT(*) sessions, SUM(turns) turns, SUM(cost_usd) cost_usd, SUM(tokens) tokens, SUM(errors) errors"
+        f" FROM sessions WHERE {where.text}",
+        where.values,
+    )[0]
+
+
+def projects(index: Index) -> list[str]:
+    """Return the names of all projects."""
+    return [row[0] for row in index.read("SELECT DISTINCT project FROM sessions WHERE project <> '' ORDER BY 1")]
+
+
+def session(index: Index, session_id: str) -> sqlite3.Row | None:
+    """Return one session with its summary and path."""
+    found = index.read(f"SELECT {_SESSION}, path, summary FROM sessions WHERE session_id = ?", [session_id])
+    return found[0] if found else None
+
+
+def turns(index: Index, session_id: str, offset: int = 0, limit: int = MAX_ROWS) -> list[sqlite3.Row]:
+    """Return the roots of a session's turns, with how many tool calls and errors are below each."""
+    return index.read(
+        "SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd, root.label,"
+        " json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
+        " json_extract(root.span, '$.error') error, json_extract(root.span, '$.metadata') metadata,"
+        " (SELECT COUNT(*) FROM spans s WHERE s.session_id = root.session_id AND s.turn = root.turn"
+        " AND s.kind = 'tool') tools, (SELECT SUM(status = 'error') FROM spans s"
+        " WHERE s.session_id = root.session_id AND s.turn = root.turn"
+        " AND s.kind <> 'turn') errors, (SELECT SUM(output) FROM spans s WHERE s.session_id = root.session_id AND"
+        " s.turn = root.turn) output, turns.running FROM spans root JOIN turns USING (session_id, turn)"
+        " WHERE root.session_id = ? AND root.place = 0 ORDER BY root.turn LIMIT ? OFFSET ?",
+        [session_id, limit, offset],
+    )
+
+
+def turn(index: Index, session_id: str, number: int) -> sqlite3.Row | None:
+    """Return the root of one turn."""
+    found = [row for row in turns(index, session_id, max(0, number - 1), 1) if row["turn"] == number]
+    if not found:
+        found = [row for row in turns(index, session_id, 0, 100_000) if row["turn"] == number]
+    return found[0] if found else None
+
+
+class Rows(NamedTuple):
+    """Some rows of a turn; `total` counts those that are not folded away."""
+
+    rows: list[dict[str, Any]]
+    total: int
+    start_ns: int
+    end_ns: int
+
+
+def turn_rows(index: Index, session_id: str, number: int, folded: list[int], offset: int, limit: int) -> Rows:
+    """Return some rows of a turn. `folded`: the places whose rows below are not shown."""
+    where, values = "session_id = ? AND turn = ?", [session_id, number]
+    for place in folded[:MAX_FOLDED]:
+        last = index.read(
+            "SELECT last FROM spans WHERE session_id = ? AND turn = ? AND place = ?", [session_id, number, place]
+        )
+        if last:
+            where += " AND NOT (place > ? AND place <= ?)"
+            values += [place, last[0][0]]
+    bounds = index.read(
+        "SELECT MIN(start_ns), MAX(MAX(COALESCE(end_ns, 0), COALESCE(start_ns, 0)))"
+        " FROM spans WHERE session_id = ? AND turn = ?",
+        [session_id, number],
+    )[0]
+    start_ns, end_ns = bounds[0] or 0, max(bounds[1] or 0, bounds[0] or 0)
+    total = index.read(f"SELECT COUNT(*) FROM spans WHERE {where}", values)[0][0]
+    found = index.read(
+        f"SELECT {_ROW} FROM spans WHERE {where} ORDER BY place LIMIT ? OFFSET ?",
+        [*values, min(limit, MAX_ROWS), max(0, offset)],
+    )
+    return Rows([_row(each, start_ns) for each in found], total, start_ns, end_ns)
+
+
+def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
+    """Return a row for the page: its times in milliseconds from the turn's start."""
+
+    def at(time_ns: int | None) -> float | None:
+        return None if time_ns is None else (time_ns - start_ns) / 1e6
+
+    lane = json.loads(row["lane"])
+    return {
+        "id": row["span_id"],
+        "place": row["place"],
+        "below": row["last"] - row["place"],
+        "depth": row["depth"],
+        "kind": row["kind"],
+        "name": row["name"],
+        "label": row["label"],
+        "start": at(row["start_ns"]),
+        "end": at(row["end_ns"]),
+        "first": at(row["first_ns"]),
+        "status": row["status"],
+        "cost": row["cost_usd"],
+        "total": row["total_usd"],
+        "hot": bool(row["hot"]),
+        "lane": [at(lane[0]), at(lane[1])] if lane else None,
+        "waits": [[kind, at(begin), at(end)] for kind, begin, end in json.loads(row["waits"])],
+    }
+
+
+def place_of(index: Index, session_id: str, number: int, span_id: str) -> int | None:
+    """Return where in its turn a span stands."""
+    found = index.read(
+        "SELECT place FROM spans WHERE session_id = ? AND turn = ? AND span_id = ?", [session_id, number, span_id]
+    )
+    return found[0][0] if found else None
+
+
+def span(index: Index, span_id: str) -> sqlite3.Row | None:
+    """Return one span, of the session that has it as its own if several do."""
+    found = index.read("SELECT * FROM spans WHERE span_id = ? ORDER BY copied LIMIT 1", [span_id])
+    return found[0] if found else None
+
+
+def notable(index: Index, session_id: str, number: int, condition: str) -> list[sqlite3.Row]:
+    """Return the rows of a turn that failed (`errors`) or waited (`waits`), the first few."""
+    chosen = {"errors": "status = 'error' AND kind <> 'turn'", "waits": "waits <> '[]'"}[condition]
+    return index.read(
+        f"SELECT {_ROW} FROM spans WHERE session_id = ? AND turn = ? AND {chosen} ORDER BY place LIMIT 8",
+        [session_id, number],
+    )
+
+
+def requests(index: Index, session_id: str) -> list[sqlite3.Row]:
+    """Return the latest requests of a session's main thread, and its compactions, in order."""
+    found = index.read(
+        "SELECT span_id, turn, kind, name, model, start_ns, input, output, cache_read, cache_write, cost_usd,"
+        " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
+        " json_extract(span, '$.metadata.preTokens') before_tokens FROM spans WHERE session_id = ? AND agent = '' AND"
+        " ((kind = 'generation' AND input IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
+        " ORDER BY turn DESC, place DESC LIMIT ?",
+        [session_id, MAX_REQUESTS],
+    )
+    return found[::-1]
+
+
+def costs(index: Index, session_id: str) -> list[sqlite3.Row]:
+    """Return what each turn cost, in order."""
+    return index.read(
+        "SELECT turn, total_usd, start_ns FROM spans WHERE session_id = ? AND place = 0 ORDER BY turn LIMIT 2000",
+        [session_id],
+    )
+
+
+def files(index: Index, session_id: str) -> list[sqlite3.Row]:
+    """Return the files that a session changed, with the lines added and removed, those with most changes first."""
+    return index.read(
+        "SELECT json_extract(span, '$.tool.file_path') path, COUNT(*) edits, MIN(span_id) span_id,"
+        " SUM(json_extract(span, '$.metadata.lines_added')) added,"
+        " SUM(json_extract(span, '$.metadata.lines_removed')) removed FROM spans WHERE session_id = ? AND kind = 'tool'"
+        " AND status = 'ok' AND json_extract(span, '$.tool.file_path') IS NOT NULL"
+        " GROUP BY 1 ORDER BY 2 DESC LIMIT 100",
+        [session_id],
+    )
+
+
+class Hit(NamedTuple):
+    """Where a text was found."""
+
+    span_id: str
+    session_id: str
+    turn: int
+    kind: str
+    name: str
+    title: str
+    start_ns: int | None
+    snippet: str  # what was found stands between \x01 and \x02
+
+
+def search(index: Index, text: str, limit: int = 100) -> list[Hit]:
+    """Find spans that have all the words, the best first."""
+    words = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in text.split()[:20]]
+    if not words:
+        return []
+    words[-1] += "*"  # it may still be being typed
+    found = index.read(
+        "SELECT span_id, session_id, spans.turn, kind, name, title, start_ns,"
+        " snippet(texts, 0, char(1), char(2), '…', 24) snippet FROM texts JOIN spans ON spans.row = texts.rowid"
+        " JOIN sessions USING (session_id) WHERE texts MATCH ? AND copied = 0 ORDER BY rank LIMIT ?",
+        [" ".join(words), limit],
+    )
+    return [Hit(*row) for row in found]

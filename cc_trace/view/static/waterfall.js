@@ -1,0 +1,268 @@
+// The spans of a turn as a tree and on a time axis. Only the rows near the screen are asked for and in the page.
+const CHUNK = 200;
+const MIN_PIXELS = 2;
+
+export function waterfall() {
+  const root = document.getElementById("waterfall"), scroll = document.getElementById("scroll");
+  const space = document.getElementById("space"), ticks = document.getElementById("ticks");
+  const pane = document.getElementById("detail");
+  const folded = new Set();
+  let chunks = new Map(), asked = new Set(), elements = new Map();
+  let total = 0, duration = 1, height = 26, chosen = null, from = 0, to = 1, generation = 0, shown = "";
+
+  const at = (index) => chunks.get(Math.floor(index / CHUNK))?.[index % CHUNK];
+
+  async function load(number) {
+    if (asked.has(number)) return;
+    asked.add(number);
+    const mine = generation;
+    try {
+      const response = await fetch(`${root.dataset.rows}?offset=${number * CHUNK}&limit=${CHUNK}&folded=${[...folded].join(",")}`);
+      if (!response.ok || mine !== generation) return;
+      const data = await response.json();
+      if (mine !== generation) return;
+      const whole = from === 0 && to === duration;
+      total = data.total;
+      if (data.duration !== duration) { duration = Math.max(data.duration, 0.001); if (whole || !chunks.size) { from = 0; to = duration; } }
+      chunks.set(number, data.rows);
+    } finally { if (mine === generation) asked.delete(number); }
+    draw();
+  }
+
+  function draw() {
+    space.style.height = `${total * height}px`;
+    const first = Math.max(0, Math.floor(scroll.scrollTop / height) - 10);
+    const last = Math.min(total, Math.ceil((scroll.scrollTop + scroll.clientHeight) / height) + 10);
+    const wanted = new Map();
+    for (let index = first; index < last; index += 1) {
+      const row = at(index);
+      if (row) wanted.set(row.id, [row, index]);
+      else load(Math.floor(index / CHUNK));
+    }
+    for (const [id, element] of elements) if (!wanted.has(id)) { element.remove(); elements.delete(id); }
+    for (const [id, [row, index]] of wanted) {
+      let element = elements.get(id);
+      const text = JSON.stringify(row) + from + "," + to;
+      if (!element || element.made !== text) {
+        const fresh = made(row);
+        fresh.made = text;
+        if (element) element.replaceWith(fresh); else space.append(fresh);
+        elements.set(id, fresh);
+        element = fresh;
+      }
+      element.style.transform = `translateY(${index * height}px)`;
+      element.classList.toggle("chosen", id === chosen?.id);
+    }
+    axis();
+    root.dataset.ready = "1";
+  }
+
+  function node(name, classes, text) {
+    const element = document.createElement(name);
+    element.className = classes;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  function made(row) {
+    const element = node("div", `span ${row.kind} ${row.status}${row.hot ? " hot" : ""}`);
+    element.dataset.id = row.id;
+    const tree = node("div", "tree");
+    const indent = node("span", "indent");
+    indent.style.width = `${Math.min(row.depth, 12) * 14}px`;
+    const fold = node("button", "fold", row.below ? (folded.has(row.place) ? "▸" : "▾") : "");
+    fold.type = "button";
+    fold.tabIndex = -1;
+    if (row.below) fold.title = `${row.below} below`;
+    tree.append(indent, fold, node("span", `dot ${row.kind}`), node("b", "name", row.name), node("span", "label", row.label));
+    tree.title = row.label ? `${row.name}: ${row.label}` : row.name;
+    const cost = row.total ?? row.cost;
+    tree.append(node("span", "cost", cost ? money(cost) : ""));
+    const track = node("div", "track");
+    if (row.lane) put(track, "lane", row.lane[0], row.lane[1]);
+    if (row.start !== null) {
+      const end = row.end ?? row.start;
+      const bar = put(track, `box ${row.kind}`, row.start, end);
+      bar.title = `${row.name} · ${time(end - row.start)} · from ${time(row.start)}`;
+      if (row.first !== null && row.first > row.start) put(track, "box first", row.start, Math.min(row.first, end));
+      for (const [kind, begin, stop] of row.waits) put(track, `wait ${kind}`, begin, stop).title = `${kind}: waited ${time(stop - begin)}`;
+      const told = node("span", "took", time(end - row.start));
+      const right = ((end - from) / (to - from)) * 100;
+      if (right < 88) told.style.left = `calc(${Math.max(0, right)}% + 5px)`;
+      else { told.style.right = `calc(${Math.max(0, 100 - ((row.start - from) / (to - from)) * 100)}% + 5px)`; }
+      track.append(told);
+    }
+    element.append(tree, track);
+    return element;
+  }
+
+  // A box lies where its times say; one too short to be seen is as wide as can be seen.
+  function put(track, classes, begin, end) {
+    const box = node("i", classes);
+    const width = to - from;
+    box.style.left = `${((begin - from) / width) * 100}%`;
+    box.style.width = `max(${MIN_PIXELS}px, ${(Math.max(0, end - begin) / width) * 100}%)`;
+    track.append(box);
+    return box;
+  }
+
+  function axis() {
+    const rough = (to - from) / 6, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough);
+    const marks = [];
+    for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
+      const tick = node("span", "tick", time(mark));
+      tick.style.left = `${((mark - from) / (to - from)) * 100}%`;
+      marks.push(tick);
+    }
+    ticks.replaceChildren(...marks);
+  }
+
+  async function choose(row, { push = true } = {}) {
+    if (!row) return;
+    chosen = row;
+    draw();
+    if (push) history.replaceState(null, "", `?span=${row.id}`);
+    await show();
+  }
+
+  async function show() {
+    const id = chosen.id;
+    const response = await fetch(`/spans/${encodeURIComponent(id)}/detail`);
+    if (!response.ok || chosen.id !== id) return;
+    const html = await response.text();
+    if (html === shown) return;
+    shown = html;
+    const body = new DOMParser().parseFromString(html, "text/html").body;
+    const opened = new Map([...pane.querySelectorAll("details.section")].map((each) => [each.querySelector("summary").textContent, each.open]));
+    const same = pane.firstElementChild?.dataset.span === id, top = pane.scrollTop;
+    pane.replaceChildren(...body.childNodes);
+    if (same) {
+      for (const each of pane.querySelectorAll("details.section")) each.open = opened.get(each.querySelector("summary").textContent) ?? each.open;
+      pane.scrollTop = top;
+    } else pane.scrollTop = 0;
+    for (const each of pane.querySelectorAll("details[data-load]")) each.addEventListener("toggle", async () => {
+      if (!each.open || each.dataset.loaded) return;
+      each.dataset.loaded = "1";
+      const loaded = await fetch(each.dataset.load);
+      const parsed = new DOMParser().parseFromString(await loaded.text(), "text/html").body;
+      each.querySelector(".body").replaceChildren(...parsed.childNodes);
+    });
+  }
+
+  function index() {
+    for (const [number, rows] of chunks) {
+      const place = rows.findIndex((row) => row.id === chosen?.id);
+      if (place >= 0) return number * CHUNK + place;
+    }
+    return -1;
+  }
+
+  function reach(place) {
+    if (place * height < scroll.scrollTop) scroll.scrollTop = place * height;
+    else if ((place + 1) * height > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = (place + 1) * height - scroll.clientHeight;
+  }
+
+  async function reload() {
+    generation += 1;
+    asked = new Set();
+    const first = Math.floor(Math.max(0, scroll.scrollTop / height - 10) / CHUNK);
+    const old = chunks;
+    chunks = new Map();
+    await load(first);
+    if (!chunks.size) chunks = old;
+    draw();
+  }
+
+  function toggle(row, close) {
+    if (!row?.below || folded.has(row.place) === close) return;
+    if (close) folded.add(row.place); else folded.delete(row.place);
+    reload();
+  }
+
+  function zoom(row) {
+    if (row?.start === null || row === undefined || row === null) return;
+    const end = Math.max(row.end ?? row.start, row.start + 0.001), margin = (end - row.start) * 0.02;
+    from = Math.max(0, row.start - margin);
+    to = end + margin;
+    root.classList.add("zoomed");
+    draw();
+  }
+
+  function whole() {
+    from = 0;
+    to = duration;
+    root.classList.remove("zoomed");
+    draw();
+  }
+
+  async function goTo(place, id) {
+    scroll.scrollTop = Math.max(0, place * height - scroll.clientHeight / 3);
+    await load(Math.floor(place / CHUNK));
+    const row = at(place);
+    if (row && (!id || row.id === id)) await choose(row);
+  }
+
+  scroll.addEventListener("scroll", draw, { passive: true });
+  addEventListener("resize", draw);
+  space.addEventListener("click", (event) => {
+    const element = event.target.closest(".span");
+    if (!element) return;
+    const row = [...chunks.values()].flat().find((each) => each.id === element.dataset.id);
+    if (event.target.closest(".fold")) toggle(row, !folded.has(row.place));
+    else choose(row);
+  });
+  space.addEventListener("dblclick", () => zoom(chosen));
+  scroll.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.shiftKey) return;
+    event.preventDefault();
+    const box = ticks.getBoundingClientRect(), share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    const width = to - from;
+    if (event.shiftKey && !event.ctrlKey) {
+      const by = Math.max(-from, Math.min(duration - to, (width * (event.deltaY || event.deltaX)) / 1000));
+      from += by; to += by;
+    } else {
+      const size = Math.min(duration, Math.max(0.01, width * (event.deltaY > 0 ? 1.25 : 0.8))), middle = from + width * share;
+      from = Math.max(0, middle - size * share); to = Math.min(duration, from + size);
+    }
+    root.classList.toggle("zoomed", from > 0 || to < duration);
+    draw();
+  }, { passive: false });
+  document.getElementById("turn-head").addEventListener("click", (event) => {
+    const link = event.target.closest("[data-place]");
+    if (!link) return;
+    event.preventDefault();
+    folded.clear();
+    generation += 1;
+    chunks = new Map();
+    asked = new Set();
+    goTo(Number(link.dataset.place));
+  });
+
+  load(0).then(async () => {
+    const place = Number(root.dataset.place);
+    if (place > 0) await goTo(place, root.dataset.span);
+    else if (at(0)) await choose(at(0), { push: false });
+  });
+  return {
+    move(step) {
+      const place = Math.min(total - 1, Math.max(0, index() + step));
+      reach(place);
+      choose(at(place));
+    },
+    open: () => zoom(chosen),
+    escape() { if (from > 0 || to < duration) whole(); else location.assign(root.dataset.session); },
+    fold: (close) => toggle(chosen, close),
+    async refresh() { await reload(); if (chosen) await show(); },
+  };
+}
+
+export function time(ms) {
+  if (ms < 1) return `${ms.toFixed(ms ? 1 : 0)} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 3600000) return `${Math.floor(ms / 60000)} m ${Math.round((ms % 60000) / 1000)} s`;
+  return `${Math.floor(ms / 3600000)} h ${Math.round((ms % 3600000) / 60000)} m`;
+}
+
+export function money(usd) { return usd < 1 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`; }
