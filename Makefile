@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-long test-e2e test-backends lint types unit coverage bench fuzz prices clean
-.PHONY: test test-long test-e2e test-view lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e test-backends test-view lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -40,6 +39,7 @@ $(BACKENDS)/%/.installed:
 	$(PYTHON) -m venv $(BACKENDS)/$*
 	$(BACKENDS)/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(PACKAGE)'
 	@touch $@
+
 # The viewer in Chromium (CHROMIUM: its program).
 test-view: $(STAMP)
 	$(BIN)/pytest tests/view/browser
