@@ -30,6 +30,7 @@ from cc_trace.export.http import HttpClient
 from cc_trace.export.otlp_http import OtlpHttp
 from cc_trace.export.outcomes import MAX_BATCH_BYTES, MAX_BATCH_SPANS
 from cc_trace.export.profiles import PROFILES, Labels, resource
+from cc_trace.export.profiles.otel import SCHEMA_URL
 from cc_trace.export.responses import HttpResponse
 from cc_trace.spans.session import Session
 
@@ -133,7 +134,7 @@ def _sdk_span(span: Span) -> ReadableSpan:
 
 
 _RESOURCE: Final = Resource(resource(_SETTINGS.profile, Labels()))
-_SCOPE: Final = InstrumentationScope("cc-trace", __version__)
+_SCOPE: Final = InstrumentationScope("cc-trace", __version__, SCHEMA_URL)
 
 
 def _context(trace_id: str, span_id: str) -> SpanContext:

@@ -155,7 +155,6 @@ class SessionState:
             files=files,
             delivered=delivered,
             transcript=opened,
-            requests=True,
         )
 
     @property

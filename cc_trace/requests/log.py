@@ -234,8 +234,31 @@ class RequestLog:
             known = self._responses.get(id_)
             self._responses[id_] = said if known is None else known.joined(said)
             answered = self._call_of.get(said.attempt_id or "")
-            if answered is not None:
-                answered.message_id = answered.message_id or id_
+            if answered is not None and answered.message_id is None:
+                answered.message_id = id_
+                self._split(answered, said.attempt_id or "")
+
+    def _split(self, call: _OpenCall, answered: str) -> None:
+        """Make what was sent after the attempt that was answered a call of its own.
+
+        A request can stand before the response that it follows, and seemed to be another attempt to get that.
+        """
+        ids = [each.id for each in call.attempts]
+        ended = ids.index(answered) + 1
+        if ended == len(ids):
+            return
+        later = _OpenCall(call.path, call, call.attempts[ended:])
+        later.retries = [each for each in call.retries if each.attempt_id in ids[ended:]]
+        call.retries = [each for each in call.retries if each.attempt_id not in ids[ended:]]
+        del call.attempts[ended:]
+        for each in self._calls:
+            if each.before is call:
+                each.before = later
+        self._calls.insert(self._calls.index(call) + 1, later)
+        self._call_of |= dict.fromkeys(ids[ended:], later)
+        for current in (self._latest, self._last):
+            if current.get(call.path) is call:
+                current[call.path] = later
 
     def _take_user(self, place: _Place) -> None:
         """Note a user line. After one, nobody waits for the request before it any more: the next is another call."""

@@ -162,6 +162,7 @@ class RequestSent(NamedTuple):
     head: Head
     id: str
     metadata: dict[str, JsonValue]  # the parameters, and who asked; never a message
+    messages: int = 0  # how many it has
 
 
 class Reply(NamedTuple):

@@ -338,7 +338,9 @@ def _request_sent(raw: dict[str, Any], head: Head) -> Entry:
         "effort": text_field(object_field(params, "output_config"), "effort"),
         "cache_breakpoints": len(points) if isinstance(points, list) else None,
     }
-    return RequestSent(head, id_, {name: value for name, value in known.items() if value is not None})
+    tail = raw.get("tail")
+    messages = count_field(raw, "keep") + (len(tail) if isinstance(tail, list) else 0)
+    return RequestSent(head, id_, {name: value for name, value in known.items() if value is not None}, messages)
 
 
 def _system(raw: dict[str, Any], head: Head) -> Entry:

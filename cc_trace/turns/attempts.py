@@ -6,6 +6,7 @@ a request that was rejected is sent again in another form without one. Earlier v
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cc_trace.turns.model import SYSTEM, Event
@@ -19,34 +20,31 @@ _SENT_AGAIN = "no response; sent again in another form"
 
 
 class Attempts:
-    """What was sent since the last response. Each failed attempt is an event, which learns what its call came to."""
+    """What was sent and not answered yet. Each failed attempt is an event, which learns what its call came to.
+
+    A request can stand before the response that it follows: Claude Code does not write its lines in the order of their
+    times. So which attempts were in vain is known only when a response names the one that it answers.
+    """
 
     def __init__(self) -> None:
         self._sent: dict[str, RequestSent] = {}
-        self._failed: list[Event] = []
-        self._told = False  # a line told that the last attempt failed
+        self._told: list[tuple[str | None, Event]] = []  # failures that a line told of, with the attempt where known
 
     @property
     def waiting(self) -> Iterable[RequestSent]:
         """Return the attempts in order."""
         return self._sent.values()
 
-    def sent(self, entry: RequestSent) -> Event | None:
-        """Take an attempt; return the failure of the one before it where no line told that."""
-        before = next(reversed(self._sent.values()), None)
-        made: Event | None = None
-        if before is not None and not self._told and _same_caller(before, entry):
-            known: dict[str, JsonValue] = {"attempt": len(self._sent)}
-            made = Event("api_retry", before.head.time_ns, entry.head.time_ns, _SENT_AGAIN, SYSTEM, known)
-            made.key = before.id
-            self._failed.append(made)
-        self._sent[entry.id], self._told = entry, False
-        return made
+    def sent(self, entry: RequestSent) -> None:
+        """Take an attempt."""
+        self._sent[entry.id] = entry
 
     def failed(self, entry: Retry) -> Event:
         """Take a line that tells of a failed attempt; return it as an event, which began when it was sent."""
         time_ns, metadata = entry.head.time_ns, dict(entry.metadata)
-        last = next(reversed(self._sent.values()), None) if not self._told else None
+        last = next(reversed(self._sent.values()), None)
+        if last is not None and any(id_ == last.id for id_, _ in self._told):
+            last = None
         sent_ns = last.head.time_ns if last is not None else None
         start_ns = sent_ns if sent_ns is not None and time_ns is not None and sent_ns <= time_ns else time_ns
         known: dict[str, JsonValue] = {
@@ -57,43 +55,66 @@ class Attempts:
         }
         metadata |= {name: value for name, value in known.items() if value is not None}
         made = Event("api_retry", start_ns, time_ns, entry.message, SYSTEM, metadata)
-        self._failed.append(made)
-        self._told = True
+        self._told.append((last.id if last is not None else None, made))
         return made
 
-    def answered(self, ref: str | None, key: str) -> tuple[RequestSent | None, int]:
-        """End the call with the response of this key; return the request that it names, and how many were sent."""
-        request, count = self._sent.get(ref or ""), len(self._sent)
-        self._end(key)
-        return request, count if request is not None else 0
+    def answered(self, ref: str | None, key: str) -> tuple[RequestSent | None, int, list[Event]]:
+        """End the call whose attempt `ref` the response of this key answers.
 
-    def gave_up(self, key: str) -> list[RequestSent]:
-        """End the call with the API error of this key; return what was sent."""
+        Return that attempt, how many were sent, and those before it that failed and no line told of. What was sent
+        after it waits for another response.
+        """
+        request = self._sent.get(ref or "")
+        if request is None:
+            self._end(key, {*self._sent})
+            return None, 0, []
+        ids = [*self._sent]
+        ended = ids[: ids.index(request.id) + 1]
+        sent = [each for each in map(self._sent.__getitem__, ended) if _same_call(each, request)]
+        rejected = self._rejected(sent, key)
+        self._end(key, {*ended})
+        return request, len(sent), rejected
+
+    def gave_up(self, key: str) -> tuple[list[RequestSent], list[Event]]:
+        """End the call with the API error of this key; return what was sent, and the failures no line told of."""
         sent = [*self._sent.values()]
-        if sent:
-            self._end(key)
-        else:
+        if not sent:
             self.abandon()  # there is no call to hang its retries below
-        return sent
+            return [], []
+        rejected = self._rejected([each for each in sent if _same_call(each, sent[-1])], key)
+        self._end(key, {*self._sent})
+        return sent, rejected
 
     def abandon(self) -> None:
         """Forget what nobody waits for any more."""
-        self._sent, self._failed, self._told = {}, [], False
+        self._sent, self._told = {}, []
 
     def abandon_before(self, time_ns: int | None) -> None:
         """Forget what was sent before a prompt came: a process that died left it without a response."""
-        if time_ns is None or not (self._sent or self._failed):
+        if time_ns is None or not (self._sent or self._told):
             return
-        kept = {id_: sent for id_, sent in self._sent.items() if (sent.head.time_ns or time_ns) >= time_ns}
-        self._told = self._told and len(kept) == len(self._sent)
-        self._sent = kept
-        self._failed = [event for event in self._failed if (event.start_ns or time_ns) >= time_ns]
+        self._sent = {id_: sent for id_, sent in self._sent.items() if (sent.head.time_ns or time_ns) >= time_ns}
+        self._told = [(id_, event) for id_, event in self._told if (event.start_ns or time_ns) >= time_ns]
 
-    def _end(self, key: str) -> None:
-        for event in self._failed:
-            event.answer_key = key
-        self.abandon()
+    def _rejected(self, sent: list[RequestSent], key: str) -> list[Event]:
+        """Return the attempts before the last that failed though no line told of it, as events of a call."""
+        told, made = {id_ for id_, _ in self._told}, list[Event]()
+        for number, (one, following) in enumerate(pairwise(sent), 1):
+            if one.id not in told:
+                event = Event("api_retry", one.head.time_ns, following.head.time_ns, _SENT_AGAIN, SYSTEM)
+                event.metadata, event.key, event.answer_key = {"attempt": number}, one.id, key
+                made.append(event)
+        return made
+
+    def _end(self, key: str, ended: set[str]) -> None:
+        """Let the failures of these attempts know what their call came to."""
+        for id_, event in self._told:
+            if id_ is None or id_ in ended:
+                event.answer_key = key
+        self._told = [(id_, event) for id_, event in self._told if id_ is not None and id_ not in ended]
+        self._sent = {id_: sent for id_, sent in self._sent.items() if id_ not in ended}
 
 
-def _same_caller(one: RequestSent, other: RequestSent) -> bool:
-    return one.id != other.id and one.metadata.get("query_source") == other.metadata.get("query_source")
+def _same_call(one: RequestSent, other: RequestSent) -> bool:
+    """Tell whether two attempts ask for the same response: the next request has more messages."""
+    return one.messages == other.messages and one.metadata.get("query_source") == other.metadata.get("query_source")

@@ -252,9 +252,10 @@ class _Assembler:
 
     def _attempt(self, entry: RequestSent | Retry) -> None:
         """Take an attempt, or the failure of one."""
-        event = self._attempts.failed(entry) if isinstance(entry, Retry) else self._attempts.sent(entry)
-        if event is not None:
-            self._event(event)
+        if isinstance(entry, Retry):
+            self._event(self._attempts.failed(entry))
+        else:
+            self._attempts.sent(entry)
 
     def _within(self, entry: _Within) -> None:
         """Take an entry that belongs to the open turn; between turns it says nothing."""

@@ -184,8 +184,9 @@ class OpenTurn:
         made.effort, made.speed, made.service_tier, made.advisors = effort, speed, tier, advisors
         self.waiting = []
         made.thinking_ms, made.tool_input_ms = entry.thinking_ms, entry.tool_input_ms
-        made.request, made.attempts = self._attempts.answered(ref, key)
+        made.request, made.attempts, rejected = self._attempts.answered(ref, key)
         self._generations[key] = self._newest = made
+        self.turn.steps += rejected
         self.turn.steps.append(made)
         return made
 
@@ -349,7 +350,8 @@ class OpenTurn:
     def failed(self, entry: Reply, key: str) -> None:
         """Take an API error: it ends a turn like a response, but is none."""
         time_ns, ready_ns = entry.head.time_ns, self.ready_ns
-        sent = self._attempts.gave_up(key)
+        sent, rejected = self._attempts.gave_up(key)
+        self.turn.steps += rejected
         if sent and sent[0].head.time_ns is not None:
             ready_ns = sent[0].head.time_ns
         start_ns = time_ns if ready_ns is None or time_ns is None else min(ready_ns, time_ns)

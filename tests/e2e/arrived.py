@@ -72,12 +72,20 @@ class Arrived:
             _asked(facts),
             _said(facts, "text"),
             _status(span, facts),
-            tuple(_event(each) for each in self._of(span, None)),
+            self._events(span),
             self._generations(span),
         )
 
+    def _events(self, turn: Span) -> tuple[str, ...]:
+        """Return what happened besides responses: in the turn, and in its calls, of which some failed for good."""
+        calls = self._of(turn, "chat")
+        found = [*self._of(turn, None), *(call for call in calls if not _is_response(call))]
+        for call in calls:
+            found += self._of(call, None)
+        return tuple(map(_event, sorted(found, key=lambda each: (each.start_time_unix_nano, each.end_time_unix_nano))))
+
     def _generations(self, span: Span) -> tuple[Generation, ...]:
-        return tuple(self._generation(each, facts_of(each)) for each in self._of(span, "chat"))
+        return tuple(self._generation(each, facts_of(each)) for each in self._of(span, "chat") if _is_response(each))
 
     def _generation(self, span: Span, facts: dict[str, Any]) -> Generation:
         asked = [part for message in _messages(facts, "input") for part in message["parts"]]
@@ -146,6 +154,10 @@ def _status(span: Span, facts: dict[str, Any]) -> str:
     if kind == "ok":
         return kind
     return f"{kind if kind in ('interrupted', 'incomplete') else 'error'}: {plain_result(span.status.message)}"
+
+
+def _is_response(span: Span) -> bool:
+    return "gen_ai.response.id" in facts_of(span)
 
 
 def _event(span: Span) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 _MS: Final = 1_000_000  # transcripts tell time in whole milliseconds
+# A turn begins with its prompt, and a generation when the request was sent that was answered.
+_BEFORE_THEIR_PARENT: Final = ("compaction", "api_retry")
 
 
 def untimely(spans: Sequence[Span], began_ns: int, ended_ns: int, asked_ns: Mapping[str, int]) -> list[str]:
@@ -31,7 +33,8 @@ def untimely(spans: Sequence[Span], began_ns: int, ended_ns: int, asked_ns: Mapp
         if asked is not None and not start_ns <= asked < end_ns + _MS:
             found.append(f"{span.name}: {start_ns} to {end_ns}, and was asked for at {asked}")
         if span.parent_span_id in by_id:
-            if start_ns < by_id[span.parent_span_id].start_time_unix_nano and span.name != "compaction":
+            earlier = start_ns < by_id[span.parent_span_id].start_time_unix_nano
+            if earlier and span.name not in _BEFORE_THEIR_PARENT:
                 found.append(f"{span.name} began before its parent")
             if end_ns > (holder := _holder(span, by_id)).end_time_unix_nano:
                 found.append(f"{span.name} ended after {holder.name}")

@@ -340,6 +340,19 @@ def test_a_prompt_ends_the_wait_for_an_answer(tmp_path: Path) -> None:
     ]
 
 
+def test_a_request_that_stands_before_the_response_it_follows_is_a_call_of_its_own(tmp_path: Path) -> None:
+    """Lines are not written in the order of their times."""
+    lines = (a_session(tmp_path).read_text()).splitlines()
+    blobs, early = lines.pop(7), lines.pop(7)
+    path = written(tmp_path / "early.jsonl", [*lines[:4], blobs, early, *lines[4:]])
+    log = log_of(path)
+    assert [[each.id for each in call.attempts] for call in log.calls] == [["r1"], ["r2"]]
+    assert [call.response.message_id for call in log.calls if call.response is not None] == ["m1", "m2"]
+    call, made = found(log, "m2")
+    assert (call.attempts, log.request(made).verified) == ((made,), True)
+    assert log.previous(made) == log.calls[0]
+
+
 def test_an_answer_that_broke_off_is_tried_again(tmp_path: Path) -> None:
     """What failed while it streamed keeps its error, and the next request is another call."""
     error = line("system", 2, subtype="api_error", error={"status": 529}, retryInMs=5, retryAttempt=1)

@@ -320,6 +320,8 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
             1,
             id="r1",
             querySource="sdk",
+            keep=2,
+            tail=["x"],
             params={
                 "model": "claude-x",
                 "max_tokens": 9,
@@ -338,6 +340,7 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
                 "betas": ["b"],
                 "query_source": "sdk",
             },
+            3,
         ),
     ),
     (line("api-request", 1), (Skipped, "api-request")),

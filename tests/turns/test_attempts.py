@@ -111,6 +111,46 @@ def test_a_call_that_failed_for_good_is_a_generation(tmp_path: Path) -> None:
     assert (generation.start_ns, generation.end_ns) == (start_ns + 10**9, start_ns + 4 * 10**9)
 
 
+def test_a_request_can_stand_before_the_response_that_it_follows(tmp_path: Path) -> None:
+    """Lines are not written in the order of their times: it is the next request, not another attempt."""
+    main = session(
+        tmp_path,
+        prompt("go", 0),
+        sent("a1", at=1),
+        sent("a2", at=5, base="a1"),
+        failed(at=6),
+        sent("a3", at=7, base="a2"),
+        reply("m1", "First.", at=2, requestRef="a1"),
+        reply("m2", "Second.", at=8, requestRef="a3"),
+    )
+    made = spans(main)
+    retry = {"attempt": 1, "status": 529, "wait_ms": 500.5, "request_id": "req_1"}
+    assert outline(made)[1:] == [
+        (f"generation {MODEL}", "turn Turn 1", "ok", {"attempts": 1} | ASKED),
+        (f"generation {MODEL}", "turn Turn 1", "ok", {"attempts": 2} | ASKED),
+        ("event api_retry", f"generation {MODEL}", "ok", retry),
+    ]
+    assert made[3].parent_id == made[2].span_id
+    start_ns = made[0].start_ns or 0
+    assert [(span.start_ns or 0) - start_ns for span in made[1:]] == [10**9, 7 * 10**9, 5 * 10**9]
+
+
+def test_a_request_can_stand_behind_its_response(tmp_path: Path) -> None:
+    """The next one, with more messages, is not another attempt to get it."""
+    main = session(
+        tmp_path,
+        prompt("go", 0),
+        reply("m1", "First.", at=2, requestRef="a1"),
+        sent("a1", at=1, tail=["x"]),
+        sent("a2", at=3, base="a1", keep=1, tail=["y", "z"]),
+        reply("m2", "Second.", at=4, requestRef="a2"),
+    )
+    assert [(span.kind, span.metadata.get("attempts")) for span in spans(main)[1:]] == [
+        ("generation", None),
+        ("generation", 1),
+    ]
+
+
 def test_a_failed_call_costs_nothing(tmp_path: Path) -> None:
     """Nor is it a response without a price."""
     read = Session(session(tmp_path, prompt("go", 0), sent("a1", at=1), api_error("e1", "API Error: 400", at=4)))

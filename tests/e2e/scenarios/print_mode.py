@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from expected import Unusual
+from home import MODEL
 from scenario import scenario
 from script import Failure, HttpResponse, Use
 from waiting import until
@@ -87,9 +88,11 @@ def overloaded_then_fine(stage: Stage) -> None:
 
 @scenario()
 def api_error(stage: Stage) -> None:
-    """A request that is refused for good, after a turn that went well."""
+    """A request that is refused for good, in all six forms in which it is sent, after a turn that went well."""
     stage.script(hello=[HttpResponse("Hello.")], refused=[HttpResponse(always=Failure(400, "invalid_request_error"))])
-    stage.unusual["refused"] = Unusual(f"error: {_REFUSED}", (f"api_error: error: {_REFUSED}",), output=_REFUSED)
+    failed = f"chat {MODEL}: error: {_REFUSED}"
+    events = ("api_retry", failed, *["api_retry"] * 4)  # the call begins with its first attempt
+    stage.unusual["refused"] = Unusual(f"error: {_REFUSED}", events, output=_REFUSED)
     stage.ask("[[hello]] say hello")
     stage.ask("[[refused]] go", "--resume", stage.session(), session=None, code=1)
 
