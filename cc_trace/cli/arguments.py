@@ -87,6 +87,10 @@ def _delivering(commands: Commands) -> None:
     which.add_argument("--transcript", metavar="PATH", help="this transcript only")
     which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
+    ingest = _command(commands, "ingest")
+    about = "output of `claude -p --output-format stream-json` or `json`; - or nothing: read it from stdin"
+    ingest.add_argument("files", metavar="FILE", nargs="*", help=about)
+    ingest.add_argument("--prompt", metavar="TEXT", help="what was asked, which the output does not tell")
     backfill = _command(commands, "backfill")
     backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders; default: all sessions")
     backfill.add_argument("--since", metavar="AGE", help="only sessions written to since then: 30d, 12h, or 2026-10-01")
