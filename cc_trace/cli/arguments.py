@@ -87,6 +87,8 @@ def _delivering(commands: Commands) -> None:
     which.add_argument("--transcript", metavar="PATH", help="this transcript only")
     which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
+    run = _command(commands, "run")
+    run.add_argument("command_line", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: claude -p ...")
     ingest = _command(commands, "ingest")
     about = "output of `claude -p --output-format stream-json` or `json`; - or nothing: read it from stdin"
     ingest.add_argument("files", metavar="FILE", nargs="*", help=about)

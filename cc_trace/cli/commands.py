@@ -11,6 +11,7 @@ COMMANDS = {
     "status": "what is delivered, what is pending and why",
     "sync": "deliver pending turns now",
     "backfill": "deliver the history of this machine",
+    "run": "run `claude -p` and deliver the run from what it prints",
     "ingest": "deliver a run from what `claude -p` printed",
 }
 
