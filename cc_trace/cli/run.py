@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 20
 _MAX_COPIED = 1 << 29  # of the output, for ourselves
 _DELIVERY_SECONDS = 10.0
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")  # those of a terminal reach the command itself
@@ -43,7 +43,7 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int
     try:
         if not any(each in _PRINTING for each in command) and os.isatty(1):
             os.execvp(command[0], command)  # noqa: S606  (the user's own command)
-        copy = _Copy()
+        copy = _Copy(any_text=any(each in _PRINTING for each in command))
         status = _pass_through(command, copy)
     except FileNotFoundError:
         print(f"cc-trace: {command[0]}: command not found", file=sys.stderr)
@@ -63,14 +63,18 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int
 class _Copy:
     """What was printed, on disk without a name, and when each piece of it came in."""
 
-    def __init__(self) -> None:
-        self.size = 0
+    def __init__(self, *, any_text: bool) -> None:
+        self.wanted = any_text  # what does not begin as JSON counts only from who is known to be Claude Code
+        self.size = self._seen = 0
         self.pieces: list[tuple[int, int]] = []  # where each ends, and its time
         self._file: int | None = None
 
     def add(self, data: bytes) -> None:
         """Take a piece; what cannot be kept is not traced, and passes on all the same."""
-        if self.size + len(data) > _MAX_COPIED:
+        if self._seen == 0:
+            self.wanted |= data.lstrip()[:1] in (b"{", b"[")
+        self._seen += len(data)
+        if not self.wanted or self.size + len(data) > _MAX_COPIED:
             return
         try:
             if self._file is None:
@@ -120,6 +124,7 @@ def _pass_through(command: list[str], copy: _Copy) -> int:
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
     )
     os.close(writing)
+    _enlarge(reading)
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     for name in _FORWARDED:
@@ -132,6 +137,17 @@ def _pass_through(command: list[str], copy: _Copy) -> int:
         pass
     os.close(reading)
     return os.waitpid(pid, 0)[1]
+
+
+def _enlarge(pipe: int) -> None:
+    """Let more than the usual 64 KB be on their way at once, where the system can."""
+    import fcntl  # noqa: PLC0415  (not on every system)
+
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        try:  # noqa: SIM105  (contextlib takes as long as the rest)
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CHUNK)
+        except OSError:
+            pass
 
 
 def _forward(pid: int, number: int) -> None:

@@ -64,9 +64,8 @@ def test_a_command_that_was_killed_ends_us_the_same_way(tmp_path: Path) -> None:
 
 
 def test_a_signal_reaches_the_command(tmp_path: Path) -> None:
-    process = start(
-        tmp_path, claude(tmp_path, 'trap "echo ended; exit 7" TERM; echo ready; while :; do sleep 0.01; done')
-    )
+    loop = "while :; do sleep 0.01; done"
+    process = start(tmp_path, claude(tmp_path, f'trap "echo ended; exit 7" TERM; echo ready; {loop}'))
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGTERM)
@@ -74,11 +73,11 @@ def test_a_signal_reaches_the_command(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away_ends_the_command(tmp_path: Path) -> None:
-    process = start(tmp_path, "yes")
-    assert process.stdout is not None
-    assert process.stdout.read(4) == b"y\ny\n"
-    process.stdout.close()
-    assert process.wait(60) == -signal.SIGPIPE
+    with start(tmp_path, "yes") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == b"y\ny\n"
+        process.stdout.close()
+        assert process.wait(60) == -signal.SIGPIPE
 
 
 def test_much_output_passes_through(tmp_path: Path) -> None:
