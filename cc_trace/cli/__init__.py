@@ -41,6 +41,10 @@ def _main(given: Sequence[str]) -> int:
         if given in (["--help"], ["-h"], ["--version"]):
             print(f"cc-trace {cc_trace.__version__}" if given == ["--version"] else overview(), flush=True)
             return 0
+        if given[:2] == ["run", "--"]:
+            from cc_trace.cli.run import run_command  # noqa: PLC0415  (argparse, see above)
+
+            return run_command(given[1:], os.environ)
         return _called(given)
     except BrokenPipeError:
         _drop_output()  # the reader has seen enough (`| head`)

@@ -8,9 +8,12 @@ COMMANDS = {
     "show": "show a session as a tree, or as spans in JSON",
     "view": "open the sessions of this machine in the browser",
     "preview": "print exactly what would be sent of a session",
+    "report": "what a run came to, in figures, and gates for CI",
     "status": "what is delivered, what is pending and why",
     "sync": "deliver pending turns now",
     "backfill": "deliver the history of this machine",
+    "run": "run `claude -p` and deliver the run from what it prints",
+    "ingest": "deliver a run from what `claude -p` printed",
 }
 
 

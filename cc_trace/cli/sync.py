@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     reports: list[Report] = []
     with app.sync() as sync, stop_on_interrupt(stop_flag):
         for report in _one(app, sync, named) if named is not None else _pending(app, sync):
-            _print(report)
+            print_report(report)
             reports.append(report)
             if stop_flag.value:
                 break
@@ -75,7 +75,8 @@ def _pending(app: App, sync: Sync) -> Iterator[Report]:
         raise NotFoundError(message)
 
 
-def _print(report: Report) -> None:
+def print_report(report: Report) -> None:
+    """Print what one sync came to."""
     if report.busy:
         print(f"{report.session_id}: another process is delivering it")
         return

@@ -12,6 +12,7 @@ from cc_trace.delivery.ledger import Ledger, open_ledger
 from cc_trace.delivery.liveness import from_files
 from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import States
+from cc_trace.delivery.streams import sync_stream
 from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
 from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Caller, Report, Sync
 from cc_trace.delivery.worker import run_worker, take_spool
@@ -43,6 +44,7 @@ __all__ = [
     "run_worker",
     "since_seconds",
     "suppressed_by",
+    "sync_stream",
     "take_spool",
     "waiting",
 ]

@@ -284,7 +284,9 @@ class _Trace:
             note = "start derived"
         if note is not None:
             metadata["time"] = note
-        known_output = complete and usage is not None and not step.aborted and _counts_all(step.head.context.version)
+        context = step.head.context
+        counted = context.partial_usage is None and _counts_all(context.version)
+        known_output = complete and usage is not None and not step.aborted and counted
         cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
         return make_tuple(
             Span,
@@ -556,6 +558,7 @@ def _circumstances(context: Context) -> dict[str, JsonValue]:
             "git_branch": context.git_branch,
             "slug": context.slug,
             "entrypoint": context.entrypoint,
+            "stream_times": context.stream_times,
         }
     )
 

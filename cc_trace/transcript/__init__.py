@@ -66,6 +66,7 @@ from cc_trace.transcript.media import find_media
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import line_time, parse, parse_time
 from cc_trace.transcript.rewinds import rewound_prompts, takes_the_place_of
+from cc_trace.transcript.stream import StreamTranscript, convert_stream, read_messages, save_stream
 from cc_trace.transcript.user_lines import notifications, speaker
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "SessionNote",
     "Skipped",
     "Speaker",
+    "StreamTranscript",
     "StructuredOutput",
     "Text",
     "Thinking",
@@ -118,6 +120,7 @@ __all__ = [
     "agent_id",
     "agent_meta",
     "agent_paths",
+    "convert_stream",
     "count_field",
     "find_media",
     "first_cwd",
@@ -133,7 +136,9 @@ __all__ = [
     "plain_text",
     "read_head",
     "read_lines",
+    "read_messages",
     "rewound_prompts",
+    "save_stream",
     "scan",
     "select",
     "shared_files",

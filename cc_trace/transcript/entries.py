@@ -35,6 +35,8 @@ class Context:
     version: str | None = None
     slug: str | None = None
     entrypoint: str | None = None
+    stream_times: str | None = None  # of a line made from a stream: how its time is known
+    partial_usage: str | None = None  # and what its count of tokens leaves out
 
 
 # Makes a named tuple from all its fields in half the time that calling its type takes; for what every line makes.

@@ -216,6 +216,8 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
         get("version"),
         get("slug"),
         get("entrypoint"),
+        get("streamTimes"),
+        get("partialUsage"),
     )
     try:
         context = _context(values)

@@ -1,0 +1,58 @@
+"""`cc-trace ingest`: deliver runs from what `claude -p` printed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cc_trace.cli.sync import print_report
+from cc_trace.delivery import App, sync_stream
+from cc_trace.errors import CcTraceError, NotFoundError
+from cc_trace.paths import here
+from cc_trace.transcript import convert_stream, read_messages
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from cc_trace.transcript import StreamTranscript
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Deliver each file; print a line per run. Exit 1 if anything is pending, 2 if nothing could be read."""
+    runs = [read_run(name, options.prompt) for name in options.files or ["-"]]
+    app = App.open(environment)
+    with app.sync() as sync:
+        reports = [sync_stream(app, sync, each, here()) for each in runs]
+    for report in reports:
+        print_report(report)
+    if any(report.pending for report in reports):
+        print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
+    return 0 if all(report.complete and report.off is None for report in reports) else 1
+
+
+def read_run(name: str, prompt: str | None) -> StreamTranscript:
+    """Return the run that a file, or stdin, tells of."""
+    try:
+        if name == "-":
+            messages, ended_ns = read_messages(_arriving()), time.time_ns()
+        else:
+            path = Path(name)
+            messages, ended_ns = read_messages(path.read_bytes()), path.stat().st_mtime_ns
+    except OSError as error:
+        message = f"cannot read {name}: {error.strerror}"
+        raise CcTraceError(message) from error
+    made = convert_stream(messages, prompt=prompt, ended_ns=ended_ns)
+    if made is None:
+        what = "stdin" if name == "-" else name
+        message = f"{what} is no output of Claude Code; it takes `--output-format stream-json --verbose`, or `json`"
+        raise NotFoundError(message)
+    return made
+
+
+def _arriving() -> Iterator[tuple[bytes, int]]:
+    """Yield the lines of stdin with the times they come in."""
+    for line in sys.stdin.buffer:
+        yield line, time.time_ns()

@@ -1,0 +1,364 @@
+"""Messages of a stream as the lines of a transcript, and of the files of its agents.
+
+Rule: message, tool and line ids are kept, so that spans have the same ids from either source. What a stream does not
+tell is not made up; docs/streams.md lists it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_trace.paths import is_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cc_trace.transcript.stream.messages import Message, Messages
+
+Line = dict[str, Any]
+
+_LIMIT: Final = re.compile(r"maximum number of turns \((\d+)\)")
+# In the form of a line that asks for another response: then a turn whose run was cut off is incomplete.
+_ENDED_EARLY: Final = "Stop hook feedback: the stream ended before its result."
+_MAX_MS: Final = 1 << 40
+
+
+@dataclass(slots=True)
+class StreamTranscript:
+    """A run: its session, the lines of the main thread, and of each agent by the call that started it."""
+
+    session_id: str
+    lines: list[Line] = field(default_factory=list)
+    agents: dict[str, list[Line]] = field(default_factory=dict)
+    agent_meta: dict[str, Line] = field(default_factory=dict)
+    agent_ids: dict[str, str] = field(default_factory=dict)  # by the call
+    cwd: str | None = None
+    complete: bool = False  # its result has been seen
+    from_result: bool = False  # nothing but the result is known
+
+
+def convert_stream(
+    messages: Messages, *, prompt: str | None = None, ended_ns: int | None = None
+) -> StreamTranscript | None:
+    """Return a run as a transcript; None where nothing in it is a message of Claude Code.
+
+    `prompt`: what was asked, where the caller knows it. `ended_ns`: when the output ended, for a stream that has
+    neither times of its own nor was seen as it came in.
+    """
+    if not any(message["type"] in ("system", "assistant", "user", "result") for message in messages.found):
+        return None
+    return _Conversion(messages, prompt, ended_ns).run()
+
+
+class _Conversion:
+    """One stream on its way."""
+
+    def __init__(self, messages: Messages, prompt: str | None, ended_ns: int | None) -> None:
+        self._messages = messages
+        self._prompt = prompt
+        self._made = StreamTranscript(_session_id(messages.found))
+        self._common: Line = {"sessionId": self._made.session_id}
+        self._mode: str | None = None
+        self._asked = False
+        self._background: set[str] = set()  # calls that launched a task
+        self._tasked: dict[str, Message] = {}  # what agents were told to do, by their calls
+        self._usage = _final_usage(messages.found)
+        self._times, self._source = _times(messages, ended_ns)
+
+    def run(self) -> StreamTranscript:
+        made = self._made
+        for place, message in enumerate(self._messages.found):
+            self._now = self._times[place]
+            self._take(message)
+        if not any(line["type"] == "assistant" for line in made.lines):
+            self._only_result()
+        if not made.complete and any(line["type"] == "assistant" for line in made.lines):
+            self._add({"type": "user", "isMeta": True, "message": {"role": "user", "content": _ENDED_EARLY}})
+        for call in made.agents:
+            made.agent_ids.setdefault(call, call)
+        for call, lines in made.agents.items():
+            for line in lines:
+                line["agentId"] = made.agent_ids[call]
+        return made
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case {"type": "system", "subtype": "init"}:
+                self._init(message)
+            case {"type": "system"}:
+                self._system(message)
+            case {"type": "assistant"}:
+                self._assistant(message)
+            case {"type": "user"}:
+                self._user(message)
+            case {"type": "result"}:
+                self._result(message)
+            case _:
+                pass  # partial messages have been looked at, others say nothing for a trace
+
+    def _init(self, message: Message) -> None:
+        match message:
+            case {"cwd": str(cwd)}:
+                self._common["cwd"] = cwd
+                self._made.cwd = self._made.cwd or cwd
+        match message:
+            case {"claude_code_version": str(version)}:
+                self._common["version"] = version
+        match message:
+            case {"permissionMode": str(mode)}:
+                self._mode = mode
+
+    def _system(self, message: Message) -> None:
+        match message:
+            case {"subtype": "api_retry"}:
+                error = {"status": message.get("error_status"), "message": message.get("error")}
+                retry = {"retryAttempt": message.get("attempt"), "retryInMs": message.get("retry_delay_ms")}
+                self._add({"type": "system", "subtype": "api_error", "error": error, **retry}, message)
+            case {"subtype": "compact_boundary", "compact_metadata": dict(about)}:
+                known = {"trigger": about.get("trigger"), "preTokens": about.get("pre_tokens")}
+                self._add({"type": "system", "subtype": "compact_boundary", "compactMetadata": known}, message)
+            case {"subtype": "task_started", "tool_use_id": str(call), "task_id": str(task)}:
+                if is_session_id(task):
+                    self._made.agent_ids[call] = task
+                if message.get("is_backgrounded") is True:
+                    self._background.add(call)
+                self._tasked.setdefault(call, message)
+            case {"subtype": "task_notification", "tool_use_id": str(call)} if call in self._background:
+                self._notification(message, call)
+
+    def _notification(self, message: Message, call: str) -> None:
+        """Tell the end of a background task as a transcript does."""
+        fields = {"task-id": message.get("task_id"), "tool-use-id": call}
+        fields |= {"status": message.get("status"), "summary": message.get("summary")}
+        told = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items() if isinstance(value, str))
+        content = f"<task-notification>\n{told}\n</task-notification>"
+        line = {"type": "user", "message": {"role": "user", "content": content}}
+        self._add({**line, "origin": {"kind": "task-notification"}}, message)
+
+    def _assistant(self, message: Message) -> None:
+        inner = message.get("message")
+        line: Line = {"type": "assistant", "message": inner, "requestId": message.get("request_id")}
+        line["thinkingDurationMs"] = message.get("thinking_duration_ms")
+        if isinstance(inner, dict):
+            failed = message.get("is_api_error_message") is True or "error" in message
+            if failed and inner.get("model") == "<synthetic>":
+                line |= {"isApiErrorMessage": True, "apiErrorStatus": message.get("api_error_status")}
+                line["apiErrorType"] = message.get("api_error_type")
+            line["message"] = {**inner, "usage": self._counted(inner, line)}
+        self._ask()
+        self._place(line, message)
+
+    def _counted(self, inner: Line, line: Line) -> object:
+        """Return a message's usage with its final counts; the line says so where they are not known."""
+        usage, id_ = inner.get("usage"), inner.get("id")
+        if not isinstance(usage, dict) or not isinstance(id_, str):
+            return usage
+        if (known := self._usage.get(id_)) is not None:
+            return {**usage, **known}
+        # A count that was written before the end of a response is a placeholder, and the response has no reason yet.
+        if inner.get("stop_reason") is None and id_ not in self._usage.counted:
+            line["partialUsage"] = "output"
+        return usage
+
+    def _user(self, message: Message) -> None:
+        inner, result = message.get("message"), message.get("tool_use_result")
+        if isinstance(inner, str):
+            inner = {"role": "user", "content": inner}
+        line: Line = {"type": "user", "message": inner, "toolUseResult": result, "isMeta": message.get("isSynthetic")}
+        call, agent = _launched(inner, result)
+        if call is not None and agent is not None and is_session_id(agent):
+            self._made.agent_ids[call] = agent
+        if call is not None and isinstance(result, dict) and result.get("isAsync") is True:
+            self._background.add(call)
+        match message.get("tool_result_meta"):
+            case [{"permission_decision": dict(decision)}]:
+                known = {"decision": "decision", "source": "source", "reason_type": "reasonType"}
+                line["permissionDecision"] = {known[name]: decision[name] for name in known if name in decision}
+        if not message.get("parent_tool_use_id"):
+            if call is None:
+                self._asked = True
+                line["permissionMode"] = self._mode
+            else:
+                self._ask()
+        self._place(line, message)
+
+    def _ask(self) -> None:
+        """Let the prompt that the caller knows of stand before the first response."""
+        if not self._asked and self._prompt:
+            content = {"role": "user", "content": self._prompt}
+            self._add({"type": "user", "message": content, "permissionMode": self._mode})
+        self._asked = True
+
+    def _place(self, line: Line, message: Message) -> None:
+        match message:
+            case {"parent_tool_use_id": str(call)} if call:
+                made = self._made
+                line["isSidechain"] = True
+                own = made.agents.setdefault(call, [])
+                told = self._tasked.get(call, {})
+                if not own and line["type"] != "user" and isinstance(asked := told.get("prompt"), str):
+                    first = {"type": "user", "isSidechain": True, "message": {"role": "user", "content": asked}}
+                    own.append(self._with_head(first, told))
+                own.append(self._with_head(line, message))
+                meta = made.agent_meta.setdefault(call, {"toolUseId": call})
+                for name, field_ in (("subagent_type", "agentType"), ("task_description", "description")):
+                    if isinstance(message.get(name), str):
+                        meta[field_] = message[name]
+                if isinstance(agent := message.get("agent_id"), str) and is_session_id(agent):
+                    made.agent_ids[call] = agent
+            case _:
+                self._add(line, message)
+
+    def _result(self, message: Message) -> None:
+        made = self._made
+        made.complete = True
+        match message:
+            case {"structured_output": data} if data is not None:
+                self._structured(data)
+        if message.get("subtype") == "error_max_turns":
+            found = _LIMIT.search(str(message.get("errors")))
+            limit = int(found[1]) if found else message.get("num_turns")
+            self._add({"type": "attachment", "attachment": {"type": "max_turns_reached", "maxTurns": limit}}, message)
+        if isinstance(cost := message.get("total_cost_usd"), int | float):
+            self._add({"type": "cost-state", "totalCostUSD": cost}, message)
+
+    def _structured(self, data: object) -> None:
+        """Let the call that gave the data end the turn, where no response followed it."""
+        last = next((line for line in reversed(self._made.lines) if line["type"] in ("assistant", "user")), None)
+        if last is not None and last["type"] == "user":
+            last["toolEndsTurn"] = True
+            self._add({"type": "attachment", "attachment": {"type": "structured_output", "data": data}})
+
+    def _only_result(self) -> None:
+        """Make one response of the result, where it is all that is known of a run."""
+        result = next((each for each in reversed(self._messages.found) if each["type"] == "result"), None)
+        if result is None:
+            return
+        self._made.from_result = True
+        models = result.get("modelUsage")
+        names = [name for name in models if isinstance(name, str)] if isinstance(models, dict) else []
+        text, uuid = result.get("result"), result.get("uuid")
+        inner: Line = {
+            "id": f"result_{uuid if isinstance(uuid, str) else self._made.session_id}",
+            "role": "assistant",
+            "model": names[0] if len(names) == 1 else None,
+            "content": [{"type": "text", "text": text}] if isinstance(text, str) else [],
+            "usage": result.get("usage"),
+            "stop_reason": result.get("stop_reason"),
+        }
+        self._ask()
+        line: Line = {"type": "assistant", "message": inner, "partialUsage": "result"}
+        if result.get("is_error") is True:
+            line |= {"isApiErrorMessage": True, "apiErrorStatus": result.get("api_error_status")}
+        self._add(line, result)
+
+    def _add(self, line: Line, message: Message | None = None) -> None:
+        self._made.lines.append(self._with_head(line, message or {}))
+
+    def _with_head(self, line: Line, message: Message) -> Line:
+        uuid = message.get("uuid")
+        if not isinstance(uuid, str):
+            seed = f"{self._made.session_id}:{line['type']}:{len(self._made.lines)}"
+            uuid = hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:32]
+        head = {**self._common, "uuid": uuid, "timestamp": self._now, "streamTimes": self._source}
+        return {name: value for name, value in {**line, **head}.items() if value is not None}
+
+
+class _Usage(dict[str, Line]):
+    """Final counts by message id; `counted` also has the messages whose own lines carry final counts."""
+
+    counted: set[str]
+
+
+def _final_usage(messages: list[Message]) -> _Usage:
+    """Return the counts that came at the end of responses: with `message_delta`, or with the result of a single one."""
+    final, current = _Usage(), dict[str | None, str]()
+    final.counted = set()
+    waiting: dict[str, None] = {}
+    for message in messages:
+        parent = message.get("parent_tool_use_id")
+        parent = parent if isinstance(parent, str) else None
+        match message:
+            case {"type": "stream_event", "event": {"type": "message_start", "message": {"id": str(id_)}}}:
+                current[parent] = id_
+            case {"type": "stream_event", "event": {"type": "message_delta", "usage": dict(usage)}}:
+                ended = message.get("api_message_id") or current.get(parent)
+                if isinstance(ended, str):
+                    final[ended] = {name: value for name, value in usage.items() if isinstance(value, int) and value}
+            case {"type": "assistant", "message": {"id": str(id_), "stop_reason": str()}}:
+                final.counted.add(id_)
+            case {"type": "assistant", "message": {"id": str(id_), "model": str(model)}} if parent is None:
+                if model != "<synthetic>":
+                    waiting[id_] = None
+            case _:
+                pass
+    results = [each["usage"] for each in messages if each["type"] == "result" and isinstance(each.get("usage"), dict)]
+    unknown = [id_ for id_ in waiting if id_ not in final and id_ not in final.counted]
+    if len(unknown) == len(waiting) == len(results) == 1 and isinstance(results[0].get("output_tokens"), int):
+        final[unknown[0]] = {"output_tokens": results[0]["output_tokens"]}
+    return final
+
+
+def _session_id(messages: list[Message]) -> str:
+    for message in messages:
+        if isinstance(id_ := message.get("session_id"), str) and is_session_id(id_):
+            return id_
+    return hashlib.sha256(repr(messages[:8]).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _launched(inner: object, result: object) -> tuple[str | None, str | None]:
+    """Return the call whose result a user message is, and the agent that did it."""
+    agent = result.get("agentId") if isinstance(result, dict) else None
+    match inner:
+        case {"content": [*items]}:
+            calls = [item["tool_use_id"] for item in items if _is_result(item)]
+            return (calls[0] if calls else None), agent if isinstance(agent, str) else None
+        case _:
+            return None, None
+
+
+def _is_result(item: object) -> bool:
+    match item:
+        case {"type": "tool_result", "tool_use_id": str()}:
+            return True
+        case _:
+            return False
+
+
+def _times(messages: Messages, ended_ns: int | None) -> tuple[list[str | None], str]:
+    """Return when each message was written, and how that is known.
+
+    The stream's own times count where it has any; a message without one takes that of the one before. Else those at
+    which they came in, unless they came faster than the run took: then it was recorded before. Else all that is known
+    is how long the run took until the output ended.
+    """
+    own = [each["timestamp"] if isinstance(each.get("timestamp"), str) else None for each in messages.found]
+    if any(own):
+        return list(_filled(own)), "stream"
+    took = [each["duration_ms"] for each in messages.found if isinstance(each.get("duration_ms"), int)]
+    took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
+    arrived = [each for each in messages.arrived_ns if each is not None]
+    if arrived and len(arrived) == len(messages.found) and 2 * (arrived[-1] - arrived[0]) >= took_ns:
+        return [_iso(each) for each in arrived], "arrival"
+    end_ns = arrived[-1] if arrived else ended_ns
+    if end_ns is None:
+        return [None] * len(own), "unknown"
+    times: list[str | None] = [_iso(max(0, end_ns - took_ns))] * len(own)
+    times[-1:] = [_iso(end_ns)]
+    return times, "result"
+
+
+def _filled(times: list[str | None]) -> Iterator[str | None]:
+    latest = next(each for each in times if each is not None)
+    for each in times:
+        latest = each or latest
+        yield latest
+
+
+def _iso(time_ns: int) -> str:
+    moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,69 @@
+"""The output of `claude -p` as messages, whichever form it has.
+
+| form | where |
+|---|---|
+| a line per message | `--output-format stream-json` |
+| an array of messages | `--output-format json --verbose`, and the execution file of claude-code-action |
+| the `result` alone | `--output-format json` |
+
+What is no message (a line of stderr, the torn end of a run that was killed) is counted and skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Message: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Messages:
+    """Messages in their order; `arrived_ns` has the time each came in, where somebody saw it come."""
+
+    found: list[Message] = field(default_factory=list)
+    arrived_ns: list[int | None] = field(default_factory=list)
+    skipped: int = 0
+
+    def add(self, value: object, arrived_ns: int | None = None) -> None:
+        """Take a message, or an array of them."""
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict) and isinstance(each.get("type"), str):
+                self.found.append(each)
+                self.arrived_ns.append(arrived_ns)
+            else:
+                self.skipped += 1
+
+    def add_line(self, line: bytes, arrived_ns: int | None = None) -> None:
+        """Take one line."""
+        if not line.strip():
+            return
+        try:
+            self.add(orjson.loads(line), arrived_ns)
+        except orjson.JSONDecodeError:
+            self.skipped += 1
+
+
+def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
+    """Return the messages of an output, given whole or as lines with the times they came in."""
+    messages = Messages()
+    if not isinstance(data, bytes):
+        lines = list(data)
+        for line, arrived_ns in lines:
+            messages.add_line(line, arrived_ns)
+        if not messages.found:  # an array over many lines
+            whole = read_messages(b"".join(line for line, _ in lines))
+            whole.arrived_ns = [None] * len(whole.found)
+            return whole
+        return messages
+    try:
+        messages.add(orjson.loads(data))
+    except orjson.JSONDecodeError:
+        for line in data.split(b"\n"):
+            messages.add_line(line)
+    return messages

@@ -1,0 +1,53 @@
+"""A run's transcript on disk, private, where a delivery that fails can take it up again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from cc_trace.files import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cc_trace.transcript.stream.convert import Line, StreamTranscript
+
+
+def save_stream(run: StreamTranscript, folder: Path) -> Path:
+    """Write a run below a folder; return its transcript.
+
+    A session that goes on in another run has one file: the second run's lines follow the first's. The same run once
+    more changes nothing, unless more of it is known now.
+    """
+    path = folder / f"{run.session_id}.jsonl"
+    data, known = _jsonl(run.lines), _read(path)
+    data = known + data if _is_new(run, known) else max(known, data, key=len)
+    agents = folder / run.session_id / "subagents"
+    if run.agents:
+        agents.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for call, lines in run.agents.items():
+        name = f"agent-{run.agent_ids[call]}"
+        write_private(agents / f"{name}.meta.json", orjson.dumps(run.agent_meta[call]))
+        write_private(agents / f"{name}.jsonl", _jsonl(lines))
+    if data != known or not path.is_file():
+        write_private(path, data)
+    return path
+
+
+def _is_new(run: StreamTranscript, known: bytes) -> bool:
+    """Tell whether no response of a run is in a file."""
+    ids = (line["message"].get("id") for line in run.lines if isinstance(line.get("message"), dict))
+    return not any(isinstance(id_, str) and orjson.dumps(id_) in known for id_ in ids)
+
+
+def _jsonl(lines: Iterable[Line]) -> bytes:
+    return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
