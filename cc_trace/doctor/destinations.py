@@ -11,7 +11,8 @@ import shlex
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from cc_trace.doctor.check import failed, ok, warning
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # Langfuse takes spans into a queue and shows them after some seconds.
 _PAUSES: Final = (0.3, 0.7, 1.0, 2.0, 3.0, 4.0, 4.0)
 _TAIL_BYTES: Final = 65_536
+_ENVIRONMENT: Final = "cc-trace-doctor"  # of the test span in Langfuse, where it can be filtered out should it stay
 # Exporters of others keep to no time of ours.
 _LONGEST_SECONDS: Final = 90.0
 # What a refusal is about, by its words: an HTTP status, gRPC's names, or what a connection failed with.
@@ -113,7 +115,9 @@ def _in_time(proof: Callable[[], Check], settings: DestinationSettings) -> Check
 
 
 def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
-    """Send a test span, and read it back where that is possible."""
+    """Send a test span, and read it back where that is possible; in Langfuse it is removed again."""
+    if settings.kind == "langfuse":
+        settings = replace(settings, labels=replace(settings.labels, environment=_ENVIRONMENT))
     try:
         destination = open_destination(settings)
     except CcTraceError as error:
@@ -160,6 +164,8 @@ def _read_back(
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
 
             forget(settings.store, encoded.span_id)
+        if settings.kind == "langfuse":
+            return ok(name, _removed(place, destination, encoded, pauses))
         return ok(name, f"a test span was sent to {place} and read back")
     if not _tells(destination):
         return ok(name, f"{place} accepted a test span, which this server does not let us read back")
@@ -167,6 +173,18 @@ def _read_back(
     return warning(
         name, found, f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
     )
+
+
+def _removed(place: str, destination: Any, encoded: EncodedSpan, pauses: Sequence[float]) -> str:  # noqa: ANN401
+    """Remove a test span from Langfuse; return what is known of the project and of the span."""
+    project = destination.api.project()
+    where = f"{place}, project {project}" if isinstance(project, str) else place
+    if destination.api.remove_trace(encoded.trace_id) is None:
+        for pause in (0.0, *pauses):
+            time.sleep(pause)
+            if destination.stored_ids([encoded]) == frozenset():
+                return f"a test span was sent to {where}, read back and removed"
+    return f"a test span was sent to {where} and read back; it is in environment {_ENVIRONMENT}"
 
 
 def _held(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cc_trace.errors import ConfigError
-from cc_trace.export.otlp import encode_span, fitted, request
+from cc_trace.export.otlp import OURS, Scope, encode_span, fitted, request
 from cc_trace.export.outcomes import FIT_BYTES, EncodedSpan
 from cc_trace.export.profiles import PROFILES, resource, schema_url
 
@@ -28,6 +28,7 @@ class SpanEncoder:
             raise ConfigError(message)
         self.resource = resource(settings.profile, settings.labels)
         self.schema_url = schema_url(settings.profile)
+        self.scope = _scope(settings)
         self._profile = PROFILES[settings.profile]
         self._labels = settings.labels
         self._form = form
@@ -45,11 +46,11 @@ class SpanEncoder:
         """Return an ExportTraceServiceRequest."""
         spans = [encoded.data for encoded in batch]
         made = request if self._form == "protobuf" else _json
-        return made(spans, self.resource, self.schema_url)
+        return made(spans, self.resource, self.schema_url, self.scope)
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
-        return _json([encoded.data], self.resource, self.schema_url)
+        return _json([encoded.data], self.resource, self.schema_url, self.scope)
 
     def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
         data = fitted(span, self._encoded, max_bytes)
@@ -85,7 +86,20 @@ class OtlpDestination:
         """Let go of what is open: nothing, unless a destination says otherwise."""
 
 
-def _json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "") -> bytes:
+def _scope(settings: DestinationSettings) -> Scope:
+    """Return the scope of a destination's spans.
+
+    Langfuse repeats every attribute as a row of metadata unless the name begins with that of its SDKs. Those say which
+    project they are for, and some servers refuse a scope of that name that does not. The resource names cc-trace.
+    """
+    if settings.kind == "langfuse" and settings.public_key is not None:
+        return Scope("langfuse-sdk/cc-trace", {"public_key": settings.public_key})
+    return OURS
+
+
+def _json(
+    spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "", scope: Scope = OURS
+) -> bytes:
     from cc_trace.export.otlp_json import request_json  # noqa: PLC0415  (60 ms, and most destinations take protobuf)
 
-    return request_json(spans, resource, schema_url)
+    return request_json(spans, resource, schema_url, scope)

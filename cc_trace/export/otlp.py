@@ -12,7 +12,7 @@ Source: github.com/open-telemetry/opentelemetry-proto, trace/v1: the numbers of 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace import __version__
 from cc_trace.export.profiles.text import INT64, MAX_DEPTH, TOO_DEEP, attribute, readable
@@ -32,6 +32,16 @@ _SHORTEST: Final = 64  # characters of a text that are worth keeping
 _MARKER_CHARS: Final = 100  # more than a marker has: what cutting a text must save at least
 _MAX_SCALARS: Final = 32  # of a span that is still too large when all its texts are short
 _LEFT_OUT: Final = "[left out by cc-trace: too many values]"
+
+
+class Scope(NamedTuple):
+    """Under whose name spans are sent."""
+
+    name: str = "cc-trace"
+    attributes: Mapping[str, AttributeValue] = {}
+
+
+OURS: Final = Scope()
 
 
 def encode_span(span: Span, name: str, attributes: Mapping[str, AttributeValue]) -> bytes:
@@ -71,15 +81,17 @@ def _how_it_ended(span: Span, end_ns: int, attributes: Mapping[str, AttributeVal
     return event, link, status
 
 
-def request(spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "") -> bytes:
+def request(
+    spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "", scope: Scope = OURS
+) -> bytes:
     """Return an ExportTraceServiceRequest with these encoded spans."""
-    return resource_message(resource, scope_message(spans, schema_url))
+    return resource_message(resource, scope_message(spans, schema_url, scope))
 
 
-def scope_message(items: Sequence[bytes], schema_url: str = "") -> bytes:
-    """Return what we made, spans or metrics, under our name: ScopeSpans and ScopeMetrics have the same fields."""
-    scope = _text(1, "cc-trace") + _text(2, __version__)
-    return chunk(1, scope) + chunks(2, items) + _text(3, schema_url)
+def scope_message(items: Sequence[bytes], schema_url: str = "", scope: Scope = OURS) -> bytes:
+    """Return what we made, spans or metrics, under a name: ScopeSpans and ScopeMetrics have the same fields."""
+    named = _text(1, scope.name) + _text(2, __version__) + pairs(3, scope.attributes)
+    return chunk(1, named) + chunks(2, items) + _text(3, schema_url)
 
 
 def resource_message(resource: Mapping[str, AttributeValue], scope: bytes) -> bytes:

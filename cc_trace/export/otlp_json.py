@@ -14,19 +14,24 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
 from cc_trace import __version__
-from cc_trace.export.otlp import encode_resource
+from cc_trace.export.otlp import OURS, encode_resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cc_trace.export.otlp import Scope
     from cc_trace.export.profiles.labels import AttributeValue
 
 
-def request_json(spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "") -> bytes:
+def request_json(
+    spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "", scope: Scope = OURS
+) -> bytes:
     """Return an ExportTraceServiceRequest as OTLP/JSON, which differs from protobuf's JSON in its ids and enums."""
     shared = MessageToDict(Resource.FromString(encode_resource(resource)))
-    scope = {"name": "cc-trace", "version": __version__}
-    scope_spans: dict[str, Any] = {"scope": scope, "spans": [_span(span) for span in spans]}
+    named: dict[str, Any] = {"name": scope.name, "version": __version__}
+    if scope.attributes:
+        named |= MessageToDict(Resource.FromString(encode_resource(scope.attributes)))  # the same field of both
+    scope_spans: dict[str, Any] = {"scope": named, "spans": [_span(span) for span in spans]}
     if schema_url:
         scope_spans["schemaUrl"] = schema_url
     return orjson.dumps({"resourceSpans": [{"resource": shared, "scopeSpans": [scope_spans]}]})

@@ -189,6 +189,8 @@ def phrase(status: int) -> str:
 def _text(answer: HttpResponse, secret_values: Iterable[str]) -> str:
     if "protobuf" in answer.content_type:
         return cleaned(_status_message(answer.body), secret_values)
+    if answer.body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return ""  # a page for browsers says nothing to a reader of a log
     return cleaned(answer.body.decode("utf-8", "replace"), secret_values)
 
 

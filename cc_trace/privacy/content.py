@@ -60,7 +60,7 @@ _WITHOUT_TEXT: Final = frozenset(
     )
 )
 # A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
-_WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command"}
+_WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command", "started_by"}
 # Whose texts are prompts and answers. A hook prints what a program told it, as a tool does.
 _IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
 _MAX_DEPTH: Final = 200  # deeper values are not written anyway

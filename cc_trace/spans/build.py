@@ -172,6 +172,7 @@ class _Trace:
             "max_turns_reached": turn.limit is not None or None,
             "rewound": turn.rewound or None,
         }
+        self._about |= {"started_by": f"/{start.command}" if start.trigger == "command" else start.trigger}
         root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
         self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, known))
         self._steps(turn, root, runs, final=final)

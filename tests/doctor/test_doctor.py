@@ -193,7 +193,7 @@ def test_a_healthy_installation_passes(home: Home, kind: str) -> None:
     found = {
         "local": f"a test span was sent to {home.state}/traces.db and read back",
         "otlp": f"127.0.0.1:{home.backend.port} accepted a test span, which cannot be read back from it",
-        "langfuse": f"a test span was sent to 127.0.0.1:{home.backend.port} and read back",
+        "langfuse": f"a test span was sent to 127.0.0.1:{home.backend.port}, project my project, read back and removed",
         "file": f"a test span was written to {home.state}/traces.jsonl",
     }
     if kind == "otlp":
@@ -901,6 +901,25 @@ def test_a_span_that_never_shows_is_a_warning(backend: HttpBackend) -> None:
     assert (slow.verdict, never.verdict) == ("ok", "warning")
     assert never.fix is not None
     assert backend.spans[-1].trace_id.hex() in never.fix
+
+
+def test_what_langfuse_does_not_remove_is_in_an_environment_of_its_own(
+    backend: HttpBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
+    monkeypatch.setattr("cc_trace.export.langfuse_api.LangfuseApi.remove_trace", lambda *_: "refused")
+    check = proven(settings, time.time())
+    assert (check.verdict, check.found.partition("; ")[2]) == ("ok", "it is in environment cc-trace-doctor")
+    [span] = backend.spans
+    environment = {pair.key: pair.value.string_value for pair in span.attributes}["langfuse.environment"]
+    assert environment == "cc-trace-doctor"
+
+
+def test_a_page_for_browsers_is_not_printed(backend: HttpBackend) -> None:
+    settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
+    backend.behaviour = status(404, "<!DOCTYPE html><html><body>This page could not be found</body></html>")
+    check = proven(settings, time.time())
+    assert (check.verdict, check.found) == ("failed", f"127.0.0.1:{backend.port}: 404 Not Found")
 
 
 def test_a_server_that_never_tells_is_no_fault(backend: HttpBackend) -> None:

@@ -354,7 +354,7 @@ def test_a_long_result_is_cut_and_says_how_much() -> None:
     found = attributes_of(Message.FromString(data))
     kept = 4_000_000 * 3 // 4 * 3 // 4 * 3 // 4  # characters of two bytes: the first of these that fits
     assert found["langfuse.observation.output"] == (
-        "é" * kept + f"…[cut by cc-trace: {6_000_000 - kept:,} of 6,000,000 characters left out]"
+        "```\n" + "é" * kept + f"…[cut by cc-trace: {6_000_000 - kept:,} of 6,000,000 characters left out]\n```"
     )
     assert found["langfuse.observation.input"] == '{"command":"cat big"}'
     assert 3_000_000 < len(data) <= 4_000_000

@@ -25,6 +25,7 @@ from profiles_spans import (
 )
 from shared import case_transcripts, label
 
+from cc_trace import __version__
 from cc_trace.export.profiles import PROFILES, Labels, resource
 from cc_trace.export.profiles.text import TOO_DEEP, json_text
 from cc_trace.settings.catalogue import BY_NAME
@@ -225,7 +226,7 @@ OTEL: dict[str, tuple[str, dict[str, AttributeValue]]] = {
 LANGFUSE_ALL: dict[str, AttributeValue] = {
     "langfuse.session.id": "s-1",
     "langfuse.trace.name": "Turn 3",
-    "langfuse.trace.tags": ["ci", "night"],
+    "langfuse.trace.tags": ["claude-code", "ci", "night"],
     "langfuse.user.id": "ada",
     "langfuse.release": "r7",
     "langfuse.environment": "staging",
@@ -238,6 +239,7 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         "Turn 3",
         {
             "langfuse.observation.type": "agent",
+            "langfuse.trace.tags": ["claude-code", "interactive", "ci", "night"],
             "langfuse.version": "2.1.325",
             "langfuse.trace.metadata.version": "2.1.325",
             "langfuse.trace.metadata.cwd": "/home/dev/project",
@@ -259,7 +261,6 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "langfuse.observation.type": "generation",
             "langfuse.observation.model.name": "claude-sonnet-4-5-20250929",
             "langfuse.observation.model.parameters": '{"effort":"high","service_tier":"standard"}',
-            "langfuse.observation.completion_start_time": "2026-01-01T12:00:00.500Z",
             "langfuse.observation.usage_details": text(
                 {
                     "input": 12,
@@ -311,7 +312,7 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "langfuse.observation.usage_details": '{"input":5,"output":1,"input_cache_creation":70}',
             "langfuse.observation.input": text(
                 [
-                    {"role": "tool", "tool_call_id": "toolu_1", "name": "Bash", "content": "exit 1"},
+                    {"role": "tool", "tool_call_id": "toolu_1", "name": "Bash", "content": "```\nexit 1\n```"},
                     {"role": "tool", "tool_call_id": "toolu_2", "name": "mcp__github__search", "content": ""},
                 ]
             ),
@@ -326,7 +327,7 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         {
             "langfuse.observation.type": "tool",
             "langfuse.observation.input": '{"command":"ls"}',
-            "langfuse.observation.output": "a.txt",
+            "langfuse.observation.output": "```\na.txt\n```",
             "langfuse.observation.metadata.tool_name": "Bash",
             "langfuse.observation.metadata.tool_id": "toolu_1",
             "langfuse.observation.metadata.exitCode": 0,
@@ -340,13 +341,13 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
             "langfuse.observation.level": "ERROR",
             "langfuse.observation.status_message": "File does not exist.",
             "langfuse.observation.input": '{"file_path":"/x"}',
-            "langfuse.observation.output": "File does not exist.",
+            "langfuse.observation.output": "```\nFile does not exist.\n```",
             "langfuse.observation.metadata.tool_name": "Read",
             "langfuse.observation.metadata.tool_id": "toolu_3",
         },
     ),
     "denied MCP tool": (
-        "mcp__github__search",
+        "github · search",
         {
             "langfuse.observation.type": "tool",
             "langfuse.observation.level": "ERROR",
@@ -358,7 +359,7 @@ LANGFUSE: dict[str, tuple[str, dict[str, AttributeValue]]] = {
         },
     ),
     "subagent": (
-        "Explore",
+        "Explore · count",
         {
             "langfuse.observation.type": "agent",
             "langfuse.observation.level": "WARNING",
@@ -697,7 +698,12 @@ def test_resources() -> None:
         "openinference.project.name": "claude-code",
     }
     assert resource("mlflow", labels) == resource("otel", labels)
-    assert resource("langfuse", labels) == {"service.name": "claude-code", "host.name": "h"}
+    assert resource("langfuse", labels) == {
+        "service.name": "claude-code",
+        "telemetry.sdk.name": "cc-trace",
+        "telemetry.sdk.version": __version__,
+        "host.name": "h",
+    }
 
 
 @pytest.mark.parametrize("environment", ["Staging", "a b", "", "x" * 41, "langfuse-x", "staging\n"])
@@ -763,7 +769,8 @@ def test_what_is_not_known_is_not_sent(profile: str) -> None:
     if profile == "langfuse":
         general = ("session.id", "trace.name", "trace.metadata.")
         kept = {key: LANGFUSE_ALL[key] for key in LANGFUSE_ALL if key.removeprefix("langfuse.").startswith(general)}
-        assert (name, found) == ("unknown model", kept | {"langfuse.observation.type": "generation"})
+        kept |= {"langfuse.trace.tags": ["claude-code"], "langfuse.observation.type": "generation"}
+        assert (name, found) == ("unknown model", kept)
     else:
         chat = {key: EVERYWHERE[key] for key in EVERYWHERE if key != "user.id"}
         chat |= {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic"}

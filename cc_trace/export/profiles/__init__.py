@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from cc_trace import __version__
 from cc_trace.export.profiles import langfuse, mlflow, openinference, otel
 from cc_trace.export.profiles.labels import AttributeValue, Labels
 
@@ -32,7 +33,8 @@ _ENVIRONMENT: Final = ("deployment.environment.name", "deployment.environment", 
 def resource(profile: str, labels: Labels) -> dict[str, AttributeValue]:
     """Return the attributes of what made the spans, the same for all spans of a request."""
     found: dict[str, AttributeValue] = {"service.name": labels.service_name}
-    if profile == "langfuse":  # has release and environment on every span
+    if profile == "langfuse":  # has release and environment on every span, and perhaps a scope of another name
+        found |= {"telemetry.sdk.name": "cc-trace", "telemetry.sdk.version": __version__}
         return found | {key: value for key, value in labels.resource.items() if key not in _ENVIRONMENT}
     if labels.release is not None:
         found["service.version"] = labels.release

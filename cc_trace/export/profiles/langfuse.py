@@ -3,6 +3,9 @@
 Rules:
 - What describes the trace stands on every span: Langfuse filters rows, and each span is one.
 - Messages are in the form its UI shows as a conversation (ChatML); anything else is shown as a table of raw JSON.
+- Any text is shown as Markdown, so what a tool gave back stands in a code fence. Answers and prompts are Markdown.
+- A name tells what it is, and is one of few: Langfuse filters and groups by it. What started a turn stands in the
+  trace's name beside its number, and among the tags, which are the same for all turns that a command started.
 - Usage has one bucket per price and no sum beside its parts: every bucket is priced and added. There is no cost: any
   key of cost_details turns the server's pricing off.
 - Nothing is sent that Langfuse does not read: all else ends in metadata that cannot be filtered.
@@ -17,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.chat import answered, asked
+from cc_trace.export.profiles.fences import fenced, file_language, is_verbatim
 from cc_trace.export.profiles.metadata import all_metadata
 from cc_trace.export.profiles.text import attribute, json_text, plain
 
@@ -29,7 +33,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENVIRONMENT: Final = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")  # Langfuse refuses any other, and its own prefix
 _LONG_CONTEXT: Final = "[1m]"  # Claude Code's mark for a context of a million tokens; no price is known by that name
 _PARAMETERS: Final = ("effort", "speed", "service_tier")
-# Of a turn's metadata, what describes the trace; the rest describes the root span.
+_MAX_DESCRIPTION: Final = 80  # characters of an agent's task that stand in its name
+_CI: Final = "claude-code-github-action"  # the entrypoint of Anthropic's own action
 _LEVELS: Final = {"error": "ERROR", "interrupted": "WARNING", "incomplete": "WARNING"}
 
 
@@ -53,7 +58,7 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         # Langfuse merges both kinds of metadata into one, and there the trace's wins.
         own = f"{span.kind}_{key}" if key in trace else key
         found[f"langfuse.observation.metadata.{own}"] = attribute(value)
-    return span.name, found
+    return _name(span, trace), found
 
 
 def environment(labels: Labels) -> str | None:
@@ -74,11 +79,10 @@ def _trace_facts(span: Span) -> dict[str, JsonValue]:
 def _everywhere(span: Span, labels: Labels, trace: dict[str, JsonValue]) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {
         "langfuse.session.id": span.session_id,
-        "langfuse.trace.name": f"Turn {span.turn}",
+        "langfuse.trace.name": _trace_name(span, trace),
+        "langfuse.trace.tags": _tags(labels, trace),
         "langfuse.observation.type": _type(span),
     }
-    if labels.tags:
-        found["langfuse.trace.tags"] = list(labels.tags)
     if labels.user_id is not None:
         found["langfuse.user.id"] = labels.user_id
     if labels.release is not None:
@@ -90,6 +94,42 @@ def _everywhere(span: Span, labels: Labels, trace: dict[str, JsonValue]) -> dict
     for key, value in trace.items():
         found[f"langfuse.trace.metadata.{key}"] = attribute(value)
     return found
+
+
+def _trace_name(span: Span, trace: dict[str, JsonValue]) -> str:
+    """Return the turn's number, and what started it where that was no prompt."""
+    return _started(f"Turn {span.turn}", trace)
+
+
+def _started(name: str, trace: dict[str, JsonValue]) -> str:
+    started_by = trace.get("started_by", "prompt")
+    return name if started_by == "prompt" else f"{name} · {plain(started_by)}"
+
+
+def _tags(labels: Labels, trace: dict[str, JsonValue]) -> list[str]:
+    """Return what traces are filtered by: the program, the command that started the turn, who was there, the user's."""
+    found, started_by, entrypoint = ["claude-code"], trace.get("started_by"), trace.get("entrypoint")
+    if isinstance(started_by, str) and started_by.startswith("/"):
+        found.append(started_by)
+    if isinstance(entrypoint, str):
+        headless = "ci" if entrypoint == _CI else "headless"
+        found.append(headless if entrypoint == _CI or entrypoint.startswith("sdk") else "interactive")
+    return [*dict.fromkeys((*found, *labels.tags))]
+
+
+def _name(span: Span, trace: dict[str, JsonValue]) -> str:
+    """Return what an observation is called: an agent with its task, an MCP tool by its server and its own name."""
+    match span.kind, span.metadata.get("description"):
+        case "turn", _:
+            return _started(span.name, trace)
+        case "subagent", str(description) if words := " ".join(description.split()):
+            cut = words if len(words) <= _MAX_DESCRIPTION else words[: _MAX_DESCRIPTION - 1] + "…"
+            return f"{span.name} · {cut}"
+        case "tool", _ if span.name.startswith("mcp__"):
+            server, _, tool = span.name.removeprefix("mcp__").partition("__")
+            return f"{server} · {tool}" if server and tool else span.name
+        case _:
+            return span.name
 
 
 def _type(span: Span) -> str:
@@ -109,11 +149,26 @@ def _generation(span: Span, response: Response) -> dict[str, AttributeValue]:
         found["langfuse.observation.model.name"] = response.model.removesuffix(_LONG_CONTEXT)
     if response.usage is not None:
         found["langfuse.observation.usage_details"] = json_text(_usage(response.usage))
-    if response.first_token_ns is not None:
-        found["langfuse.observation.completion_start_time"] = _iso(response.first_token_ns)
+    if (first_ns := _first_token(span, response)) is not None:
+        found["langfuse.observation.completion_start_time"] = _iso(first_ns)
     if parameters := {key: span.metadata[key] for key in _PARAMETERS if span.metadata.get(key) is not None}:
         found["langfuse.observation.model.parameters"] = json_text(parameters)
     return found
+
+
+def _first_token(span: Span, response: Response) -> int | None:
+    """Return when the first token came, None where that is not known.
+
+    A response's first line is written when its first block is complete. Only of thinking is it told how long it took.
+    """
+    took_ms, first_ns, start_ns = span.metadata.get("thinking_ms"), response.first_token_ns, span.start_ns
+    thinking = span.output.get("thinking") if isinstance(span.output, dict) else None
+    if not isinstance(took_ms, int | float) or first_ns is None or start_ns is None:
+        return None
+    if not isinstance(thinking, list) or len(thinking) != 1:
+        return None  # the sum of several says nothing of the first
+    began_ns = first_ns - int(took_ms * 1_000_000)
+    return began_ns if start_ns <= began_ns <= first_ns else None
 
 
 def _usage(usage: Usage) -> JsonValue:
@@ -135,7 +190,7 @@ def _input(span: Span) -> str | None:
         case "tool", given:
             return json_text(given)
         case _, list() as messages:
-            return json_text([asked(message) for message in messages]) if messages else None
+            return json_text([_asked(message) for message in messages]) if messages else None
         case _, given:
             return json_text([{"role": "user", "content": plain(given)}])
 
@@ -144,12 +199,28 @@ def _output(span: Span) -> str | None:
     match span.kind, span.output:
         case _, None | "":
             return None
+        case "tool", str(given):
+            failed = span.status != "ok"  # then it is no longer what the file holds
+            language = "" if failed else file_language(span.name, span.input)
+            return fenced(given, language) if is_verbatim(span.name) else given
+        case "event", str(given) if "hook_event" in span.metadata:  # what a program printed
+            return fenced(given)
         case (("tool" | "event"), given):
             return plain(given)
         case _, dict() as message:
             return json_text([answered(message, _thoughts)])
         case _, given:
             return json_text([{"role": "assistant", "content": plain(given)}])
+
+
+def _asked(message: JsonValue) -> JsonValue:
+    made = asked(message)
+    if not isinstance(made, dict) or made.get("role") != "tool":
+        return made
+    text, name = made["content"], made.get("name")
+    if not isinstance(text, str) or not text or not is_verbatim(name if isinstance(name, str) else None):
+        return made
+    return {**made, "content": fenced(text)}
 
 
 def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:
