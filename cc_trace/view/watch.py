@@ -17,10 +17,8 @@ from cc_trace.privacy import Privacy
 from cc_trace.transcript import first_cwd, scan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cc_trace.delivery import App, TranscriptFile
-    from cc_trace.view.index import Index
+    from cc_trace.store import Store
 
 _POLL_SECONDS: Final = 0.5
 _REST_SECONDS: Final = 300.0  # then a session is idle
@@ -30,7 +28,7 @@ _AT_WORK_SECONDS: Final = 3_600.0  # a session that was written to since then ma
 class Watch:
     """A thread of its own. `changes` counts what was written, per session and in all."""
 
-    def __init__(self, app: App, index: Index) -> None:
+    def __init__(self, app: App, index: Store) -> None:
         self._app = app
         self._index = index
         self._stop = threading.Event()
@@ -113,8 +111,3 @@ class Watch:
             del self._stamps[session_id]
             self.changes += 1
             self.changed[session_id] = self.changes
-
-
-def index_path(state: Path) -> Path:
-    """Return where the index is."""
-    return state / "view.db"

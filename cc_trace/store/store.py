@@ -1,4 +1,4 @@
-"""The index: what the pages read, a private SQLite file made from the transcripts.
+"""The file: private SQLite, made from the transcripts.
 
 Rules:
 - It is a cache. Whoever deletes it loses nothing; one of another version is made anew.
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.files import prepare_database
 from cc_trace.spans import Session
+from cc_trace.store.layout import rows
 from cc_trace.turns import current_activity
-from cc_trace.view.layout import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from cc_trace.privacy import Privacy
     from cc_trace.spans import SessionSummary, Span, Trace
+    from cc_trace.store.layout import Row
     from cc_trace.transcript import JsonValue
-    from cc_trace.view.layout import Row
 
 VERSION: Final = 1
 _BUSY_SECONDS: Final = 10.0
@@ -59,7 +59,7 @@ _COLUMNS: Final = (
 _INSERT: Final = f"INSERT INTO spans ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 
 
-class Index:
+class Store:
     """The file, written by one thread and read by any."""
 
     def __init__(self, path: Path) -> None:
@@ -199,6 +199,11 @@ class Index:
                 with contextlib.suppress(sqlite3.Error):
                     self._writer.execute("ROLLBACK")
                 raise
+
+
+def store_path(state: Path) -> Path:
+    """Return where the store is."""
+    return state / "store.db"
 
 
 def searchable(span: Span) -> str:
