@@ -69,7 +69,9 @@ class Store:
         try:
             self._writer = self._connect(path)
             _prepare(self._writer)
-        except sqlite3.DatabaseError:  # another version, or no database: it holds nothing that is not elsewhere
+        except sqlite3.DatabaseError as error:  # another version, or damaged: it holds nothing that is not elsewhere
+            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full: others may be using it
+                raise
             for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
                 each.unlink(missing_ok=True)
             self._writer = self._connect(path)
@@ -153,8 +155,8 @@ class Store:
         self, summary: SessionSummary, path: Path, stamp: str, state: str, privacy: Privacy, numbers: set[int]
     ) -> bool:
         session_id = summary.session_id
-        title = summary.title or summary.goal or summary.latest_output or session_id
-        told = privacy.redactor.text(title)
+        title = (summary.title or summary.goal or summary.latest_output) if privacy.content != "metadata" else ""
+        told = privacy.text(title or session_id)
         with self._transaction() as database:
             gone = [
                 turn
@@ -169,7 +171,9 @@ class Store:
                 (session_id,),
             ).fetchone()
             about: dict[str, JsonValue] = {
-                "files": [privacy.redactor.text(name) for name in list(summary.files_modified)[:1000]],
+                "files": [privacy.text(name) for name in list(summary.files_modified)[:1000]]
+                if privacy.content == "full"
+                else [],
                 "lines_added": summary.lines_added,
                 "lines_removed": summary.lines_removed,
                 "predecessor": summary.predecessor,
