@@ -29,6 +29,7 @@ ROOMS = (
     "settings",
     "install",
     "delivery",
+    "store",
     "doctor",
     "view",
     "cli",

@@ -80,7 +80,7 @@ class Privacy:
     """Makes of each span the one that may leave."""
 
     def __init__(self, settings: PrivacySettings) -> None:
-        self._content = settings.content
+        self.content = settings.content
         self._max_chars = settings.max_chars
         self.redactor = Redactor(settings.mask)
         self._project = ProjectMasks(settings.project_mask) if settings.project_mask else None
@@ -110,14 +110,14 @@ class Privacy:
         return made
 
     def _outgoing_span(self, span: Span) -> Span:
-        if self._content == "metadata":
+        if self.content == "metadata":
             span = _without_content(span)
-        elif self._content == "no-tool-content":
+        elif self.content == "no-tool-content":
             span = _without_tools(span)
         return span._replace(
             name=self._masked(span.name),  # a name is chosen by the model, and not cut
             agent_name=span.agent_name and self._masked(span.agent_name),
-            error=None if span.error is None else self._text(span.error),
+            error=None if span.error is None else self.text(span.error),
             input=self._value(span.input),
             output=self._value(span.output),
             metadata=self._metadata(span.metadata),
@@ -126,9 +126,10 @@ class Privacy:
         )
 
     def _tool(self, tool: Tool) -> Tool:
-        return tool._replace(name=self._masked(tool.name), file_path=tool.file_path and self._text(tool.file_path))
+        return tool._replace(name=self._masked(tool.name), file_path=tool.file_path and self.text(tool.file_path))
 
-    def _text(self, text: str) -> str:
+    def text(self, text: str) -> str:
+        """Return a text without secrets, cut where it is too long."""
         return self._cut(self._masked(text))
 
     def _masked(self, text: str) -> str:
@@ -149,7 +150,7 @@ class Privacy:
             return None
         given, known, made = self._about
         if given is not about or known != self.redactor.known:
-            made = self._metadata(_allowed(about, self._content))
+            made = self._metadata(_allowed(about, self.content))
             self._about = (about, self.redactor.known, made)
         return made
 

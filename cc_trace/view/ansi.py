@@ -11,14 +11,10 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from cc_trace.escapes import escaped
+from cc_trace.store import SEQUENCE, overwritten, plain
 
-# SGR; other CSI; OSC, DCS, SOS, PM and APC with all they carry, also unfinished; any other escape of two characters.
-_SEQUENCE: Final = re.compile(
-    r"\x1b\[([0-9;:]{0,64})m"
-    r"|\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]?"
-    r"|\x1b[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
-    r"|\x1b[ -/]{0,4}[0-~]?"
-)
+__all__ = ["plain", "to_html"]
+
 _NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _STYLES: Final = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike"}
 _ENDS: Final = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",), 29: ("strike",)}
@@ -32,26 +28,14 @@ def to_html(text: str) -> Markup:
     made: list[str] = []
     state: dict[str, str] = {}  # "fg", "bg" and the styles -> class
     place = 0
-    text = _overwritten(text)
-    for found in _SEQUENCE.finditer(text):
+    text = overwritten(text)
+    for found in SEQUENCE.finditer(text):
         _append(made, text[place : found.start()], state)
         place = found.end()
         if found[1] is not None:
             _apply(found[1], state)
     _append(made, text[place:], state)
     return Markup("".join(made))  # noqa: S704  (each text is escaped, each class is ours)
-
-
-def plain(text: str) -> str:
-    """Return a terminal's output without its escape sequences."""
-    return escaped(_SEQUENCE.sub("", _overwritten(text)))
-
-
-def _overwritten(text: str) -> str:
-    if "\r" not in text:
-        return text
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line for line in lines)
 
 
 def _append(made: list[str], text: str, state: dict[str, str]) -> None:

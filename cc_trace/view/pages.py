@@ -16,8 +16,9 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
+from cc_trace.store import insights, questions
 from cc_trace.transcript import agent_paths, find_media
-from cc_trace.view import charts, figures, folding, insights, markdown, questions
+from cc_trace.view import charts, figures, folding, markdown
 from cc_trace.view.details import detail
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from cc_trace.delivery import App
-    from cc_trace.view.index import Index
+    from cc_trace.store import Store
     from cc_trace.view.watch import Watch
 
 _FIRST_ROWS: Final = 60
@@ -45,7 +46,7 @@ _IMAGES: Final = {
 class Pages:
     """The pages of one index. What reads the index or a file is no coroutine: Starlette runs it in a thread."""
 
-    def __init__(self, app: App, index: Index, watch: Watch) -> None:
+    def __init__(self, app: App, index: Store, watch: Watch) -> None:
         self._app = app
         self._index = index
         self._watch = watch

@@ -20,10 +20,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cc_trace.errors import CcTraceError
+from cc_trace.store import Store, store_path
 from cc_trace.view.guard import Guard
-from cc_trace.view.index import Index
 from cc_trace.view.pages import Pages
-from cc_trace.view.watch import Watch, index_path
+from cc_trace.view.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def serve(app: App, port: int, first: str, *, browser: bool) -> None:
     except OSError as error:
         message = f"cannot listen on port {port}: {error.strerror}; choose another with --port"
         raise CcTraceError(message) from error
-    with listener, contextlib.closing(Index(index_path(app.states.folder))) as index:
+    with listener, contextlib.closing(Store(store_path(app.states.folder))) as index:
         number, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         watch = Watch(app, index)
         url = f"http://{HOST}:{number}{first}?token={token}"
@@ -65,7 +65,7 @@ def serve(app: App, port: int, first: str, *, browser: bool) -> None:
             watch.stop()
 
 
-def site(app: App, index: Index, watch: Watch, port: int, token: str) -> ASGIApp:
+def site(app: App, index: Store, watch: Watch, port: int, token: str) -> ASGIApp:
     """Return all pages, guarded."""
     pages = Pages(app, index, watch)
     routes = [

@@ -11,16 +11,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import past_sessions
+from cc_trace.delivery import past_sessions, suppressed_by
 from cc_trace.errors import CcTraceError
 from cc_trace.privacy import Privacy
-from cc_trace.transcript import first_cwd, scan
+from cc_trace.transcript import OpenTranscript, first_cwd, scan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.delivery import App, TranscriptFile
-    from cc_trace.view.index import Index
+    from cc_trace.store import Store
 
 _POLL_SECONDS: Final = 0.5
 _REST_SECONDS: Final = 300.0  # then a session is idle
@@ -30,7 +30,7 @@ _AT_WORK_SECONDS: Final = 3_600.0  # a session that was written to since then ma
 class Watch:
     """A thread of its own. `changes` counts what was written, per session and in all."""
 
-    def __init__(self, app: App, index: Index) -> None:
+    def __init__(self, app: App, index: Store) -> None:
         self._app = app
         self._index = index
         self._stop = threading.Event()
@@ -63,7 +63,9 @@ class Watch:
 
     def _round(self) -> None:
         """Read what has changed, the latest first: that is what the user came for."""
+        suppressed = self._app.states.all_suppressed()
         found = past_sessions((), self._app.config_dir, since=0)
+        found = [past for past in found if past.path.stem not in suppressed]
         latest = list(reversed(found))
         pending = [(past, stamp) for past in latest if (stamp := self._stamp(past)) != self._stamps.get(past.path.stem)]
         if not self.complete.is_set():
@@ -88,12 +90,13 @@ class Watch:
     def _read(self, past: TranscriptFile, stamp: str) -> None:
         session_id = past.path.stem
         try:
-            cwd = first_cwd(past.path)
-            if self._app.off(cwd) is not None:
+            state = self._app.states.peek(session_id)
+            started = (first_cwd(past.path), None) if state is None else (state.cwd, state.environment)
+            if self._app.off(*started) is not None or self._is_suppressed(past.path):
                 self._index.remove(session_id)
                 self._stamps[session_id] = stamp
                 return
-            privacy = Privacy(self._app.config(cwd).privacy)
+            privacy = Privacy(self._app.config(*started).privacy)
             rest = time.time() - max([past.changed, *(file.written_ns / 1e9 for file in scan(past.path))])
             if self._index.update(past.path, stamp, privacy, rest):
                 self.changes += 1
@@ -105,6 +108,11 @@ class Watch:
                 self._failed[session_id] = stamp
                 self._app.log.write(f"view: {past.path}: {error}")
 
+    def _is_suppressed(self, path: Path) -> bool:
+        """Tell whether a session, or one whose turns it copied, was written to while tracing was off."""
+        with OpenTranscript(path) as transcript:
+            return suppressed_by(transcript, self._app.states, new=True) is not None
+
     def _forget(self, there: set[str]) -> None:
         """Leave out the sessions whose transcripts were deleted, with all that was read of them."""
         for session_id in [known for known in self._stamps if known not in there]:
@@ -113,8 +121,3 @@ class Watch:
             del self._stamps[session_id]
             self.changes += 1
             self.changed[session_id] = self.changes
-
-
-def index_path(state: Path) -> Path:
-    """Return where the index is."""
-    return state / "view.db"

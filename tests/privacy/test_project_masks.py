@@ -20,7 +20,7 @@ def test_they_come_after_the_users_in_texts_values_and_keys() -> None:
     assert privacy._value({"theirs": ["x theirs y", "mine"]}) == {
         "[masked: project pattern]": ["x [masked: project pattern] y", "[masked: own pattern]"]
     }
-    assert privacy._text("mine theirs") == "[masked: own pattern] [masked: project pattern]"
+    assert privacy.text("mine theirs") == "[masked: own pattern] [masked: project pattern]"
 
 
 def test_a_pattern_that_takes_too_long_withholds_the_text() -> None:

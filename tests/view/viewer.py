@@ -13,9 +13,9 @@ import uvicorn
 from shared import CASES
 
 from cc_trace.delivery import App
-from cc_trace.view.index import Index
+from cc_trace.store import Store, store_path
 from cc_trace.view.server import site
-from cc_trace.view.watch import Watch, index_path
+from cc_trace.view.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Viewer:
     """A running viewer."""
 
     port: int
-    index: Index
+    index: Store
     watch: Watch
     projects: Path
 
@@ -54,7 +54,7 @@ def running(home: Path) -> Iterator[Viewer]:
     projects = home / ".claude" / "projects" / "-home-dev-project"
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        contextlib.closing(Index(index_path(app.states.folder))) as index,
+        contextlib.closing(Store(store_path(app.states.folder))) as index,
     ):
         port, watch = listener.getsockname()[1], Watch(app, index)
         config = uvicorn.Config(site(app, index, watch, port, TOKEN), log_level="error", timeout_graceful_shutdown=1)

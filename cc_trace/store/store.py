@@ -1,4 +1,4 @@
-"""The index: what the pages read, a private SQLite file made from the transcripts.
+"""The file: private SQLite, made from the transcripts.
 
 Rules:
 - It is a cache. Whoever deletes it loses nothing; one of another version is made anew.
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.files import prepare_database
 from cc_trace.spans import Session
+from cc_trace.store.layout import rows
 from cc_trace.turns import current_activity
-from cc_trace.view.layout import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from cc_trace.privacy import Privacy
     from cc_trace.spans import SessionSummary, Span, Trace
+    from cc_trace.store.layout import Row
     from cc_trace.transcript import JsonValue
-    from cc_trace.view.layout import Row
 
 VERSION: Final = 1
 _BUSY_SECONDS: Final = 10.0
@@ -59,7 +59,7 @@ _COLUMNS: Final = (
 _INSERT: Final = f"INSERT INTO spans ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 
 
-class Index:
+class Store:
     """The file, written by one thread and read by any."""
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +69,9 @@ class Index:
         try:
             self._writer = self._connect(path)
             _prepare(self._writer)
-        except sqlite3.DatabaseError:  # another version, or no database: it holds nothing that is not elsewhere
+        except sqlite3.DatabaseError as error:  # another version, or damaged: it holds nothing that is not elsewhere
+            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full: others may be using it
+                raise
             for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
                 each.unlink(missing_ok=True)
             self._writer = self._connect(path)
@@ -153,8 +155,8 @@ class Index:
         self, summary: SessionSummary, path: Path, stamp: str, state: str, privacy: Privacy, numbers: set[int]
     ) -> bool:
         session_id = summary.session_id
-        title = summary.title or summary.goal or summary.latest_output or session_id
-        told = privacy.redactor.text(title)
+        title = (summary.title or summary.goal or summary.latest_output) if privacy.content != "metadata" else ""
+        told = privacy.text(title or session_id)
         with self._transaction() as database:
             gone = [
                 turn
@@ -169,7 +171,9 @@ class Index:
                 (session_id,),
             ).fetchone()
             about: dict[str, JsonValue] = {
-                "files": [privacy.redactor.text(name) for name in list(summary.files_modified)[:1000]],
+                "files": [privacy.text(name) for name in list(summary.files_modified)[:1000]]
+                if privacy.content == "full"
+                else [],
                 "lines_added": summary.lines_added,
                 "lines_removed": summary.lines_removed,
                 "predecessor": summary.predecessor,
@@ -199,6 +203,11 @@ class Index:
                 with contextlib.suppress(sqlite3.Error):
                     self._writer.execute("ROLLBACK")
                 raise
+
+
+def store_path(state: Path) -> Path:
+    """Return where the store is."""
+    return state / "store.db"
 
 
 def searchable(span: Span) -> str:

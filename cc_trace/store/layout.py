@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.view import ansi
+from cc_trace.store.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +115,7 @@ def label(span: Span) -> str:
         case _:
             told = span.metadata.get("command") or span.output or span.error
             text = told if isinstance(told, str) else ""
-    return " ".join(ansi.plain(text[: _LABEL_CHARS * 4]).split())[:_LABEL_CHARS]
+    return " ".join(plain(text[: _LABEL_CHARS * 4]).split())[:_LABEL_CHARS]
 
 
 def _tool_label(given: JsonValue) -> str:

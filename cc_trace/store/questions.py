@@ -1,4 +1,4 @@
-"""What the pages ask the index. Every answer is bounded by what a page shows."""
+"""What is asked of the store. Every answer is bounded by what a page shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-    from cc_trace.view.index import Index
+    from cc_trace.store.store import Store
 
 MAX_ROWS: Final = 200  # of one request
 MAX_FOLDED: Final = 200
@@ -96,11 +96,11 @@ def _sessions_where(chosen: Filter) -> Where:
     return Where(" AND ".join(parts), values)
 
 
-def sessions(index: Index, chosen: Filter, offset: int, limit: int) -> tuple[list[sqlite3.Row], int]:
+def sessions(store: Store, chosen: Filter, offset: int, limit: int) -> tuple[list[sqlite3.Row], int]:
     """Return some of the sessions, and how many there are."""
     where = _sessions_where(chosen)
-    total = index.read(f"SELECT COUNT(*) FROM sessions WHERE {where.text}", where.values)[0][0]
-    rows = index.read(
+    total = store.read(f"SELECT COUNT(*) FROM sessions WHERE {where.text}", where.values)[0][0]
+    rows = store.read(
         f"SELECT {_SESSION} FROM sessions WHERE {where.text}"
         f" ORDER BY {_SORTS[chosen.sort]}, session_id LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],
@@ -108,30 +108,30 @@ def sessions(index: Index, chosen: Filter, offset: int, limit: int) -> tuple[lis
     return rows, total
 
 
-def sessions_total(index: Index, chosen: Filter) -> sqlite3.Row:
+def sessions_total(store: Store, chosen: Filter) -> sqlite3.Row:
     """Return the sums over all sessions that are chosen."""
     where = _sessions_where(chosen)
-    return index.read(
+    return store.read(
         "SELECT COUNT(*) sessions, SUM(turns) turns, SUM(cost_usd) cost_usd, SUM(tokens) tokens, SUM(errors) errors"
         f" FROM sessions WHERE {where.text}",
         where.values,
     )[0]
 
 
-def projects(index: Index) -> list[str]:
+def projects(store: Store) -> list[str]:
     """Return the names of all projects."""
-    return [row[0] for row in index.read("SELECT DISTINCT project FROM sessions WHERE project <> '' ORDER BY 1")]
+    return [row[0] for row in store.read("SELECT DISTINCT project FROM sessions WHERE project <> '' ORDER BY 1")]
 
 
-def session(index: Index, session_id: str) -> sqlite3.Row | None:
+def session(store: Store, session_id: str) -> sqlite3.Row | None:
     """Return one session with its summary and path."""
-    found = index.read(f"SELECT {_SESSION}, path, summary FROM sessions WHERE session_id = ?", [session_id])
+    found = store.read(f"SELECT {_SESSION}, path, summary FROM sessions WHERE session_id = ?", [session_id])
     return found[0] if found else None
 
 
-def turns(index: Index, session_id: str, offset: int = 0, limit: int = MAX_ROWS) -> list[sqlite3.Row]:
+def turns(store: Store, session_id: str, offset: int = 0, limit: int = MAX_ROWS) -> list[sqlite3.Row]:
     """Return the roots of a session's turns, with how many tool calls and errors are below each."""
-    return index.read(
+    return store.read(
         "SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd, root.label,"
         " json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
         " json_extract(root.span, '$.error') error, json_extract(root.span, '$.metadata') metadata,"
@@ -145,11 +145,11 @@ def turns(index: Index, session_id: str, offset: int = 0, limit: int = MAX_ROWS)
     )
 
 
-def turn(index: Index, session_id: str, number: int) -> sqlite3.Row | None:
+def turn(store: Store, session_id: str, number: int) -> sqlite3.Row | None:
     """Return the root of one turn."""
-    found = [row for row in turns(index, session_id, max(0, number - 1), 1) if row["turn"] == number]
+    found = [row for row in turns(store, session_id, max(0, number - 1), 1) if row["turn"] == number]
     if not found:
-        found = [row for row in turns(index, session_id, 0, 100_000) if row["turn"] == number]
+        found = [row for row in turns(store, session_id, 0, 100_000) if row["turn"] == number]
     return found[0] if found else None
 
 
@@ -162,24 +162,24 @@ class Rows(NamedTuple):
     end_ns: int
 
 
-def turn_rows(index: Index, session_id: str, number: int, folded: list[int], offset: int, limit: int) -> Rows:
+def turn_rows(store: Store, session_id: str, number: int, folded: list[int], offset: int, limit: int) -> Rows:
     """Return some rows of a turn. `folded`: the places whose rows below are not shown."""
     where, values = "session_id = ? AND turn = ?", [session_id, number]
     for place in folded[:MAX_FOLDED]:
-        last = index.read(
+        last = store.read(
             "SELECT last FROM spans WHERE session_id = ? AND turn = ? AND place = ?", [session_id, number, place]
         )
         if last:
             where += " AND NOT (place > ? AND place <= ?)"
             values += [place, last[0][0]]
-    bounds = index.read(
+    bounds = store.read(
         "SELECT MIN(start_ns), MAX(MAX(COALESCE(end_ns, 0), COALESCE(start_ns, 0)))"
         " FROM spans WHERE session_id = ? AND turn = ?",
         [session_id, number],
     )[0]
     start_ns, end_ns = bounds[0] or 0, max(bounds[1] or 0, bounds[0] or 0)
-    total = index.read(f"SELECT COUNT(*) FROM spans WHERE {where}", values)[0][0]
-    found = index.read(
+    total = store.read(f"SELECT COUNT(*) FROM spans WHERE {where}", values)[0][0]
+    found = store.read(
         f"SELECT {_ROW} FROM spans WHERE {where} ORDER BY place LIMIT ? OFFSET ?",
         [*values, min(limit, MAX_ROWS), max(0, offset)],
     )
@@ -213,32 +213,32 @@ def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
     }
 
 
-def place_of(index: Index, session_id: str, number: int, span_id: str) -> int | None:
+def place_of(store: Store, session_id: str, number: int, span_id: str) -> int | None:
     """Return where in its turn a span stands."""
-    found = index.read(
+    found = store.read(
         "SELECT place FROM spans WHERE session_id = ? AND turn = ? AND span_id = ?", [session_id, number, span_id]
     )
     return found[0][0] if found else None
 
 
-def span(index: Index, span_id: str) -> sqlite3.Row | None:
+def span(store: Store, span_id: str) -> sqlite3.Row | None:
     """Return one span, of the session that has it as its own if several do."""
-    found = index.read("SELECT * FROM spans WHERE span_id = ? ORDER BY copied LIMIT 1", [span_id])
+    found = store.read("SELECT * FROM spans WHERE span_id = ? ORDER BY copied LIMIT 1", [span_id])
     return found[0] if found else None
 
 
-def notable(index: Index, session_id: str, number: int, condition: str) -> list[sqlite3.Row]:
+def notable(store: Store, session_id: str, number: int, condition: str) -> list[sqlite3.Row]:
     """Return the rows of a turn that failed (`errors`) or waited (`waits`), the first few."""
     chosen = {"errors": "status = 'error' AND kind <> 'turn'", "waits": "waits <> '[]'"}[condition]
-    return index.read(
+    return store.read(
         f"SELECT {_ROW} FROM spans WHERE session_id = ? AND turn = ? AND {chosen} ORDER BY place LIMIT 8",
         [session_id, number],
     )
 
 
-def requests(index: Index, session_id: str) -> list[sqlite3.Row]:
+def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the latest requests of a session's main thread, and its compactions, in order."""
-    found = index.read(
+    found = store.read(
         "SELECT span_id, turn, kind, name, model, start_ns, input, output, cache_read, cache_write, cost_usd,"
         " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
         " json_extract(span, '$.metadata.preTokens') before_tokens FROM spans WHERE session_id = ? AND agent = '' AND"
@@ -249,17 +249,17 @@ def requests(index: Index, session_id: str) -> list[sqlite3.Row]:
     return found[::-1]
 
 
-def costs(index: Index, session_id: str) -> list[sqlite3.Row]:
+def costs(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return what each turn cost, in order."""
-    return index.read(
+    return store.read(
         "SELECT turn, total_usd, start_ns FROM spans WHERE session_id = ? AND place = 0 ORDER BY turn LIMIT 2000",
         [session_id],
     )
 
 
-def files(index: Index, session_id: str) -> list[sqlite3.Row]:
+def files(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the files that a session changed, with the lines added and removed, those with most changes first."""
-    return index.read(
+    return store.read(
         "SELECT json_extract(span, '$.tool.file_path') path, COUNT(*) edits, MIN(span_id) span_id,"
         " SUM(json_extract(span, '$.metadata.lines_added')) added,"
         " SUM(json_extract(span, '$.metadata.lines_removed')) removed FROM spans WHERE session_id = ? AND kind = 'tool'"
@@ -282,13 +282,13 @@ class Hit(NamedTuple):
     snippet: str  # what was found stands between \x01 and \x02
 
 
-def search(index: Index, text: str, limit: int = 100) -> list[Hit]:
+def search(store: Store, text: str, limit: int = 100) -> list[Hit]:
     """Find spans that have all the words, the best first."""
     words = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in text.split()[:20]]
     if not words:
         return []
     words[-1] += "*"  # it may still be being typed
-    found = index.read(
+    found = store.read(
         "SELECT span_id, session_id, spans.turn, kind, name, title, start_ns,"
         " snippet(texts, 0, char(1), char(2), '…', 24) snippet FROM texts JOIN spans ON spans.row = texts.rowid"
         " JOIN sessions USING (session_id) WHERE texts MATCH ? AND copied = 0 ORDER BY rank LIMIT ?",

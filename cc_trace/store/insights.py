@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import sqlite3
 
-    from cc_trace.view.index import Index
-    from cc_trace.view.questions import Filter
+    from cc_trace.store.questions import Filter
+    from cc_trace.store.store import Store
 
 TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
 _DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
@@ -57,14 +57,14 @@ class Insights:
     dearest: list[sqlite3.Row]
 
 
-def insights(index: Index, chosen: Filter) -> Insights:
+def insights(store: Store, chosen: Filter) -> Insights:
     """Count what is chosen."""
     where, values = _where(chosen)
     responses = f"FROM spans JOIN sessions USING (session_id) WHERE kind = 'generation' AND copied = 0 AND {where}"
 
     def shares(column: str, name: str, limit: int) -> list[Share]:
         order = "1 DESC" if name == "day" else "2 DESC"
-        found = index.read(
+        found = store.read(
             f"SELECT {column} name, SUM(spans.cost_usd) cost_usd,"
             f" SUM(input + output + cache_read + cache_write) tokens, COUNT(*) requests,"
             f" SUM(status = 'error') errors {responses} GROUP BY 1 ORDER BY {order} LIMIT {limit}",
@@ -85,18 +85,18 @@ def insights(index: Index, chosen: Filter) -> Insights:
         "model": shares("model", "model", 20),
         "agent": shares("CASE agent WHEN '' THEN 'main thread' ELSE agent END", "agent", 20),
     }
-    total = index.read(
+    total = store.read(
         f"SELECT {_SUMS.replace('cost_usd) cost_usd', 'spans.cost_usd) cost_usd')}, COUNT(DISTINCT session_id) sessions"
         f" {responses}",
         values,
     )[0]
-    missed = index.read(
+    missed = store.read(
         "SELECT SUM(json_extract(span, '$.metadata.cache_miss.tokens')),"
         " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')), COUNT(json_extract(span, '$.metadata.cache_miss'))"
         f" {responses}",
         values,
     )[0]
-    dearest = index.read(
+    dearest = store.read(
         "SELECT session_id, turn, title, label, total_usd, start_ns, end_ns FROM spans JOIN sessions USING (session_id)"
         f" WHERE kind = 'turn' AND copied = 0 AND total_usd > 0 AND {where} ORDER BY total_usd DESC LIMIT 10",
         values,
@@ -104,8 +104,8 @@ def insights(index: Index, chosen: Filter) -> Insights:
     return Insights(
         total=total,
         by=by,
-        time_ms=_time(index, where, values),
-        tools=_tools(index, where, values),
+        time_ms=_time(store, where, values),
+        tools=_tools(store, where, values),
         missed_tokens=missed[0] or 0,
         missed_usd=missed[1] or 0.0,
         misses=missed[2],
@@ -126,18 +126,18 @@ def _where(chosen: Filter) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _time(index: Index, where: str, values: list[Any]) -> dict[str, int]:
+def _time(store: Store, where: str, values: list[Any]) -> dict[str, int]:
     sums = ", ".join(f"SUM(json_extract(span, '$.metadata.time_ms.{kind}'))" for kind in TIME_KINDS)
-    found = index.read(
+    found = store.read(
         f"SELECT {sums} FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND copied = 0 AND {where}",
         values,
     )[0]
     return {kind: int(found[number] or 0) for number, kind in enumerate(TIME_KINDS)}
 
 
-def _tools(index: Index, where: str, values: list[Any]) -> list[Latency]:
+def _tools(store: Store, where: str, values: list[Any]) -> list[Latency]:
     """Return the tools with most calls; a percentile is the nearest rank."""
-    found = index.read(
+    found = store.read(
         "WITH calls AS (SELECT name, status = 'error' failed, (end_ns - start_ns) / 1e6 took,"
         " ROW_NUMBER() OVER (PARTITION BY name ORDER BY end_ns - start_ns) place,"
         " COUNT(*) OVER (PARTITION BY name) total FROM spans JOIN sessions USING (session_id)"

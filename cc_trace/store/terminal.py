@@ -1,0 +1,29 @@
+"""What a program printed to a terminal, as plain text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from cc_trace.escapes import escaped
+
+# SGR; other CSI; OSC, DCS, SOS, PM and APC with all they carry, also unfinished; any other escape of two characters.
+SEQUENCE: Final = re.compile(
+    r"\x1b\[([0-9;:]{0,64})m"
+    r"|\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]?"
+    r"|\x1b[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
+    r"|\x1b[ -/]{0,4}[0-~]?"
+)
+
+
+def plain(text: str) -> str:
+    """Return a terminal's output without its escape sequences."""
+    return escaped(SEQUENCE.sub("", overwritten(text)))
+
+
+def overwritten(text: str) -> str:
+    """Return a terminal's output with what each line said last, where it was written over."""
+    if "\r" not in text:
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line for line in lines)
