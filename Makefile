@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-long test-e2e test-backends test-view lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e test-backends test-view screenshots lint types unit coverage bench fuzz prices clean
 
 test: lint types unit
 
@@ -43,6 +43,10 @@ $(BACKENDS)/%/.installed:
 # The viewer in Chromium (CHROMIUM: its program).
 test-view: $(STAMP)
 	$(BIN)/pytest tests/view/browser
+
+# The pictures of the viewer, from recorded sessions.
+screenshots: $(STAMP)
+	PYTHONPATH=tests:tests/view $(BIN)/python scripts/screenshots.py
 
 coverage: $(STAMP)
 	$(BIN)/coverage run -m pytest

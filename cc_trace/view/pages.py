@@ -166,7 +166,7 @@ class Pages:
             place=-1 if place is None else place,
             wanted=wanted if place is not None else turn["span_id"],
             errors=questions.notable(self._index, session_id, number, "errors"),
-            waits=questions.notable(self._index, session_id, number, "waits"),
+            waits=_longest(questions.notable(self._index, session_id, number, "waits")),
         )
 
     def turn_rows(self, request: Request) -> Response:
@@ -280,6 +280,16 @@ class Pages:
                 yield ": still here\n\n"
             await asyncio.sleep(_POLL_SECONDS)
             quiet += _POLL_SECONDS
+
+
+def _longest(rows: list[Any]) -> list[tuple[Any, str, float]]:
+    """Return what waited, for what and how many milliseconds, the longest first."""
+    found = []
+    for row in rows:
+        waits = json.loads(row["waits"])
+        kinds = ", ".join(sorted({kind for kind, _, _ in waits}))
+        found.append((row, kinds, sum(end - begin for _, begin, end in waits) / 1e6))
+    return sorted(found, key=lambda each: -each[2])
 
 
 def _cost_bars(rows: list[Any]) -> list[dict[str, Any]]:

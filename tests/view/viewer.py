@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import uvicorn
+from lines import prompt, reply, result, session, tool_use
 from shared import CASES
 
 from cc_trace.delivery import App
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKEN = "t" * 43
+# A PNG of three by two pixels.
+IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEUlEQVR4nGP4z8AAQTD6PwMAPtUF+6guL00AAAAASUVORK5CYII="
+HOSTILE = (
+    "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'> [a](javascript:window.ran=3)"
+    " ![p](http://evil.example/p.png) <iframe src='http://evil.example/'></iframe> \u202egnp.exe hostile"
+    " \x1b]8;;http://evil.example\x07link\x1b]8;;\x07\x1b[2J\x1b[31"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,28 @@ def copy_cases(projects: Path, *names: str) -> None:
                 shutil.copy(path, projects / path.name)
             elif path.is_dir() and path.suffix != ".spans":
                 shutil.copytree(path, projects / path.name, dirs_exist_ok=True)
+
+
+def write_made(projects: Path) -> None:
+    """Write a session with a diff, terminal colours, an image and Markdown, and a second turn of hostile texts."""
+    source = {"type": "base64", "media_type": "image/png", "data": IMAGE}
+    edit = {"file_path": "/p/a.py", "old_string": "def f():\n    return 1", "new_string": "def f():\n    return 2"}
+    session(
+        projects,
+        prompt("Fix the test", 0, cwd="/p"),
+        reply("m1", tool_use("t1", "Bash", command="pytest -q"), at=2),
+        result("t1", "\x1b[31m1 failed\x1b[0m", at=4, error=True),
+        reply("m2", tool_use("t2", "Edit", **edit), tool_use("t3", "Read", file_path="/p/b.png"), at=6),
+        result("t2", "The file has been updated.", at=7),
+        result("t3", [{"type": "image", "source": source}], at=7.5),
+        reply("m3", "It is **fixed**:\n\n- one\n- two\n\n```python\nreturn 2\n```", at=9),
+        prompt(HOSTILE, 20, cwd="/p"),
+        reply("m4", HOSTILE, tool_use("t4", "Bash", command=HOSTILE), at=22),
+        result("t4", HOSTILE + "x" * 1_000_000, at=23),
+        reply("m5", tool_use("t5", HOSTILE[:60], **{HOSTILE: HOSTILE}), at=24),
+        result("t5", HOSTILE, at=25, error=True),
+        reply("m6", "y" * 1_000_000, at=27),
+    )
 
 
 @contextlib.contextmanager

@@ -1,6 +1,9 @@
 // The spans of a turn as a tree and on a time axis. Only the rows near the screen are asked for and in the page.
 const CHUNK = 200;
 const MIN_PIXELS = 2;
+const DAY = 86400000;
+// Where clocks have their marks: seconds, minutes, hours.
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400].map((seconds) => seconds * 1000);
 
 export function waterfall() {
   const root = document.getElementById("waterfall"), scroll = document.getElementById("scroll");
@@ -108,7 +111,8 @@ export function waterfall() {
 
   function axis() {
     const rough = (to - from) / 6, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough);
+    const step = rough < 1000 ? [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)
+      : STEPS.find((size) => size >= rough) ?? Math.ceil(rough / DAY) * DAY;
     const marks = [];
     for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
       const tick = node("span", "tick", time(mark));

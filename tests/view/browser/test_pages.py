@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
-from viewer import TOKEN, Viewer, copy_cases, running
+from viewer import TOKEN, Viewer, copy_cases, running, write_made
 
 from cc_trace.spans import Session
+from cc_trace.view import figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-back
 FLAGS += " --disable-component-update --disable-sync"
 TOOLS = "bbbbbbbb-0000-4000-8000-000000000001"
 AGENTS = "cccccccc-0000-4000-8000-000000000002"
+MADE = "11111111-0000-4000-8000-000000000001"
 PATIENCE_MS = 60_000
 
 
@@ -32,6 +34,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     projects.mkdir(parents=True)
     names = ("b_tools", "c2_parallel_subagents", "f_tool_error", "e1_overloaded_then_ok")
     copy_cases(projects, *(f"2.1.325--{name}" for name in names))
+    write_made(projects)
     with running(home) as found:
         yield found
 
@@ -154,3 +157,82 @@ def test_what_is_written_appears_without_reload(page: Page, viewer: Viewer) -> N
     whole = len(list(Session(path).spans()))
     assert before < whole
     expect(page.locator(".span")).to_have_count(whole)
+
+
+def open_tool(page: Page, viewer: Viewer, name: str, turn: int = 1) -> None:
+    """Open the first call of a tool in the session that was made by hand."""
+    found = viewer.index.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND turn = ? AND kind = 'tool' AND name = ? ORDER BY place",
+        [MADE, turn, name],
+    )
+    page.goto(viewer.url(f"/spans/{found[0][0]}"))
+    page.wait_for_selector(f'.detail-body[data-span="{found[0][0]}"]')
+
+
+def test_an_edit_is_seen_as_a_diff(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "Edit")
+    removed, added = page.locator(".diff tr.removed"), page.locator(".diff tr.added")
+    expect(removed).to_have_count(1)
+    expect(removed.locator(".l")).to_have_text("    return 1")
+    expect(added.locator(".l")).to_have_text("    return 2")
+    expect(added.locator(".n").nth(1)).to_have_text("2")
+    expect(added.locator(".k")).to_have_text("return")  # coloured as Python
+    colours = [row.evaluate("row => getComputedStyle(row).backgroundColor") for row in (removed, added)]
+    assert colours[0] != colours[1]
+
+
+def test_terminal_output_has_its_colours(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "Bash")
+    expect(page.locator("pre.command")).to_have_text("pytest -q")
+    red = page.locator("pre.terminal .ansi-fg-red")
+    expect(red).to_have_text("1 failed")
+    assert red.evaluate("each => getComputedStyle(each).color") == "rgb(224, 108, 117)"
+    expect(page.locator(".detail .note.error")).to_be_visible()
+
+
+def test_an_image_is_shown_as_one(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "Read")
+    image = page.locator(".detail img.shown")
+    expect(image).to_be_visible()
+    page.wait_for_function("document.querySelector('.detail img.shown').naturalWidth === 3")
+
+
+def test_an_answer_is_markdown(page: Page, viewer: Viewer) -> None:
+    page.goto(viewer.url(f"/sessions/{MADE}"))
+    answer = page.locator(".turn").first.locator(".answer")
+    expect(answer.locator("strong")).to_have_text("fixed")
+    expect(answer.locator("li")).to_have_count(2)
+    expect(answer.locator("pre.code .k").first).to_have_text("return")
+
+
+def test_every_number_of_the_list_is_the_index(page: Page, viewer: Viewer) -> None:
+    for row in viewer.index.read("SELECT session_id, turns, cost_usd, tokens, errors FROM sessions"):
+        line = page.locator(f'a.row[data-key="{row["session_id"]}"]')
+        expect(line.locator(".c-turns")).to_have_text(str(row["turns"]))
+        expect(line.locator(".c-cost")).to_have_text(figures.money(row["cost_usd"]))
+        expect(line.locator(".c-tokens")).to_have_text(figures.short(row["tokens"]))
+        expect(line.locator(".c-errors")).to_have_text(str(row["errors"] or ""))
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_of_a_hostile_transcript_runs_or_breaks_the_page(page: Page, viewer: Viewer, width: int) -> None:
+    """What it tries to fetch or run would be a request to another host or an error, which end the test."""
+    page.set_viewport_size({"width": width, "height": 800})
+    spans = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND turn = 2", [MADE])
+    turn = f"/sessions/{MADE}/turns/2"
+    for path in (
+        f"/sessions/{MADE}",
+        turn,
+        "/insights",
+        "/search?q=hostile",
+        *(f"{turn}?span={each[0]}" for each in spans),
+    ):
+        page.goto(viewer.url(path))
+        if "span=" in path:
+            page.wait_for_selector(f'.detail-body[data-span="{path.rpartition("=")[2]}"]')
+        assert page.evaluate("window.ran") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert (
+            page.locator("a[href^='javascript'], a[href^='data'], img[src^='http'], iframe, main script").count() == 0
+        )
+        assert "\u202e" not in page.locator("body").inner_text()
