@@ -20,7 +20,7 @@ else:
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 MAX_SMALL_BYTES: Final = 1 << 20  # settings, configuration, notes: none of them comes near it
@@ -131,21 +131,51 @@ def private_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; readers see the old one or the new one."""
+    """Replace a file as a whole, for its owner alone; a folder that is missing is made."""
+    _make_folders(path.parent)
+    replace_file(path, data)
+
+
+def replace_file(
+    path: Path,
+    data: bytes,
+    *,
+    like: Path | None = None,
+    mode: int = _MODE,
+    wanted: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Replace a file as a whole in a folder that is there: readers see the old one or the new one. Raises OSError.
+
+    It gets the mode and the owner of `like` if that is there. `wanted` is asked last, when all is written and synced;
+    return what it says.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
-    descriptor = open_private(temporary, os.O_WRONLY | os.O_EXCL)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY, _MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, _MODE)  # whatever the umask took away
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        if like is not None and like.exists():
+            status = like.stat()
+            mode = stat.S_IMODE(status.st_mode)
+            if hasattr(os, "chown"):
+                with contextlib.suppress(PermissionError):  # only root changes files of others, and gives them back
+                    os.chown(temporary, status.st_uid, status.st_gid)
+        if mode != _MODE:
+            temporary.chmod(mode)
+        if is_wanted := wanted():
+            temporary.replace(path)
+        else:
+            temporary.unlink()
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+    return is_wanted
 
 
 @contextlib.contextmanager

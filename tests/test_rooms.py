@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PACKAGE = ROOT / "cc_trace"
 # Every room may use the ground floor.
-GROUND = {"errors", "escapes", "files", "log", "paths"}
+GROUND = {"errors", "escapes", "files", "log", "paths", "text"}
 # In the order data flows: a room may use those before it.
 ROOMS = (
     "transcript",

@@ -28,6 +28,7 @@ from cc_trace.delivery import (
     waiting,
 )
 from cc_trace.errors import CcTraceError
+from cc_trace.text import plural
 from cc_trace.transcript import OpenTranscript, first_cwd
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
             with app.states.locked(past.path.stem, _LOCK_SECONDS) as held:
                 if not held:
                     why = f"another process is delivering it; repeat this for it alone: {past.path}"
-                    summary.stays_behind(why)
+                    summary.add_pending(why)
                     continue
                 if ledger is not None:
                     ledger.forget(to, past.path.stem)
@@ -120,7 +121,7 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
                 if seconds is not None and past.changed < now - seconds:
                     old[settings.name, seconds] += 1
     for (name, seconds), count in old.items():
-        age = f"{seconds // _HOUR} hour{'s' if seconds > _HOUR else ''}"
+        age = plural(seconds // _HOUR, "hour")
         said = f"{name}: this backend refuses spans that are older than {age}, as those of {count} of {len(found)}"
         print(f"cc-trace: {said} sessions are", file=sys.stderr)
 

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cc_trace.text import plural
+
 if TYPE_CHECKING:
     from cc_trace.delivery import Report
 
@@ -38,7 +40,7 @@ class Summary:
         for name, spans in report.sent.items():
             self.count(name, report.turns.get(name, 0), spans)
 
-    def stays_behind(self, why: str) -> None:
+    def add_pending(self, why: str) -> None:
         """Add a session that cannot be delivered now."""
         self.done += 1
         self.pending[why] += 1
@@ -50,36 +52,32 @@ class Summary:
 
     def print_counted(self) -> None:
         """Say what would be sent."""
-        print(f"{_many(self.sessions, 'session')}, {_size(self.bytes)}; nothing was sent")
+        print(f"{plural(self.sessions, 'session')}, {_size(self.bytes)}; nothing was sent")
         for name, spans in self.spans.items():
-            print(f"  {_many(self.turns[name], 'turn')}, {_many(spans, 'span')} would go to {name}")
+            print(f"  {plural(self.turns[name], 'turn')}, {plural(spans, 'span')} would go to {name}")
         self._print_off()
         for why, count in self.pending.most_common():
-            print(f"  {_many(count, 'session')} cannot be counted: {why}")
+            print(f"  {plural(count, 'session')} cannot be counted: {why}")
 
     def print_delivered(self) -> None:
         """Say what was sent, and what was not and why."""
         rate = f" ({self.bytes / 1e6 / self.seconds:.1f} MB/s)" if self.seconds and self.done == self.sessions else ""
         done = f"{self.done} of " if self.done != self.sessions else ""
-        print(f"{done}{_many(self.sessions, 'session')}, {_size(self.bytes)} in {self.seconds:.1f} s{rate}")
+        print(f"{done}{plural(self.sessions, 'session')}, {_size(self.bytes)} in {self.seconds:.1f} s{rate}")
         for name, spans in self.spans.items():
-            print(f"  {_many(self.turns[name], 'turn')}, {_many(spans, 'span')} sent to {name}")
+            print(f"  {plural(self.turns[name], 'turn')}, {plural(spans, 'span')} sent to {name}")
         self._print_off()
         for why, count in self.refused.most_common():
-            print(f"  {_many(count, 'span')} refused for good: {why}")
+            print(f"  {plural(count, 'span')} refused for good: {why}")
         for why, count in self.pending.most_common():
-            print(f"  {_many(count, 'session')} pending: {why}")
+            print(f"  {plural(count, 'session')} pending: {why}")
         if self.pending or self.done != self.sessions:
             again = " without --again" if self.again else ""
             print(f"  run it again{again} to continue; nothing is sent twice")
 
     def _print_off(self) -> None:
         for why, count in self.off.most_common():
-            print(f"  {_many(count, 'session')} not traced: {why}")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+            print(f"  {plural(count, 'session')} not traced: {why}")
 
 
 def _size(size: int) -> str:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cc_trace.privacy import without_text
+from cc_trace.text import rfc3339
 
 if TYPE_CHECKING:
     from cc_trace.spans import SessionSummary, Span
     from cc_trace.transcript import ToolUse, Usage
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def rfc3339(time_ns: int | None) -> str | None:
-    """Return a time in UTC with milliseconds, cut as Langfuse cuts them."""
-    if time_ns is None:
-        return None
-    moment = _EPOCH + timedelta(milliseconds=time_ns // 1_000_000)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
 def span_json(span: Span, *, content: bool = True) -> dict[str, Any]:

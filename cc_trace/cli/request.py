@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.cli.json_output import rfc3339, usage_json
+from cc_trace.cli.json_output import usage_json
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.escapes import escaped
 from cc_trace.files import open_regular
 from cc_trace.requests import RequestLog, Sent, cache_miss, context_by_origin
+from cc_trace.text import rfc3339
 from cc_trace.transcript import agent_paths
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import claude_folder, find, here, home, state_folder
 from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, Session, SessionSummary
+from cc_trace.text import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -127,7 +128,7 @@ def _wanted(session: Source, turn: int | None) -> Iterator[Span]:
 
 def no_turn(summary: SessionSummary, turn: int) -> NotFoundError:
     """Return the error for a turn that a session does not have."""
-    turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
+    turns = plural(summary.turns, "turn")
     return NotFoundError(f"session {summary.session_id} has no turn {turn}; it has {turns}")
 
 

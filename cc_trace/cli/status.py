@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.cli.json_output import rfc3339
 from cc_trace.delivery import App, SessionState, newest, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.spans import Resume, Session
+from cc_trace.text import rfc3339
 from cc_trace.transcript import first_cwd
 from cc_trace.turns import current_activity
 

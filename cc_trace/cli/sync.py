@@ -18,6 +18,7 @@ from cc_trace.delivery import (
 )
 from cc_trace.errors import NotFoundError
 from cc_trace.paths import find, here
+from cc_trace.text import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -89,4 +90,4 @@ def print_report(report: Report) -> None:
             continue
         sent = report.sent.get(name, 0)
         why = f"; pending: {report.pending[name]}" if name in report.pending else ""
-        print(f"{report.session_id}: {sent} span{'' if sent == 1 else 's'} to {name}{why}")
+        print(f"{report.session_id}: {plural(sent, 'span')} to {name}{why}")

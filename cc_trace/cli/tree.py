@@ -13,6 +13,7 @@ from rich.tree import Tree
 
 from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
+from cc_trace.text import plural, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ class Printer:
         known = (summary.project, summary.git_branch, f"Claude Code {summary.version}" if summary.version else None)
         parts = [text for text in known if text]
         first, last = summary.first_ns, summary.last_ns
-        parts += [_plural(summary.turns, "turn"), _plural(summary.tool_calls, "tool call")]
+        parts += [_some(summary.turns, "turn"), _some(summary.tool_calls, "tool call")]
         if first is not None and last is not None:
             parts.append(_duration(last - first))
         parts += [f"{summary.output_tokens:,} tokens out", f"context {summary.context_tokens:,}"]
@@ -95,7 +96,7 @@ class Printer:
         tools = sum(span.kind == "tool" for span in spans)
         known = [cost for cost in costs if cost is not None]
         cost = _cost(sum(known) if known else None, complete=None not in costs)
-        parts = [_span_duration(root), _plural(tools, "tool call"), f"{tokens:,} out", cost]
+        parts = [_span_duration(root), _some(tools, "tool call"), f"{tokens:,} out", cost]
         # Totals stand first: what follows is cut at the edge of the terminal.
         totals = Text(no_wrap=True, overflow="ellipsis")
         if root.metadata.get("rewound"):
@@ -157,7 +158,7 @@ def _one_line(value: JsonValue) -> str:
         return ""
     text = value if isinstance(value, str) else orjson.dumps(value).decode("utf-8", "replace")
     text = " ".join(_printable(text[: _ONE_LINE_CHARS * 4]).split())
-    return text if len(text) <= _ONE_LINE_CHARS else text[: _ONE_LINE_CHARS - 1] + "…"
+    return shortened(text, _ONE_LINE_CHARS)
 
 
 def _printable(text: str) -> str:
@@ -200,9 +201,9 @@ def _duration(nanoseconds: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def _plural(count: int, noun: str, nouns: str | None = None) -> str:
+def _some(count: int, noun: str, nouns: str | None = None) -> str:
     """Return a count with its noun; empty for none."""
-    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}" if count else ""
+    return plural(count, noun, nouns) if count else ""
 
 
 def _changed(added: int, removed: int) -> str:
@@ -223,9 +224,9 @@ def _hook(metadata: Mapping[str, JsonValue], *, content: bool) -> str:
 
 def _skipped(counts: Mapping[str, int]) -> str:
     """Say which lines were skipped or repaired, as far as a reader should know; most are skipped by design."""
-    skipped = [_plural(counts.get(reason, 0), *forms) for reason, forms in _MALFORMED.items()]
+    skipped = [_some(counts.get(reason, 0), *forms) for reason, forms in _MALFORMED.items()]
     unknown = [(reason, count) for reason, count in sorted(counts.items()) if reason.startswith("unknown type ")]
-    skipped += [f"{_plural(count, 'line')} of {reason}" for reason, count in unknown]
-    repaired = _plural(sum(counts.get(reason, 0) for reason in _REPAIRED), "line")
+    skipped += [f"{_some(count, 'line')} of {reason}" for reason, count in unknown]
+    repaired = _some(sum(counts.get(reason, 0) for reason in _REPAIRED), "line")
     notes = {"skipped": ", ".join(filter(None, skipped)), "repaired": repaired}
     return "; ".join(f"{what} {lines}" for what, lines in notes.items() if lines)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cc_trace.export.endpoint import redacted
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.export.protobuf import fields, signed
+from cc_trace.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -158,7 +159,7 @@ def accepted(body: bytes, secret_values: Iterable[str]) -> Outcome:
 def cleaned(text: str, secret_values: Iterable[str]) -> str:
     """Return a foreign text fit for a log: one line, short, without secrets."""
     text = _CONTROL.sub(" ", redacted(text, secret_values)).strip()
-    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
+    return shortened(text, MAX_MESSAGE_CHARS)
 
 
 def after_seconds(text: str | None, now: float) -> float | None:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError
-from cc_trace.files import read_regular
-from cc_trace.install.settings_file import apply, attempt, plan, replace_file
+from cc_trace.files import read_regular, replace_file
+from cc_trace.install.settings_file import apply, attempt, plan
 from cc_trace.paths import claude_folder, state_folder
 
 if TYPE_CHECKING:

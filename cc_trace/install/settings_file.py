@@ -14,19 +14,17 @@ import contextlib
 import errno
 import hashlib
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.errors import InstallError, JsonTextError
-from cc_trace.files import read_regular, write_private
+from cc_trace.files import read_regular, replace_file, write_private
 from cc_trace.install.hooks import meaning, registered, with_hooks, without_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-_NEW_MODE: Final = 0o600
 _TRIES: Final = 5  # at a file that others keep writing to
 
 Removal: TypeAlias = Literal["not registered", "hooks removed", "restored", "file removed"]
@@ -211,44 +209,6 @@ def _check_writable(path: Path) -> None:
     for needed in (target, target.parent):
         if needed.exists() and not os.access(needed, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(needed))
-
-
-def replace_file(
-    path: Path,
-    data: bytes,
-    *,
-    like: Path | None = None,
-    mode: int = _NEW_MODE,
-    wanted: Callable[[], bool] = lambda: True,
-) -> bool:
-    """Replace a file as a whole, with the mode and owner of another one if that is there. Raises OSError.
-
-    `wanted` is asked last, when all is written and synced; return what it says.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, _NEW_MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if like is not None and like.exists():
-            status = like.stat()
-            mode = stat.S_IMODE(status.st_mode)
-            if hasattr(os, "chown"):
-                with contextlib.suppress(PermissionError):  # only root changes files of others, and gives them back
-                    os.chown(temporary, status.st_uid, status.st_gid)
-        temporary.chmod(mode)
-        if not (is_wanted := wanted()):
-            temporary.unlink()
-            return is_wanted
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return is_wanted
 
 
 @contextlib.contextmanager

@@ -8,13 +8,13 @@ Rules:
 from __future__ import annotations
 
 import posixpath
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
 from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.spans.time_spent import turn_time
+from cc_trace.text import rfc3339
 from cc_trace.transcript import Thinking, ToolUse, make_tuple
 from cc_trace.turns import AGENT, MODEL, Event, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
 
@@ -221,26 +221,25 @@ class _Trace:
         if turn.start.head.time_ns is None:
             metadata["time"] = "unknown" if start_ns is None else "start unknown"
         return Span(
-            self._trace_id,
-            root,
-            parent_id,
-            kind,
-            name,
-            start_ns,
-            latest_ns(start_ns, turn.end_ns),
-            self._session_id,
-            self._number,
-            self._agent_id,
-            final,
-            *status,
-            turn.start.text,
-            turn.output,
-            metadata,
-            None,
-            None,
-            self._agent_name,
-            self._about,
-            _origins(turn),
+            trace_id=self._trace_id,
+            span_id=root,
+            parent_id=parent_id,
+            kind=kind,
+            name=name,
+            start_ns=start_ns,
+            end_ns=latest_ns(start_ns, turn.end_ns),
+            session_id=self._session_id,
+            turn=self._number,
+            agent_id=self._agent_id,
+            final=final,
+            status=status[0],
+            error=status[1],
+            input=turn.start.text,
+            output=turn.output,
+            metadata=metadata,
+            agent_name=self._agent_name,
+            about=self._about,
+            origins=_origins(turn),
         )
 
     def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
@@ -417,26 +416,25 @@ class _Trace:
         if note is not None:
             metadata["time"] = note
         made = Span(
-            self._trace_id,
-            span,
-            parent_id,
-            "tool",
-            name,
-            start_ns,
-            end_ns,
-            self._session_id,
-            self._number,
-            self._agent_id,
-            final or result is not None,
-            status,
-            error,
-            use.input,
-            result.output if result is not None else None,
-            metadata,
-            None,
-            Tool(call.id, name, use.file_path),
-            self._agent_name,
-            self._about,
+            trace_id=self._trace_id,
+            span_id=span,
+            parent_id=parent_id,
+            kind="tool",
+            name=name,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            session_id=self._session_id,
+            turn=self._number,
+            agent_id=self._agent_id,
+            final=final or result is not None,
+            status=status,
+            error=error,
+            input=use.input,
+            output=result.output if result is not None else None,
+            metadata=metadata,
+            tool=Tool(call.id, name, use.file_path),
+            agent_name=self._agent_name,
+            about=self._about,
         )
         self.spans.append(made)
         if runs.by_call:
@@ -449,7 +447,7 @@ class _Trace:
         began_ns = turn_start(turn)
         if start_ns is not None and began_ns is not None and start_ns < began_ns:
             # What happened between turns, such as a compaction hours before the prompt, must not stretch the trace.
-            metadata["happened_at"] = _iso(start_ns)
+            metadata["happened_at"] = rfc3339(start_ns)
             start_ns, end_ns = began_ns, latest_ns(began_ns, end_ns)
         if note is not None:
             metadata["time"] = note
@@ -460,27 +458,25 @@ class _Trace:
         if step.kind == "interruption":
             status = "interrupted"
         return Span(
-            self._trace_id,
-            span_id("event", seed),
-            parent_id,
-            "event",
-            step.kind,
-            start_ns,
-            end_ns,
-            self._session_id,
-            self._number,
-            self._agent_id,
-            final,
-            status,
-            clipped(step.text) if status != "ok" else None,
-            step.text if told else None,
-            None if told else step.text,
-            metadata,
-            None,
-            None,
-            self._agent_name,
-            self._about,
-            Origins((step.origin,), step.origin),
+            trace_id=self._trace_id,
+            span_id=span_id("event", seed),
+            parent_id=parent_id,
+            kind="event",
+            name=step.kind,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            session_id=self._session_id,
+            turn=self._number,
+            agent_id=self._agent_id,
+            final=final,
+            status=status,
+            error=clipped(step.text) if status != "ok" else None,
+            input=step.text if told else None,
+            output=None if told else step.text,
+            metadata=metadata,
+            agent_name=self._agent_name,
+            about=self._about,
+            origins=Origins((step.origin,), step.origin),
         )
 
 
@@ -537,11 +533,6 @@ def _permission(permission: Permission, waited_ms: int | None) -> dict[str, Json
             "wait_ms": waited_ms,
         }
     )
-
-
-def _iso(time_ns: int) -> str:
-    moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _origins(turn: Turn) -> Origins:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cc_trace.text import plural
 from cc_trace.turns.model import Event
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def turn_status(turn: Turn) -> tuple[Status, str | None]:
         return "ok", None
     unanswered = sum(call.result is None for call in generations[-1].calls) if generations else 0
     if unanswered:
-        return "incomplete", f"{unanswered} tool call{'s' if unanswered > 1 else ''} without a result"
+        return "incomplete", f"{plural(unanswered, 'tool call')} without a result"
     if turn.last == "input" and generations:
         return "incomplete", "no response to the last input"
     return "ok", None

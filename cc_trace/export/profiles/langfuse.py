@@ -16,20 +16,19 @@ Source: packages/shared/src/server/otel/OtelIngestionProcessor.ts in github.com/
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.chat import answered, asked
 from cc_trace.export.profiles.fences import fenced, file_language, is_verbatim
 from cc_trace.export.profiles.metadata import all_metadata
 from cc_trace.export.profiles.text import attribute, json_text, plain
+from cc_trace.text import rfc3339, shortened
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels
     from cc_trace.spans import Response, Span
     from cc_trace.transcript import JsonValue, Usage
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENVIRONMENT: Final = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")  # Langfuse refuses any other, and its own prefix
 _LONG_CONTEXT: Final = "[1m]"  # Claude Code's mark for a context of a million tokens; no price is known by that name
 _PARAMETERS: Final = ("effort", "speed", "service_tier")
@@ -123,8 +122,7 @@ def _name(span: Span, trace: dict[str, JsonValue]) -> str:
         case "turn", _:
             return _started(span.name, trace)
         case "subagent", str(description) if words := " ".join(description.split()):
-            cut = words if len(words) <= _MAX_DESCRIPTION else words[: _MAX_DESCRIPTION - 1] + "…"
-            return f"{span.name} · {cut}"
+            return f"{span.name} · {shortened(words, _MAX_DESCRIPTION)}"
         case "tool", _ if span.name.startswith("mcp__"):
             server, _, tool = span.name.removeprefix("mcp__").partition("__")
             return f"{server} · {tool}" if server and tool else span.name
@@ -150,7 +148,7 @@ def _generation(span: Span, response: Response) -> dict[str, AttributeValue]:
     if response.usage is not None:
         found["langfuse.observation.usage_details"] = json_text(_usage(response.usage))
     if (first_ns := _first_token(span, response)) is not None:
-        found["langfuse.observation.completion_start_time"] = _iso(first_ns)
+        found["langfuse.observation.completion_start_time"] = rfc3339(first_ns)
     if parameters := {key: span.metadata[key] for key in _PARAMETERS if span.metadata.get(key) is not None}:
         found["langfuse.observation.model.parameters"] = json_text(parameters)
     return found
@@ -225,9 +223,3 @@ def _asked(message: JsonValue) -> JsonValue:
 
 def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:
     return {"thinking": [{"type": "thinking", "content": thought} for thought in thoughts]}
-
-
-def _iso(time_ns: int) -> str:
-    """Return a time in UTC, cut to the milliseconds Langfuse keeps."""
-    moment = _EPOCH + timedelta(milliseconds=time_ns // 1_000_000)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"

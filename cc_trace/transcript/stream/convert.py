@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.paths import is_session_id
+from cc_trace.text import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -343,12 +343,12 @@ def _times(messages: Messages, ended_ns: int | None) -> tuple[list[str | None], 
     took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
     arrived = [each for each in messages.arrived_ns if each is not None]
     if arrived and len(arrived) == len(messages.found) and 2 * (arrived[-1] - arrived[0]) >= took_ns:
-        return [_iso(each) for each in arrived], "arrival"
+        return [rfc3339(each) for each in arrived], "arrival"
     end_ns = arrived[-1] if arrived else ended_ns
     if end_ns is None:
         return [None] * len(own), "unknown"
-    times: list[str | None] = [_iso(max(0, end_ns - took_ns))] * len(own)
-    times[-1:] = [_iso(end_ns)]
+    times: list[str | None] = [rfc3339(max(0, end_ns - took_ns))] * len(own)
+    times[-1:] = [rfc3339(end_ns)]
     return times, "result"
 
 
@@ -357,8 +357,3 @@ def _filled(times: list[str | None]) -> Iterator[str | None]:
     for each in times:
         latest = each or latest
         yield latest
-
-
-def _iso(time_ns: int) -> str:
-    moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
