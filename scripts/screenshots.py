@@ -13,10 +13,10 @@ from shared import CASES, ROOT
 from viewer import TOKEN, copy_cases, running, write_made
 
 PICTURES: Final = ROOT / "docs" / "pictures"
-AGENTS: Final = "cccccccc-0000-4000-8000-000000000002"
+SHOP: Final = "5403f1c5-0000-4000-8000-000000000001"
 PAGES: Final = {
-    "turn": (f"/sessions/{AGENTS}/turns/1", ".detail-body"),
-    "session": (f"/sessions/{AGENTS}", ".turn"),
+    "turn": (f"/sessions/{SHOP}/turns/1", ".detail-body"),
+    "session": (f"/sessions/{SHOP}", ".turn"),
     "insights": ("/insights", "#dearest"),
 }
 
