@@ -383,10 +383,12 @@ def test_every_recorded_request_has_all_its_parts(path: Path) -> None:
             assert log.request(each).missing == ()
             assert found(log, each.id)[1] == each
         if call.response is not None:
-            assert call.response.usage is not None
+            usage = call.response.usage
+            assert usage is not None
             assert found(log, call.response.message_id) == (call, call.answered)
-            shares = context_by_origin(log.request(call.attempts[-1]), call.response.usage)
-            assert sum(part.tokens for part in shares.parts) == shares.total_tokens == 420
+            sent = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+            shares = context_by_origin(log.request(call.attempts[-1]), usage)
+            assert sum(part.tokens for part in shares.parts) == shares.total_tokens == sent
     text = "".join(each.read_text() for each in (path, *agents))
     assert sum(len(call.attempts) for call in log.calls) == text.count('"type":"api-request",')
 
