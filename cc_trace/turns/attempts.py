@@ -1,7 +1,8 @@
 """The attempts of the call that waits for a response, and which of them failed.
 
 Claude Code 2.1.3xx records every attempt. Of one that failed and was made again, a line may tell (`system/api_error`);
-a request that was rejected is sent again in another form without one. Earlier versions write that line alone.
+of one that was rejected and sent again with other parameters, or sent again at once in an interactive session, none
+does. Earlier versions write that line alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from cc_trace.transcript import JsonValue, RequestSent, Retry
 
-_SENT_AGAIN = "no response; sent again in another form"
+_SENT_AGAIN = "no response was recorded; sent again"
+_SENT_ANEW = "no response was recorded; sent again with other parameters"
 
 
 class Attempts:
@@ -101,7 +103,8 @@ class Attempts:
         told, made = {id_ for id_, _ in self._told}, list[Event]()
         for number, (one, following) in enumerate(pairwise(sent), 1):
             if one.id not in told:
-                event = Event("api_retry", one.head.time_ns, following.head.time_ns, _SENT_AGAIN, SYSTEM)
+                text = _SENT_AGAIN if one.metadata == following.metadata else _SENT_ANEW
+                event = Event("api_retry", one.head.time_ns, following.head.time_ns, text, SYSTEM)
                 event.metadata, event.key, event.answer_key = {"attempt": number}, one.id, key
                 made.append(event)
         return made

@@ -194,3 +194,20 @@ def test_a_retry_is_final_when_it_is_known_what_it_led_to(tmp_path: Path) -> Non
     answered = spans(session(tmp_path, *lines, reply("m2", "Done.", at=5, requestRef="a2")))
     retry = next(span for span in answered if span.name == "api_retry")
     assert (retry.final, retry.span_id) == (True, next(s.span_id for s in waiting if s.name == "api_retry"))
+
+
+def test_an_attempt_that_no_line_tells_of_says_whether_the_next_differed(tmp_path: Path) -> None:
+    """An interactive session does not write down the first failures of a call."""
+    other = {"model": MODEL, "max_tokens": 50, "output_config": {"effort": "low"}}
+    main = session(
+        tmp_path,
+        prompt("go", 0),
+        sent("a1", at=1),
+        sent("a2", at=2, base="a1"),
+        sent("a3", at=3, base="a2", params=other),
+        reply("m1", "Done.", at=4, requestRef="a3"),
+    )
+    assert [span.output for span in spans(main) if span.name == "api_retry"] == [
+        "no response was recorded; sent again",
+        "no response was recorded; sent again with other parameters",
+    ]
