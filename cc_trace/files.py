@@ -142,12 +142,12 @@ def replace_file(
     *,
     like: Path | None = None,
     mode: int = _MODE,
-    wanted: Callable[[], bool] = lambda: True,
+    confirm: Callable[[], bool] = lambda: True,
 ) -> bool:
     """Replace a file as a whole in a folder that is there: readers see the old one or the new one. Raises OSError.
 
-    It gets the mode and the owner of `like` if that is there. `wanted` is asked last, when all is written and synced;
-    return what it says.
+    It gets the mode and the owner of `like` if that is there. `confirm` is called last, when all is written and synced:
+    if it returns False, the old file stays. Return what it returned.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -167,7 +167,7 @@ def replace_file(
                     os.chown(temporary, status.st_uid, status.st_gid)
         if mode != _MODE:
             temporary.chmod(mode)
-        if is_wanted := wanted():
+        if confirmed := confirm():
             temporary.replace(path)
         else:
             temporary.unlink()
@@ -175,7 +175,7 @@ def replace_file(
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    return is_wanted
+    return confirmed
 
 
 @contextlib.contextmanager

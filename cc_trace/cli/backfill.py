@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     now = time.time()
     found = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
     _warn(app, found, now)
-    summary = Summary(len(found), sum(past.size for past in found), again=options.again)
+    summary = Summary(len(found), sum(file.size for file in found), again=options.again)
     if options.dry_run:
         return _counted(app, found, summary)
     if options.again:
@@ -72,9 +72,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
             reports = side_by_side(environment, options.to, options.jobs, found, bar, stop_flag)
         with stop_on_interrupt(stop_flag):
-            for past, report in reports:
+            for file, report in reports:
                 summary.add(report)
-                bar.done(past)
+                bar.done(file)
     summary.seconds = time.time() - now
     summary.print_delivered()
     if stop_flag.value:
@@ -94,31 +94,31 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
             stack.callback(ledger.close)
             for session_id in {*ledger.sessions(to)}.difference(path.stem for path in main_transcripts(app.config_dir)):
                 ledger.forget(to, session_id)
-        for past in found:
-            with app.states.locked(past.path.stem, _LOCK_SECONDS) as held:
+        for file in found:
+            with app.states.locked(file.path.stem, _LOCK_SECONDS) as held:
                 if not held:
-                    why = f"another process is delivering it; repeat this for it alone: {past.path}"
+                    why = f"another process is delivering it; repeat this for it alone: {file.path}"
                     summary.add_pending(why)
                     continue
                 if ledger is not None:
-                    ledger.forget(to, past.path.stem)
-                state = app.states.peek(past.path.stem)
+                    ledger.forget(to, file.path.stem)
+                state = app.states.peek(file.path.stem)
                 if state is not None and state.destinations.pop(to, None) is not None:
                     app.states.save(state)
-            forgotten.append(past)
+            forgotten.append(file)
     return forgotten
 
 
 def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
     """Say it before if a backend is known to refuse old spans."""
     old: Counter[tuple[str, int]] = Counter()
-    for past in found:
+    for file in found:
         with contextlib.suppress(CcTraceError, OSError):  # said when it is its turn
-            state = app.states.peek(past.path.stem)
-            started = (first_cwd(past.path), None) if state is None else (state.cwd, state.environment)
+            state = app.states.peek(file.path.stem)
+            started = (first_cwd(file.path), None) if state is None else (state.cwd, state.environment)
             for settings in app.config(*started).destinations:
                 seconds = oldest_taken(settings)
-                if seconds is not None and past.changed < now - seconds:
+                if seconds is not None and file.changed < now - seconds:
                     old[settings.name, seconds] += 1
     for (name, seconds), count in old.items():
         age = plural(seconds // _HOUR, "hour")
@@ -133,9 +133,9 @@ def _counted(app: App, found: Sequence[TranscriptFile], summary: Summary) -> int
         ledger = None if summary.again else open_ledger(app.states.folder / "ledger.db")
         if ledger is not None:
             stack.callback(ledger.close)
-        for past in found:
+        for file in found:
             try:
-                _count(app, past, summary, ledger, counted)
+                _count(app, file, summary, ledger, counted)
             except (OSError, CcTraceError) as error:
                 summary.pending[str(error)] += 1
     summary.print_counted()
@@ -143,12 +143,12 @@ def _counted(app: App, found: Sequence[TranscriptFile], summary: Summary) -> int
 
 
 def _count(
-    app: App, past: TranscriptFile, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]
+    app: App, file: TranscriptFile, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]
 ) -> None:
-    known = app.states.peek(past.path.stem)
-    state = known or SessionState(past.path.stem, str(past.path), cwd=first_cwd(past.path))
+    known = app.states.peek(file.path.stem)
+    state = known or SessionState(file.path.stem, str(file.path), cwd=first_cwd(file.path))
     off = app.off(state.cwd, state.environment)
-    with OpenTranscript(past.path) as transcript:
+    with OpenTranscript(file.path) as transcript:
         suppressed = off is None and suppressed_by(transcript, app.states, new=known is None) is not None
     if suppressed:
         off = WRITTEN_WHILE_OFF
@@ -156,17 +156,17 @@ def _count(
         summary.off[off] += 1
         return
     now, config = time.time(), app.config(state.cwd, state.environment)
-    ending = from_files(past.path, state, now, config.rest_seconds, app.config_dir)
+    ending = from_files(file.path, state, now, config.rest_seconds, app.config_dir)
     rest_ns = int((now - config.rest_seconds) * 1e9)
-    agents = AgentDeliveries(app.states, past.path, remember=False)
+    agents = AgentDeliveries(app.states, file.path, remember=False)
     for settings in config.destinations:
         name, turns, spans = settings.name, 0, 0
         if summary.again:
             state.destinations.pop(name, None)
-        if is_pending(known, past.size, [name], agents.look):
-            agents.look()
+        if is_pending(known, file.size, [name], agents.refresh):
+            agents.refresh()
             files = agents.to_read(name, state.cursor(name))
-            session = state.read_on(past.path, name, ending, rest_ns=rest_ns, agents=files)
+            session = state.read_on(file.path, name, ending, rest_ns=rest_ns, agents=files)
             # An idempotent store gets what a fork copied with the fork, too.
             seen = set[str]() if settings.idempotent else counted.setdefault(name, set())
             there = None if settings.idempotent else ledger

@@ -60,9 +60,9 @@ class Bar:
         self._offsets[session_id] = max(self._offsets.get(session_id, 0), advance.offset)
         self._show()
 
-    def done(self, past: TranscriptFile) -> None:
+    def done(self, file: TranscriptFile) -> None:
         """Take a session that is done with."""
-        self._offsets[past.path.stem] = past.size
+        self._offsets[file.path.stem] = file.size
         self._sessions += 1
         self._show()
 

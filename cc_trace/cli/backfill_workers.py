@@ -41,24 +41,24 @@ class _Failing:
 class _Worker:
     """Delivers one session after the other."""
 
-    def __init__(self, app: App, told: Callable[[str, Advance], None], stop_flag: StopFlag) -> None:
+    def __init__(self, app: App, on_advance: Callable[[str, Advance], None], stop_flag: StopFlag) -> None:
         self._app = app
         self._session = ""
         self._failing: list[_Failing] = []
-        app.runtime.advanced = lambda advance: told(self._session, advance)
+        app.runtime.advanced = lambda advance: on_advance(self._session, advance)
         app.runtime.interrupted = lambda: bool(stop_flag.value)
         self._stack = contextlib.ExitStack()
         self._sync = self._stack.enter_context(app.sync())
 
-    def deliver(self, past: TranscriptFile) -> Report:
+    def deliver(self, file: TranscriptFile) -> Report:
         """Deliver a session; an interrupt leaves the rest of it for the next run."""
-        self._session = past.path.stem
+        self._session = file.path.stem
         state = self._app.states.peek(self._session)
         names = self._app.destination_names(state.cwd, state.environment) if state is not None else None
         agents = AgentListing(self._app.states)
-        if names and not is_pending(state, past.size, names, partial(agents.total_bytes, past.path)):
+        if names and not is_pending(state, file.size, names, partial(agents.total_bytes, file.path)):
             return Report(self._session, sent=dict.fromkeys(names, 0))
-        report = self._sync.session(past.path)
+        report = self._sync.session(file.path)
         self._give_up(report)
         return report
 
@@ -100,10 +100,10 @@ def in_turn(
     """Deliver one session after the other."""
     worker = _Worker(app, bar.advanced, stop_flag)
     try:
-        for past in found:
+        for file in found:
             if stop_flag.value:
                 return
-            yield past, worker.deliver(past)
+            yield file, worker.deliver(file)
     finally:
         worker.close()
 
@@ -132,13 +132,13 @@ def side_by_side(
     waiting: dict[TranscriptFile, Report] = {}
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
         try:
-            for past, report in _spread(pool, jobs, found, stop_flag):
+            for file, report in _spread(pool, jobs, found, stop_flag):
                 if report.waits:
-                    waiting[past] = report
+                    waiting[file] = report
                 else:
-                    yield past, report
-            for past, report in _spread(pool, 1, [*waiting], stop_flag):
-                yield past, report.after(waiting.pop(past))
+                    yield file, report
+            for file, report in _spread(pool, 1, [*waiting], stop_flag):
+                yield file, report.after(waiting.pop(file))
             yield from waiting.items()
         except KeyboardInterrupt:  # the second one: what they send just now is unclear, as after any sudden end
             for process in multiprocessing.active_children():
@@ -157,32 +157,32 @@ def _spread(
     left = iter(found)
     at_work: dict[Future[Report], TranscriptFile] = {}
     while True:
-        for past in islice(left, 0 if stop_flag.value else jobs - len(at_work)):
+        for file in islice(left, 0 if stop_flag.value else jobs - len(at_work)):
             try:
                 with block_interrupts():
-                    at_work[pool.submit(_deliver, past)] = past
+                    at_work[pool.submit(_deliver, file)] = file
             except BrokenExecutor as error:
                 stop_flag.value = True
-                yield past, _ended(past, error)
+                yield file, _report_of_lost_process(file, error)
         if not at_work:
             return
         for future in wait(at_work, return_when=FIRST_COMPLETED).done:
-            past = at_work.pop(future)
+            file = at_work.pop(future)
             try:
-                yield past, future.result()
+                yield file, future.result()
             except BrokenExecutor as error:
                 stop_flag.value = True
-                yield past, _ended(past, error)
+                yield file, _report_of_lost_process(file, error)
 
 
-def _ended(past: TranscriptFile, error: BrokenExecutor) -> Report:
+def _report_of_lost_process(file: TranscriptFile, error: BrokenExecutor) -> Report:
     """Return what came of a session whose process was killed, or could not begin."""
-    return Report(past.path.stem, pending={"*": f"the process that delivered it ended: {error}"})
+    return Report(file.path.stem, pending={"*": f"the process that delivered it ended: {error}"})
 
 
 def _listen(queue: SimpleQueue[tuple[str, Advance] | None], bar: Bar) -> None:
-    while (told := queue.get()) is not None:
-        bar.advanced(*told)
+    while (message := queue.get()) is not None:
+        bar.advanced(*message)
 
 
 _worker: _Worker
@@ -198,5 +198,5 @@ def _begin(
     _worker = _Worker(app, lambda session, advance: queue.put((session, advance)), stop_flag)
 
 
-def _deliver(past: TranscriptFile) -> Report:
-    return _worker.deliver(past)
+def _deliver(file: TranscriptFile) -> Report:
+    return _worker.deliver(file)

@@ -21,11 +21,11 @@ class StopFlag(Protocol):
 def stop_on_interrupt(stop_flag: StopFlag) -> Iterator[None]:
     """Take the first interrupt as a request to stop after the current batch; a second one ends the process."""
 
-    def heard(*_: object) -> None:
+    def request_stop(*_: object) -> None:
         stop_flag.value = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = signal.signal(signal.SIGINT, heard)
+    before = signal.signal(signal.SIGINT, request_stop)
     try:
         yield
     finally:

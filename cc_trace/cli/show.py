@@ -55,7 +55,7 @@ def _print_request(options: argparse.Namespace, claude: Path) -> None:
         shown = request.find_request(name, [find(options.session, claude, here())])
     else:
         latest_first = reversed(past_sessions((), claude, since=0))
-        shown = request.find_request(name, request.mentioning(name, (past.path for past in latest_first)))
+        shown = request.find_request(name, request.mentioning(name, (file.path for file in latest_first)))
     if options.json:
         request.print_json(shown, content=not options.no_content)
     else:

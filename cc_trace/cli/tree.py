@@ -118,8 +118,8 @@ class Printer:
             case "event":
                 line.append(_printable(span.name), style="yellow")
                 parts = [_hook(span.metadata, content=self._content), _one_line(span.metadata.get("mode"))]
-                told = span.metadata.get("summary") or span.input or span.output
-                parts.append(_one_line(told) if self._content and span.status == "ok" else "")
+                shown = span.metadata.get("summary") or span.input or span.output
+                parts.append(_one_line(shown) if self._content and span.status == "ok" else "")
             case _:
                 line.append(_printable(span.name), style="blue")
                 parts = [_span_duration(span)]

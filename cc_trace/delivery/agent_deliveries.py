@@ -95,7 +95,7 @@ class AgentDeliveries:
         self._files: list[AgentFile] = []
         self.is_misplaced = False  # an agent belongs below a turn before those that were read: read again
 
-    def look(self) -> int:
+    def refresh(self) -> int:
         """Look at the files as they are now; return how long they are, all together."""
         self._files = AgentListing(self._states, remember=self._remember).files(self._transcript)
         self.is_misplaced = False
@@ -111,7 +111,9 @@ class AgentDeliveries:
             self._go_back(cursor, place.turn, Position(place.offset, place.line))
         return selection
 
-    def note(self, to: str, cursor: Cursor, session: Session, selection: Selection, unsettled: Collection[str]) -> None:
+    def record(
+        self, to: str, cursor: Cursor, session: Session, selection: Selection, unsettled: Collection[str]
+    ) -> None:
         """Note what was delivered of the files that were read; `unsettled` are the agents of which something was not.
 
         Work that has no place in any turn counts as delivered when all turns were read; else that is done next.
@@ -120,13 +122,13 @@ class AgentDeliveries:
         delivered = self._delivered.setdefault(to, {})
         changed = False
         for file in selection.files:
-            past = delivered.get(file.name)
-            if file.name not in session.looked_at or (past is not None and past.size == file.size):
+            before = delivered.get(file.name)
+            if file.name not in session.looked_at or (before is not None and before.size == file.size):
                 continue
             if file.name in session.left_over and not (whole and session.summary.turns):
                 self.is_misplaced |= not whole
             elif agent_id(file.name) not in unsettled:
-                delivered[file.name] = _delivered(file, past, session.placed.get(file.name))
+                delivered[file.name] = _delivered(file, before, session.placed.get(file.name))
                 changed = True
         if changed:
             self._save()
@@ -145,13 +147,13 @@ class AgentDeliveries:
             self._states.save_agents(self._transcript.stem, self._delivered)
 
 
-def _delivered(file: AgentFile, past: Delivered | None, place: Placed | None) -> Delivered:
+def _delivered(file: AgentFile, before: Delivered | None, place: Placed | None) -> Delivered:
     """Return that a file is delivered as long as it is. Its first place stays, wherever reading began this time."""
     if place is None:
         return Delivered(file.size)
     begin = place.begin
-    if past is not None and 0 < past.turn < place.turn:
-        return past._replace(size=file.size, waiting=place.waiting)
+    if before is not None and 0 < before.turn < place.turn:
+        return before._replace(size=file.size, waiting=place.waiting)
     return Delivered(
         size=file.size,
         turn=place.turn,

@@ -32,8 +32,8 @@ _CURSOR_NAMES_1: Final = {
 }
 # An answer is recorded by writing the one over the other in the file, in place: that needs no room on the disk, and the
 # file is whole before and after.
-NOT_ANSWERED: Final = b'"answered": false'
-ANSWERED: Final = b'"answered": true '
+NOT_ACCEPTED_MARK: Final = b'"answered": false'
+ACCEPTED_MARK: Final = b'"answered": true '
 DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
 MAX_NOTES: Final = 100  # of refused spans, for the report
 _LATEST: Final = 1e11  # unix seconds; beyond that no date can be shown
@@ -176,7 +176,7 @@ def to_json(state: SessionState) -> bytes:
     """Return the form of the file."""
     # A path need not be UTF-8; it is only shown.
     shown = state.transcript.encode("utf-8", "backslashreplace").decode()
-    # `answered` stands before any text of others: see `ANSWERED`.
+    # `answered` stands before any text of others: see `ACCEPTED_MARK`.
     raw = {"version": VERSION, "answered": False, **asdict(state), "transcript": shown}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -202,7 +202,7 @@ def from_json(data: bytes, session_id: str) -> SessionState:
             if hasattr(part, name) and not fits(getattr(part, name)):
                 message = f"{name} is out of range"
                 raise ValueError(message)
-    _take_answer(state)
+    _apply_accepted_mark(state)
     return state
 
 
@@ -210,7 +210,7 @@ def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in raw.items()}
 
 
-def _take_answer(state: SessionState) -> None:
+def _apply_accepted_mark(state: SessionState) -> None:
     """Count an intent as accepted whose answer was recorded, though nothing else could be after it."""
     cursor = state.destinations.get(state.sending or "")
     if state.answered and cursor is not None:

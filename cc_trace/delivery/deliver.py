@@ -45,7 +45,7 @@ class _Stop(Exception):  # noqa: N818  (not an error: the delivery ends here for
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenTurn:
     """A turn that is not completely delivered."""
 
     begin: Position
@@ -97,15 +97,15 @@ class Delivery:
         self._transcript = transcript
         self._deadline = deadline
         self._running_from = running_from
-        self._turns: deque[_Open] = deque()
+        self._turns: deque[_OpenTurn] = deque()
         self._roots: set[str] = set()
-        self._owner: dict[str, _Open] = {}  # spans of the batch -> their turn
+        self._turn_of: dict[str, _OpenTurn] = {}  # spans of the batch -> their turn
         self._batch: list[EncodedSpan] = []
         self._batch_bytes = 0
         self._flushing: list[EncodedSpan] = []  # the batch being sent
         self._unfinished: set[str] = set()  # spans that are not final
         self.failure: Retryable | Unclear | None = None  # what ended the delivery
-        self.answered = False  # the destination accepted or refused something: it is there
+        self.responded = False  # the destination accepted or refused something: it is there
         self._suspects: dict[str, _Suspect] = {}
         self._agent_of: dict[str, str] = {}  # spans of agents that are not settled -> their agent
 
@@ -113,13 +113,13 @@ class Delivery:
         """Deliver; return whether all that was final is there now."""
         cursor = self._cursor
         settled, stopped = {*cursor.accepted, *cursor.rejected}, False
-        self._take_over()
+        self._resume_attempt()
         try:
             for trace in self._session.traces():
-                self._turn(trace, settled)
+                self._add_turn(trace, settled)
             self._runtime.reached("spans built")
             self._flush()
-            self._end_trials()
+            self._blame_suspects()
             cursor.error = cursor.error_at = cursor.not_before = None
             # What is not in the transcript any more cannot be sent, nor asked about.
             cursor.unclear = [id_ for id_ in cursor.unclear if id_ in self._unfinished]
@@ -133,7 +133,7 @@ class Delivery:
         self._save()
         return not stopped and not cursor.pending_spans
 
-    def _take_over(self) -> None:
+    def _resume_attempt(self) -> None:
         """Take up what an earlier attempt left: spans that got no response, and those the ledger must hear of."""
         cursor, now = self._cursor, self._runtime.clock()
         if cursor.intent:
@@ -151,9 +151,9 @@ class Delivery:
         """Return the agents with work that is not final, or not delivered."""
         return {*self._agent_of.values()}
 
-    def _turn(self, trace: Trace, settled: set[str]) -> None:
+    def _add_turn(self, trace: Trace, settled: set[str]) -> None:
         known = {span.span_id for span in trace.spans} & settled
-        turn = _Open(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
+        turn = _OpenTurn(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
         is_unknown = self._running_from is not None and turn.number >= self._running_from
         is_open = is_unknown and not trace.spans[0].final
         self._turns.append(turn)
@@ -168,10 +168,10 @@ class Delivery:
                 self._unfinished.add(span.span_id)
                 continue
             turn.waiting.add(span.span_id)
-            self._owner[span.span_id] = turn
-            self._add(self._destination.encode(self._plan.outgoing(span, trace.spans)))
+            self._turn_of[span.span_id] = turn
+            self._add_to_batch(self._destination.encode(self._plan.outgoing(span, trace.spans)))
 
-    def _add(self, span: EncodedSpan) -> None:
+    def _add_to_batch(self, span: EncodedSpan) -> None:
         if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + span.size > MAX_BATCH_BYTES:
             self._flush()
         self._batch.append(span)
@@ -181,15 +181,15 @@ class Delivery:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
-        if (why := self._runtime.stopped(self._deadline)) is not None:
+        if (why := self._runtime.why_stopped(self._deadline)) is not None:
             self._fail(why)
-        ready = self._claimed(batch) if self._ledger is not None else batch
+        ready = self._claim(batch) if self._ledger is not None else batch
         turns, sent, self._flushing = self.turns, self.sent, ready
         try:
             self._send(ready)
-            self._judge()
+            self._retry_suspects()
         except _Stop:
-            left = [span.span_id for span in ready if span.span_id in self._owner]
+            left = [span.span_id for span in ready if span.span_id in self._turn_of]
             self._release([id_ for id_ in left if id_ not in self._cursor.unclear])
             raise
         self._advance()
@@ -202,7 +202,7 @@ class Delivery:
             )
         )
 
-    def _claimed(self, batch: list[EncodedSpan]) -> list[EncodedSpan]:
+    def _claim(self, batch: list[EncodedSpan]) -> list[EncodedSpan]:
         """Return what may be sent: not what another session delivered, nor what the destination says it has."""
         assert self._ledger is not None  # noqa: S101
         runtime, ids, to = self._runtime, [span.span_id for span in batch], self._destination.name
@@ -215,36 +215,38 @@ class Delivery:
         if not unclear or not self._destination.queryable:
             return ready
         try:
-            held = self._asked(unclear, max(since or 0.0, self._cursor.unclear_at or 0.0))
+            stored = self._query_stored(unclear, max(since or 0.0, self._cursor.unclear_at or 0.0))
         except _Stop:
             kept = {span.span_id for span in unclear}
-            self._release([span.span_id for span in ready if span.span_id in self._owner and span.span_id not in kept])
+            self._release(
+                [span.span_id for span in ready if span.span_id in self._turn_of and span.span_id not in kept]
+            )
             raise
-        again = [span.span_id for span in unclear if span.span_id not in held]
-        if (why := self._ledger.date(to, again, now + self._plan.request_seconds)) is not None:
+        again = [span.span_id for span in unclear if span.span_id not in stored]
+        if (why := self._ledger.set_outcome_time(to, again, now + self._plan.request_seconds)) is not None:
             self._fail(f"ledger: {why}")
-        return [span for span in ready if span.span_id not in held]
+        return [span for span in ready if span.span_id not in stored]
 
-    def _asked(self, unclear: list[EncodedSpan], since: float) -> frozenset[str]:
+    def _query_stored(self, unclear: list[EncodedSpan], since: float) -> frozenset[str]:
         """Return what the destination has of what was sent until then; end the delivery where it is too early."""
-        held = self._destination.stored_ids(unclear)
-        if held is None:
+        stored = self._destination.stored_ids(unclear)
+        if stored is None:
             if not self._destination.queryable:
                 return frozenset()
             self._fail("cannot ask what was stored of an earlier attempt")
-        if held:
-            self._record(held)
-            self._settle(held, sent=False)
+        if stored:
+            self._record(stored)
+            self._settle(stored, sent=False)
         now, wait = self._runtime.clock(), self._plan.unclear_seconds
-        early = since - now < _LONGEST_SECONDS and now - min(now, since) < wait
-        if early and not held.issuperset(span.span_id for span in unclear):
+        too_early = since - now < _LONGEST_SECONDS and now - min(now, since) < wait
+        if too_early and not stored.issuperset(span.span_id for span in unclear):
             self._cursor.not_before = min(now, since) + wait
             self._fail("an earlier attempt may still be stored; asking again later")
-        return held
+        return stored
 
     def _send(self, spans: Sequence[EncodedSpan]) -> None:
         """Send a batch; one that is refused in halves, so that only those are left over that are refused alone."""
-        spans = [span for span in spans if span.span_id in self._owner and span.span_id not in self._suspects]
+        spans = [span for span in spans if span.span_id in self._turn_of and span.span_id not in self._suspects]
         if not spans:
             return  # tried alone in the meantime
         refused = self._attempt(spans)
@@ -269,15 +271,15 @@ class Delivery:
         runtime.reached("answered")
         match outcome:
             case Accepted(refused, message):
-                self.answered = True
-                self._mark_answered()
+                self.responded = True
+                self._mark_accepted()
                 if refused:
                     self._note(spans=refused, status="partial success", message=message or "")
-                self._done(ids)
+                self._finish(ids)
                 self.sent += len(ids)
                 cursor.refusing_since = None
             case Rejected():
-                self.answered = True
+                self.responded = True
                 cursor.intent = []
                 return outcome
             case Retryable(message, after):
@@ -291,7 +293,7 @@ class Delivery:
                 cursor.unclear += ids
                 cursor.intent, cursor.unclear_at = [], runtime.clock()
                 if self._ledger is not None:
-                    self._ledger.date(self._destination.name, ids, cursor.unclear_at)
+                    self._ledger.set_outcome_time(self._destination.name, ids, cursor.unclear_at)
                 self._fail(f"{message}; it is not known what was stored")
         return None
 
@@ -301,11 +303,11 @@ class Delivery:
         if len(in_a_row) >= _MAX_REFUSALS:
             self._wait_for_setup()
             return
-        left = [span for span in self._flushing if span.span_id in self._owner and span.span_id not in self._suspects]
+        left = [span for span in self._flushing if span.span_id in self._turn_of and span.span_id not in self._suspects]
         if in_a_row and left:
             self._send([min(left, key=lambda span: span.size)])
 
-    def _judge(self) -> None:
+    def _retry_suspects(self) -> None:
         """Try suspects again that were refused before another span was accepted; a second refusal is their own."""
         for id_, suspect in list(self._suspects.items()):
             if self.sent > suspect.sent:
@@ -313,7 +315,7 @@ class Delivery:
                 if (refused := self._attempt([suspect.span])) is not None:
                     self._blame({id_: refused})
 
-    def _end_trials(self) -> None:
+    def _blame_suspects(self) -> None:
         """Leave what was refused, with nothing accepted after it, for the next time."""
         if self._suspects:
             self._wait_for_setup()
@@ -333,14 +335,14 @@ class Delivery:
         for id_, outcome in refused.items():
             self._note(span_id=id_, status=outcome.status, message=outcome.message)
         self._cursor.rejected += refused
-        self._done([*refused], accepted=False)
+        self._finish([*refused], accepted=False)
 
     def _release(self, ids: Sequence[str]) -> None:
         """Give up claims on what was not stored."""
         if self._ledger is not None:
             self._ledger.release(self._destination.name, ids)
 
-    def _done(self, ids: list[str], *, accepted: bool = True) -> None:
+    def _finish(self, ids: list[str], *, accepted: bool = True) -> None:
         """Record an answer that settles these spans."""
         if self._ledger is not None:
             self._record(ids)
@@ -362,7 +364,7 @@ class Delivery:
         cursor, rejected, ids = self._cursor, set(self._cursor.rejected), dict.fromkeys(ids)
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in ids]
         for id_ in ids:
-            turn = self._owner.pop(id_)
+            turn = self._turn_of.pop(id_)
             turn.waiting.discard(id_)
             turn.settled.add(id_)
             self._agent_of.pop(id_, None)
@@ -376,10 +378,10 @@ class Delivery:
     def _save(self) -> None:
         self._states.save(self._state)
 
-    def _mark_answered(self) -> None:
+    def _mark_accepted(self) -> None:
         """Record an acceptance in the saved intent. Where that fails, the ledger and the next state still can."""
         with contextlib.suppress(OSError):
-            self._states.mark_answered(self._state.session_id)
+            self._states.mark_accepted(self._state.session_id)
 
     def _note(self, **note: Any) -> None:  # noqa: ANN401
         self.refused[f"{note['status']} {note['message']}".strip()] += note.get("spans", 1)

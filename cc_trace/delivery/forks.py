@@ -43,12 +43,12 @@ def copied_from(transcript: OpenTranscript, suppressed: Mapping[str, int]) -> st
         for other, noted_ns in suppressed.items():
             if not times or not min(times) < noted_ns < changed_ns:
                 continue  # it began later and holds nothing older, or was at rest before, and is the origin
-            if other in named or _holds(transcript, ids, transcript.path.with_name(f"{other}.jsonl")):
+            if other in named or _has_lines_of(transcript, ids, transcript.path.with_name(f"{other}.jsonl")):
                 return other
     return None
 
 
-def _holds(transcript: OpenTranscript, ids: set[str], other: Path) -> bool:
+def _has_lines_of(transcript: OpenTranscript, ids: set[str], other: Path) -> bool:
     """Tell whether a session that begins with these ids has any line that the other one wrote itself."""
     try:
         if ids.isdisjoint(_ids(read_head(other))):

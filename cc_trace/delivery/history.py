@@ -47,7 +47,7 @@ def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[
         known = found.get(path.stem)
         if status.st_mtime >= since and (known is None or status.st_mtime > known.changed):
             found[path.stem] = TranscriptFile(path, status.st_size, status.st_mtime)
-    return sorted(found.values(), key=lambda past: past.changed)
+    return sorted(found.values(), key=lambda file: file.changed)
 
 
 def _named(paths: Sequence[str]) -> Iterable[Path]:

@@ -190,7 +190,7 @@ class Ledger:
         statement = "INSERT INTO claims VALUES (?, ?, ?, 1, NULL) ON CONFLICT DO UPDATE SET settled = 1"
         return self._many(statement, rows)
 
-    def date(self, destination: str, spans: Iterable[str], at: float) -> str | None:
+    def set_outcome_time(self, destination: str, spans: Iterable[str], at: float) -> str | None:
         """Note when the outcome of sending these spans was known. Return why that could not be written, if so."""
         statement = "UPDATE claims SET at = ? WHERE destination = ? AND span = ? AND NOT settled"
         return self._many(statement, [(at, destination, span) for span in spans])

@@ -40,7 +40,7 @@ class Runtime:
     jitter: Callable[[], float] = random.random  # the random part of a wait
     interrupted: Callable[[], bool] = lambda: False  # asked before every batch
 
-    def stopped(self, deadline: float | None) -> str | None:
+    def why_stopped(self, deadline: float | None) -> str | None:
         """Return why nothing more is to be sent now; None where nothing speaks against it."""
         if self.interrupted():
             return "interrupted"

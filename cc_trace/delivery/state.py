@@ -18,9 +18,9 @@ import orjson
 
 from cc_trace.delivery.backoff import Backoff
 from cc_trace.delivery.cursor import (
-    ANSWERED,
+    ACCEPTED_MARK,
     DAMAGE,
-    NOT_ANSWERED,
+    NOT_ACCEPTED_MARK,
     agents_from_json,
     agents_to_json,
     from_json,
@@ -176,14 +176,14 @@ class States:
             if (state := self.peek(session_id)) is not None:
                 yield state
 
-    def mark_answered(self, session_id: str) -> None:
+    def mark_accepted(self, session_id: str) -> None:
         """Record that what the saved state was sending is accepted, in place: a full disk has room for that."""
         descriptor = os.open(self.path(session_id), os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
         try:
-            at = os.read(descriptor, _MARK_WITHIN).find(NOT_ANSWERED)
+            at = os.read(descriptor, _MARK_WITHIN).find(NOT_ACCEPTED_MARK)
             if at >= 0:
                 os.lseek(descriptor, at, os.SEEK_SET)
-                os.write(descriptor, ANSWERED)
+                os.write(descriptor, ACCEPTED_MARK)
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -188,11 +188,13 @@ class Sync:
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
             return
-        self._predecessor(transcript, deadline, caller.claude_pid)
-        ending = self._ending(payload, transcript, deadline, caller) if settled else "growing"
+        self._sync_predecessor(transcript, deadline, caller.claude_pid)
+        ending = self._find_ending(payload, transcript, deadline, caller) if settled else "growing"
         self._sync_safely(transcript, ending, deadline, caller)
 
-    def _ending(self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller) -> Ending:
+    def _find_ending(
+        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller
+    ) -> Ending:
         """Return how a session stands that a hook spoke of; wait where Stop hooks of others are still running.
 
         With a deadline the hook waits for us, and Claude Code is at work because of that: then a turn ends with our
@@ -237,7 +239,7 @@ class Sync:
         settled = wait_until_settled(transcript, None, runtime)
         return alive if settled else "working"
 
-    def _predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
+    def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
         """Deliver first what is pending of the session before; its failure is its own.
 
         The same process goes on with another session: then the one before is over. A fork's origin may still run.
@@ -282,12 +284,12 @@ class Sync:
     def _sync_session(
         self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: Caller
     ) -> Report:
-        state, report = self._state(transcript), Report(transcript.session_id)
+        state, report = self._load_state(transcript), Report(transcript.session_id)
         state.cwd = caller.project or state.cwd or transcript.head.cwd
         if caller.environment is not None:
             state.environment = {who: dict(variables) for who, variables in caller.environment.items()}
         plan = self._plan_of(state)
-        if (off := self._off(plan, transcript, state, caller)) is not None:
+        if (off := self._check_off(plan, transcript, state, caller)) is not None:
             return Report(transcript.session_id, off=off)
         if caller.claude_pid is not None:
             process = Process.running(caller.claude_pid)
@@ -303,7 +305,7 @@ class Sync:
             running_from=state.untouched() if ending is None and not caller.named else None,
         )
         for _ in range(_PASSES):
-            before, agent_bytes = transcript.stat(), work.agents.look()
+            before, agent_bytes = transcript.stat(), work.agents.refresh()
             known = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
             hook_ns = caller.hook_ns if ending else None
             now = self._runtime.clock()
@@ -336,13 +338,13 @@ class Sync:
         )
         unsettled = self._deliver(work, session, destination)
         if unsettled is not None and session.finished:
-            agents.note(name, cursor, session, files, unsettled)
+            agents.record(name, cursor, session, files, unsettled)
         if session.went_on and state.claude_pid is not None:
             process = Process(state.claude_pid, state.claude_start)
             if process.is_alive is False:
                 state.claude_pid = state.claude_start = None  # another process goes on with it
 
-    def _off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: Caller) -> str | None:
+    def _check_off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: Caller) -> str | None:
         """Tell why a session is not traced. One that was written to while tracing was off is not, unless asked for.
 
         That is noted when a hook speaks of it, or when a worker finds it grown since its project was first seen to be
@@ -370,7 +372,7 @@ class Sync:
         status = transcript.stat()
         return status.st_size != state.size and status.st_mtime_ns > since_ns
 
-    def _state(self, transcript: OpenTranscript) -> SessionState:
+    def _load_state(self, transcript: OpenTranscript) -> SessionState:
         """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
         session_id = transcript.session_id
         state, trouble = self._states.load(session_id)
@@ -412,7 +414,7 @@ class Sync:
         name, state, plan, report = destination.name, work.state, work.plan, work.report
         cursor, runtime = state.cursor(name), self._runtime
         address = plan.addresses.get(name, name)
-        if runtime.patient and (why := self._left_alone(address, cursor)) is not None:
+        if runtime.patient and (why := self._reason_to_wait(address, cursor)) is not None:
             # Noted, for what was written meanwhile is not looked at, though the state has its size.
             cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
             report.pending[name] = why
@@ -455,7 +457,7 @@ class Sync:
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
         return unsettled
 
-    def _left_alone(self, address: str, cursor: Cursor) -> str | None:
+    def _reason_to_wait(self, address: str, cursor: Cursor) -> str | None:
         """Return why a destination is not to be tried now by who is patient."""
         now = self._runtime.clock()
         if 0 < (cursor.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
@@ -473,7 +475,7 @@ class Sync:
             if failure is not None:
                 after = failure.after_seconds if isinstance(failure, Retryable) else None
                 self._states.backoff.failed(address, runtime.clock(), failure.message, after, runtime.jitter())
-            elif delivery.answered:
+            elif delivery.responded:
                 self._states.backoff.recovered(address)
 
 

@@ -42,7 +42,7 @@ _KINDS: Final = (
     ("url", re.compile(r"^(?:404|405|410|501) |^UNIMPLEMENTED|^NOT_FOUND|a web page")),
     ("plain", re.compile(r"WRONG_VERSION_NUMBER")),
     ("certificate", re.compile(r"certificate|handshake|\bSSL\b|\bTLS\b", re.IGNORECASE)),
-    ("network", re.compile(r"^cannot connect|^no answer|no answer within|^UNAVAILABLE|DEADLINE_EXCEEDED")),
+    ("network", re.compile(r"^cannot connect|^no response|no response within|^UNAVAILABLE|DEADLINE_EXCEEDED")),
     ("load", re.compile(r"^(?:429|5\d\d) |^RESOURCE_EXHAUSTED")),
 )
 
@@ -89,16 +89,16 @@ def destinations(subject: Subject) -> Iterator[Check]:
                 yield store
                 if store.verdict == "failed":
                     continue
-        yield _in_time(lambda settings=settings: proven(settings, subject.now), settings)  # type: ignore[misc]
+        yield _in_time(lambda settings=settings: prove(settings, subject.now), settings)  # type: ignore[misc]
 
 
-def _in_time(proof: Callable[[], Check], settings: DestinationSettings) -> Check:
+def _in_time(check: Callable[[], Check], settings: DestinationSettings) -> Check:
     """Return what a proof finds, or that it does not end."""
     found: queue.Queue[Check | Exception] = queue.Queue()
 
     def work() -> None:
         try:
-            found.put(proof())
+            found.put(check())
         except Exception as error:  # noqa: BLE001  (given on)
             found.put(error)
 
@@ -114,7 +114,7 @@ def _in_time(proof: Callable[[], Check], settings: DestinationSettings) -> Check
     return outcome
 
 
-def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
+def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
     """Send a test span, and read it back where that is possible; in Langfuse it is removed again."""
     if settings.kind == "langfuse":
         settings = replace(settings, labels=replace(settings.labels, environment=_ENVIRONMENT))
@@ -132,14 +132,14 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
             case Accepted(refused=0):
                 return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
-                found = f"{_place(settings)} accepted the test span and discarded it: {message or 'without a reason'}"
+                found = f"{_address(settings)} accepted the test span and discarded it: {message or 'without a reason'}"
                 return failed(_name(settings), found, "check the server's log; it gave no other reason")
             case Rejected(status=status, message=message):
-                found = f"{_place(settings)} refused the test span: {status} {message}"
+                found = f"{_address(settings)} refused the test span: {status} {message}"
                 return failed(_name(settings), found, _rejected(settings))
             case _:
-                place, message = _place(settings), outcome.message
-                found = message if place in message else f"{place}: {message}"
+                address, message = _address(settings), outcome.message
+                found = message if address in message else f"{address}: {message}"
                 return failed(_name(settings), found, fix(settings, message))
     finally:
         destination.close()
@@ -148,37 +148,37 @@ def proven(settings: DestinationSettings, now: float, pauses: Sequence[float] = 
 def _read_back(
     settings: DestinationSettings, destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]
 ) -> Check:
-    name, place = _name(settings), _place(settings)
+    name, address = _name(settings), _address(settings)
     if settings.kind == "file" and settings.path is not None:
         if not _in_tail(settings.path, encoded.span_id):
             return warning(
                 name,
-                f"a test span was written to {place}, but is not there",
+                f"a test span was written to {address}, but is not there",
                 "find out what moves or empties that file",
             )
-        return ok(name, f"a test span was written to {place}")
+        return ok(name, f"a test span was written to {address}")
     if not _tells(destination):
-        return ok(name, f"{place} accepted a test span, which cannot be read back from it")
-    if _held(destination, encoded, pauses):
+        return ok(name, f"{address} accepted a test span, which cannot be read back from it")
+    if _wait_until_stored(destination, encoded, pauses):
         if settings.store is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
 
             forget(settings.store, encoded.span_id)
         if settings.kind == "langfuse":
-            return ok(name, _removed(place, destination, encoded, pauses))
-        return ok(name, f"a test span was sent to {place} and read back")
+            return ok(name, _remove_test_span(address, destination, encoded, pauses))
+        return ok(name, f"a test span was sent to {address} and read back")
     if not _tells(destination):
-        return ok(name, f"{place} accepted a test span, which this server does not let us read back")
-    found = f"{place} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
+        return ok(name, f"{address} accepted a test span, which this server does not let us read back")
+    found = f"{address} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
     return warning(
         name, found, f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
     )
 
 
-def _removed(place: str, destination: Any, encoded: EncodedSpan, pauses: Sequence[float]) -> str:  # noqa: ANN401
+def _remove_test_span(address: str, destination: Any, encoded: EncodedSpan, pauses: Sequence[float]) -> str:  # noqa: ANN401
     """Remove a test span from Langfuse; return what is known of the project and of the span."""
     project = destination.api.project()
-    where = f"{place}, project {project}" if isinstance(project, str) else place
+    where = f"{address}, project {project}" if isinstance(project, str) else address
     if destination.api.remove_trace(encoded.trace_id) is None:
         for pause in (0.0, *pauses):
             time.sleep(pause)
@@ -187,7 +187,7 @@ def _removed(place: str, destination: Any, encoded: EncodedSpan, pauses: Sequenc
     return f"a test span was sent to {where} and read back; it is in environment {_ENVIRONMENT}"
 
 
-def _held(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:
+def _wait_until_stored(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:
     """Ask until the backend has the span, says that it never tells, or has been asked often enough."""
     for pause in (0.0, *pauses):
         time.sleep(pause)
@@ -222,7 +222,7 @@ def fix(settings: DestinationSettings, message: str) -> str:
             return f"use the address it redirects to: {_set(url, 'URL')}"
         case "key", "langfuse":
             keys = f"{_set('langfuse_public_key')} and {_set('langfuse_secret_key')}"
-            return f"{keys} with the keys of this project on this server ({_place(settings)})"
+            return f"{keys} with the keys of this project on this server ({_address(settings)})"
         case "key", _:
             return f"{_set('otlp_headers')} with the header that the backend requires, such as authorization=..."
         case "url", _:
@@ -255,7 +255,7 @@ def _name(settings: DestinationSettings) -> str:
     return f"destination {settings.name}"
 
 
-def _place(settings: DestinationSettings) -> str:
+def _address(settings: DestinationSettings) -> str:
     """Return where a destination is, without what could carry a key."""
     if settings.path is not None:
         return str(settings.path)

@@ -152,7 +152,7 @@ def settings_json(subject: Subject) -> Iterator[Check]:
 def hook(subject: Subject) -> Iterator[Check]:
     """Tell whether the hook is registered, for both events, once."""
     files = settings_files(subject)
-    places = {event: _places(event, files) for event in EVENTS}
+    places = {event: _where_registered(event, files) for event in EVENTS}
     missing = [event for event in EVENTS if not places[event]]
     everywhere = list(dict.fromkeys(place for event in EVENTS for place in places[event]))
     if not everywhere:
@@ -176,7 +176,7 @@ def hook(subject: Subject) -> Iterator[Check]:
         yield ok("hook", f"registered for {' and '.join(EVENTS)} in {listed(everywhere)}")
 
 
-def _places(event: str, files: list[SettingsFile]) -> list[str]:
+def _where_registered(event: str, files: list[SettingsFile]) -> list[str]:
     """Return where the hook is registered for an event, a place as often as it is there."""
     own = [str(file.path) for file in files for each in file.hooks if each.event == event]
     return [*own, *(f"plugin {name}" for name in enabled_plugins(files))]

@@ -102,8 +102,8 @@ def line_types(subject: Subject) -> Iterator[Check]:
     read = list(_newest(subject))
     if not read:
         return
-    skipped: Counter[str] = sum((facts.skipped for facts in read), Counter())
-    versions = list(dict.fromkeys(facts.version for facts in read if facts.version is not None))
+    skipped: Counter[str] = sum((summary.skipped for summary in read), Counter())
+    versions = list(dict.fromkeys(summary.version for summary in read if summary.version is not None))
     shown = f"{counted(len(read), 'session')} of Claude Code {listed(versions) or 'of an unknown version'}"
     unknown = {kind: count for kind, count in skipped.most_common() if kind.startswith("unknown type ")}
     if unknown:
@@ -138,7 +138,7 @@ def _newest(subject: Subject) -> Iterator[SessionSummary]:
 def _clock(subject: Subject, read: list[SessionSummary]) -> Check:
     """Tell whether this machine's clock is behind what was written: then turns seem to lie in the future."""
     times = {
-        "the newest line of a transcript": max((facts.last_ns or 0 for facts in read), default=0) / 1e9,
+        "the newest line of a transcript": max((summary.last_ns or 0 for summary in read), default=0) / 1e9,
         "the newest transcript": max(map(mtime, main_transcripts(subject.config_dir)), default=0.0),
         "the installation": mtime(subject.states.folder / "installed"),
     }

@@ -48,7 +48,7 @@ class HttpClient:
             message = f"the endpoint of destination {settings.name} is not a URL: it has control characters"
             raise ConfigError(message)
         self._host, self._port = _host(self._url), self._url.port or _PORTS[self._url.scheme]
-        self._place = _place(self._url)
+        self._address = _address(self._url)
         self._seconds = settings.timeout_seconds
         self._secret_values = secret_values
         self._context = _context(settings) if self._url.scheme == "https" else None
@@ -92,12 +92,12 @@ class HttpClient:
             response = _exchange(connection, data, max_body_bytes)
         except TimeoutError:
             self.close()
-            return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
+            return Unclear(f"{self._address}: no response within {self._seconds:g} seconds")
         except OSError as error:
             self.close()
             if _certificate_refused(error):
                 return Retryable(self._message("cannot connect to", error))
-            return Unclear(self._message("no answer from", error))
+            return Unclear(self._message("no response from", error))
         self._used = time.monotonic()
         if not connection.reusable:
             self.close()
@@ -131,7 +131,7 @@ class HttpClient:
         parts = urlsplit(url)
         target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
         lines = [
-            ("host", self._place),
+            ("host", self._address),
             ("accept", "*/*"),
             ("accept-encoding", "identity"),
             ("connection", "keep-alive"),
@@ -141,7 +141,7 @@ class HttpClient:
             headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
             lines.append(("authorization", _basic(parts)))
         if proxy is not None and self._context is None:
-            target = f"http://{self._place}{target}"
+            target = f"http://{self._address}{target}"
             lines += _proxy_headers(proxy)
         given = {name.lower() for name, _ in headers}
         lines = [*((name, value) for name, value in lines if name not in given), *headers]
@@ -166,7 +166,7 @@ class HttpClient:
         return _usable(text)
 
     def _message(self, what: str, error: Exception) -> str:
-        return f"{what} {self._place}: {cleaned(str(error), self._secret_values) or type(error).__name__}"
+        return f"{what} {self._address}: {cleaned(str(error), self._secret_values) or type(error).__name__}"
 
 
 def _exchange(connection: Connection, data: bytes, max_body_bytes: int) -> HttpResponse:
@@ -199,7 +199,7 @@ def _authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _place(parts: SplitResult) -> str:
+def _address(parts: SplitResult) -> str:
     """Return host and port, as a `host` header has them: without a port that is the usual one."""
     port = parts.port or _PORTS[parts.scheme]
     text = _authority(_host(parts), port)

@@ -126,10 +126,10 @@ class _Transport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request; without a response it is a TransportError with our own words."""
         headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _OWN]
-        answer = self._client.request(request.method, str(request.url), headers, request.read() or None)
-        if not isinstance(answer, HttpResponse):
-            raise httpx.TransportError(answer.message)
-        if not answer.complete:
+        response = self._client.request(request.method, str(request.url), headers, request.read() or None)
+        if not isinstance(response, HttpResponse):
+            raise httpx.TransportError(response.message)
+        if not response.complete:
             message = "the answer broke off"
             raise httpx.TransportError(message)
-        return httpx.Response(answer.status, headers={"content-type": answer.content_type}, content=answer.body)
+        return httpx.Response(response.status, headers={"content-type": response.content_type}, content=response.body)

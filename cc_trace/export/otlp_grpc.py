@@ -54,19 +54,19 @@ class OtlpGrpc(OtlpDestination):
         self._seconds = settings.timeout_seconds
         self._secret_values = secrets(settings)
         self._metadata = _metadata(settings)
-        self._place, self._channel = _channel(settings)
+        self._address, self._channel = _channel(settings)
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Call Export with one batch."""
         body = self._encoder.body(batch)
         try:
-            answer = self._export(
+            response = self._export(
                 body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip
             )
         except grpc.RpcError as error:
             return self._failed(error)
-        return accepted(answer, self._secret_values)
+        return accepted(response, self._secret_values)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -74,7 +74,7 @@ class OtlpGrpc(OtlpDestination):
 
     def _failed(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
         if error.code() is _Code.DEADLINE_EXCEEDED:
-            return Unclear(f"{self._place}: no answer within {self._seconds:g} seconds")
+            return Unclear(f"{self._address}: no response within {self._seconds:g} seconds")
         after = _after_seconds(error.trailing_metadata() or ())
         return outcome(error.code(), cleaned(error.details() or "", self._secret_values), after)
 

@@ -43,10 +43,10 @@ class OtlpHttp(OtlpDestination):
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Post one batch."""
         body = gzip.compress(self._encoder.body(batch), _LEVEL, mtime=0)  # the same spans are the same bytes
-        answer = self._client.post(self._url, self._headers, body)
-        if not isinstance(answer, HttpResponse):
-            return answer
-        return outcome(answer, self._secret_values, time.time(), self._success)
+        response = self._client.post(self._url, self._headers, body)
+        if not isinstance(response, HttpResponse):
+            return response
+        return outcome(response, self._secret_values, time.time(), self._success)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -90,61 +90,63 @@ def verdict(status: int | str) -> Verdict:
     return "not stored" if isinstance(status, int) and status < _SERVER_ERROR else "unclear"
 
 
-def outcome(answer: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None) -> Outcome:
+def outcome(
+    response: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None
+) -> Outcome:
     """Return what an answer says about the batch that was sent.
 
     `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
     """
-    status = answer.status
+    status = response.status
     if status in _SUCCESS:
-        read = (success or otlp_success)(answer, secret_values)
-        return read or Retryable(f"{status}, but {_kind(answer)} instead of an OTLP response: {_PORTAL}")
+        read = (success or otlp_success)(response, secret_values)
+        return read or Retryable(f"{status}, but {_kind(response)} instead of an OTLP response: {_PORTAL}")
     if status in _REDIRECT:
-        place = _place(answer.location, secret_values)
+        place = _redirect_target(response.location, secret_values)
         return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
-    text = _text(answer, secret_values)
+    text = _text(response, secret_values)
     said = f"{status} {phrase(status)}" + (f": {text}" if text else "")
     match verdict(status):
         case "rejected":
             return Rejected(str(status), text or phrase(status))
         case "not stored":
-            return Retryable(said, after_seconds(answer.retry_after, now))
+            return Retryable(said, after_seconds(response.retry_after, now))
         case "unclear":
             return Unclear(said)
 
 
-def otlp_success(answer: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
+def otlp_success(response: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
     """Return the acceptance that a body says in OTLP's way, None where it says something else."""
-    if not answer.body and answer.complete:
+    if not response.body and response.complete:
         return Accepted()
-    if "protobuf" in answer.content_type:
-        partial = _partial_protobuf(answer.body)
-    elif "json" in answer.content_type:
-        partial = _partial_json(answer.body)
+    if "protobuf" in response.content_type:
+        partial = _partial_protobuf(response.body)
+    elif "json" in response.content_type:
+        partial = _partial_json(response.body)
     else:
         return None
     if partial is None:
-        return None if answer.complete else Accepted()
+        return None if response.complete else Accepted()
     count, message = partial
     return Accepted(max(0, count), cleaned(message, secret_values) or None)
 
 
-def langfuse_success(answer: HttpResponse, secret_values: Iterable[str]) -> Accepted | Unclear | None:
+def langfuse_success(response: HttpResponse, secret_values: Iterable[str]) -> Accepted | Unclear | None:
     """Return what Langfuse says of a batch: it answers with the job that will store it, older servers with a list.
 
     A JSON object that is neither and names no error may be a newer server's: Langfuse can be asked, so that is unclear.
     """
-    if (said := otlp_success(answer, secret_values)) is not None:
+    if (said := otlp_success(response, secret_values)) is not None:
         return said
-    if "json" not in answer.content_type:
+    if "json" not in response.content_type:
         return None
-    match _json(answer.body):
+    match _json(response.body):
         case {"error": _} | {"errors": [_, *_]}:
             return None
         case {"message": "OK"} | {"name": str(), "data": dict()} | {"successes": list()}:
             return Accepted()
         case dict():
-            return Unclear(f"{answer.status} with JSON that Langfuse is not known to answer")
+            return Unclear(f"{response.status} with JSON that Langfuse is not known to answer")
         case _:
             return None
 
@@ -187,15 +189,15 @@ def phrase(status: int) -> str:
         return "unknown status"
 
 
-def _text(answer: HttpResponse, secret_values: Iterable[str]) -> str:
-    if "protobuf" in answer.content_type:
-        return cleaned(_status_message(answer.body), secret_values)
-    if answer.body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):
+def _text(response: HttpResponse, secret_values: Iterable[str]) -> str:
+    if "protobuf" in response.content_type:
+        return cleaned(_status_message(response.body), secret_values)
+    if response.body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):
         return ""  # a page for browsers says nothing to a reader of a log
-    return cleaned(answer.body.decode("utf-8", "replace"), secret_values)
+    return cleaned(response.body.decode("utf-8", "replace"), secret_values)
 
 
-def _place(location: str | None, secret_values: Iterable[str]) -> str:
+def _redirect_target(location: str | None, secret_values: Iterable[str]) -> str:
     """Return a redirect's target without what could carry a key."""
     try:
         parts = urlsplit(location or "")
@@ -206,9 +208,9 @@ def _place(location: str | None, secret_values: Iterable[str]) -> str:
     return f" to {target}" if target else ""
 
 
-def _kind(answer: HttpResponse) -> str:
+def _kind(response: HttpResponse) -> str:
     """Say what a body is, without quoting it: it may be a whole page."""
-    start, type_ = answer.body[:200].lstrip().lower(), cleaned(answer.content_type.partition(";")[0], ())
+    start, type_ = response.body[:200].lstrip().lower(), cleaned(response.content_type.partition(";")[0], ())
     named = f" ({type_})" if type_ else ""
     if start.startswith(b"<?xml"):
         return f"XML{named}"
@@ -216,7 +218,7 @@ def _kind(answer: HttpResponse) -> str:
         return f"a web page{named}"
     if start.startswith((b"{", b"[")):
         return f"other JSON{named}"
-    return f"{len(answer.body)} bytes of {type_ or 'no content type'}"
+    return f"{len(response.body)} bytes of {type_ or 'no content type'}"
 
 
 def _json(body: bytes) -> Any:  # noqa: ANN401  (raw JSON)

@@ -156,9 +156,9 @@ def install(paths: InstallPaths, python: Path, prepare: Callable[[], None]) -> I
     command = registered_command(paths.hook, python)
     change = plan(paths.settings, command, paths.backups)
     with attempt("read", hook_script()):
-        wanted = hook_copy(hook_script().read_bytes(), python)
+        content = hook_copy(hook_script().read_bytes(), python)
     with contextlib.ExitStack() as undo:
-        is_new = _put_hook(paths, wanted, undo)
+        is_new = _put_hook(paths, content, undo)
         with attempt("write", paths.settings):
             _make_folder(paths, paths.settings.parent, 0o700, undo)
         with attempt("use", paths.state):
@@ -182,15 +182,15 @@ def noted(paths: InstallPaths, kind: Noted) -> list[Path]:
     return [path for word, _, text in fields if word == kind and (path := Path(text)).is_absolute()]
 
 
-def _put_hook(paths: InstallPaths, wanted: bytes, undo: contextlib.ExitStack) -> bool:
+def _put_hook(paths: InstallPaths, content: bytes, undo: contextlib.ExitStack) -> bool:
     hook = paths.hook
     with attempt("write", hook):
         _make_folder(paths, hook.parent, 0o755, undo)
         before = read_regular(hook) if hook.is_file() else None
         mode = 0 if before is None else stat.S_IMODE(hook.stat().st_mode)
-        if (before, mode) == (wanted, 0o755):
+        if (before, mode) == (content, 0o755):
             return False
-        replace_file(hook, wanted, mode=0o755)
+        replace_file(hook, content, mode=0o755)
         undo.callback(_quietly, hook.unlink if before is None else partial(replace_file, hook, before, mode=mode))
     return True
 

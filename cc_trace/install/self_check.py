@@ -62,7 +62,7 @@ def _check(command: str, environment: Mapping[str, str], python: Path | None, fo
     project = claude / "projects" / _PROJECT.replace("/", "-")
     shutil.copytree(SAMPLE, project)
     session = Session(project / f"{SESSION_ID}.jsonl")
-    wanted = [span.span_id for span in session.spans()]
+    expected = [span.span_id for span in session.spans()]
     prepared = _environment(environment) | {
         "CLAUDE_CONFIG_DIR": str(claude),
         "CLAUDE_PROJECT_DIR": _PROJECT,
@@ -84,9 +84,9 @@ def _check(command: str, environment: Mapping[str, str], python: Path | None, fo
     if ended is not None:
         return ended
     spans = _stored(state)
-    if sorted(span.span_id for span in spans) == sorted(wanted):
+    if sorted(span.span_id for span in spans) == sorted(expected):
         return SelfCheck(spans, version=_version(state))
-    problem = f"the hook ran, but {len(spans)} of {len(wanted)} spans arrived"
+    problem = f"the hook ran, but {len(spans)} of {len(expected)} spans arrived"
     by_hand = () if python is None else _by_hand(python, session.path, prepared, folder)
     return SelfCheck(spans, problem, details=(*by_hand, *_log(state)))
 

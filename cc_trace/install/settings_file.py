@@ -92,7 +92,7 @@ def _apply(change: Change) -> bool:
 
 def _replace(path: Path, before: str | None, after: str) -> bool:
     """Replace a settings file that still says what it did; return whether it does."""
-    return replace_file(_target(path), after.encode(), like=path, wanted=lambda: read_settings(path) == before)
+    return replace_file(_target(path), after.encode(), like=path, confirm=lambda: read_settings(path) == before)
 
 
 def _restless(path: Path) -> InstallError:

@@ -116,9 +116,9 @@ class Settings:
     def found(self, name: str) -> Found | None:
         """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
         setting = BY_NAME[name]
-        weak = (setting.variable, *setting.aliases) if setting.low_priority else ()
-        strong = tuple(key for key in setting.variables if key not in weak)
-        found = self._first(setting, strong) or (self._first(setting, weak) if weak else None)
+        low = (setting.variable, *setting.aliases) if setting.low_priority else ()
+        high = tuple(key for key in setting.variables if key not in low)
+        found = self._first(setting, high) or (self._first(setting, low) if low else None)
         for layer in self.restrictions if setting.in_project == "restriction" else ():
             said = layer.found(setting)
             given = None if found is None else found.text

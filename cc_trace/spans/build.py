@@ -266,7 +266,7 @@ class _Trace:
                 # What a retry hangs below is known when its call has ended, or nobody waits for it any more.
                 settled = final or (index != last and step.kind != "api_retry")
                 self.spans.append(self._event(step, seeds[index], parent_id, turn, final=settled))
-        for run in runs.loose:
+        for run in runs.without_call:
             self._agent(run, parent_id, None)
 
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
@@ -453,7 +453,7 @@ class _Trace:
             metadata["time"] = note
         if (link := self._link(step.tool_use_id)) is not None:
             metadata["launched_by"] = link
-        told = step.kind in ("prompt", "notification")
+        is_input = step.kind in ("prompt", "notification")
         status: Status = "error" if step.kind == "api_error" or metadata.pop("failed", False) else "ok"
         if step.kind == "interruption":
             status = "interrupted"
@@ -471,8 +471,8 @@ class _Trace:
             final=final,
             status=status,
             error=clipped(step.text) if status != "ok" else None,
-            input=step.text if told else None,
-            output=None if told else step.text,
+            input=step.text if is_input else None,
+            output=None if is_input else step.text,
             metadata=metadata,
             agent_name=self._agent_name,
             about=self._about,

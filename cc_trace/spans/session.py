@@ -165,7 +165,7 @@ class Session:
         found = [] if self._is_agent else list(self._agents())
         agents = Agents(found, resume.finished_tasks)
         delegated = {agent.prompt_id for agent in found if agent.delegated and agent.prompt_id is not None}
-        delegated.update(past.command for past in self._delivered.values() if past.command is not None)
+        delegated.update(before.command for before in self._delivered.values() if before.command is not None)
         entries, number = self._entries(), resume.turns + 1
         held: Turn | None = None
         main = not self._is_agent
@@ -198,7 +198,7 @@ class Session:
             return False  # a Stop hook, or a goal, has made the model go on
         if turn.running and ending != "settled":
             return False
-        waiting = any(past.waiting and past.turn == turn.number for past in self._delivered.values())
+        waiting = any(before.waiting and before.turn == turn.number for before in self._delivered.values())
         return not waiting and not agents.is_waiting(turn)
 
     def _ending_of(self, began_ns: int | None) -> Ending:
@@ -336,7 +336,7 @@ class Session:
             if agent.file is not None:
                 self.looked_at.add(agent.file)
                 # One that was not even opened is of an earlier turn than those that were read.
-                if not agent.helper and (agent.all is None or agent.left):
+                if not agent.is_helper and (agent.all_runs is None or agent.unplaced):
                     self.left_over.add(agent.file)
         self.finished = True
         self.summary.title = next((self._titles[name][:GOAL_CHARS] for name in _TITLES if self._titles.get(name)), None)

@@ -120,8 +120,8 @@ def _events(turn: Turn) -> Iterator[Interval]:
 
 def _wait_ms(step: Event) -> int:
     """Return how long Claude Code waits before it tries again."""
-    told = step.metadata.get("wait_ms", step.metadata.get("retryInMs"))
-    return int(told) if isinstance(told, int | float) and 0 <= told < 1 << 40 else 0
+    wait_ms = step.metadata.get("wait_ms", step.metadata.get("retryInMs"))
+    return int(wait_ms) if isinstance(wait_ms, int | float) and 0 <= wait_ms < 1 << 40 else 0
 
 
 def _idle(turn: Turn) -> Iterator[Interval]:

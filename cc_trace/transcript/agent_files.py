@@ -95,23 +95,23 @@ def select(files: Sequence[AgentFile], delivered: Mapping[str, Delivered]) -> Se
 
     A file that has grown may have gone on with a run of an early turn, so reading starts there.
     """
-    changed = [file for file in files if (past := delivered.get(file.name)) is None or past.size != file.size]
+    changed = [file for file in files if (before := delivered.get(file.name)) is None or before.size != file.size]
     if len(changed) == len(files):
         return Selection(in_order(changed), {}, _earliest(changed, delivered))
     wanted = {file.name for file in changed}
     for file in changed:
-        past = delivered.get(file.name)
-        while past is not None and past.parent is not None and past.parent not in wanted:
-            wanted.add(past.parent)
-            past = delivered.get(past.parent)
+        before = delivered.get(file.name)
+        while before is not None and before.parent is not None and before.parent not in wanted:
+            wanted.add(before.parent)
+            before = delivered.get(before.parent)
     reading = in_order(file for file in files if file.name in wanted)
-    known = {name: past for name, past in delivered.items() if name not in wanted}
+    known = {name: before for name, before in delivered.items() if name not in wanted}
     return Selection(reading, known, _earliest(changed, delivered))
 
 
 def _earliest(changed: Sequence[AgentFile], delivered: Mapping[str, Delivered]) -> Delivered | None:
-    places = [past for file in changed if (past := delivered.get(file.name)) is not None and past.turn]
-    return min(places, key=lambda past: past.offset, default=None)
+    places = [before for file in changed if (before := delivered.get(file.name)) is not None and before.turn]
+    return min(places, key=lambda before: before.offset, default=None)
 
 
 def scan(transcript: Path) -> list[AgentFile]:

@@ -251,9 +251,9 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
 
 def _permission(line: dict[str, Any], denial: str | None) -> Permission | None:
     """Return who decided; before 2.1.3xx only a refusal is told. An interrupt decides nothing."""
-    told = object_field(line, "permissionDecision")
-    decision, source = text_field(told, "decision"), text_field(told, "source")
-    reason = text_field(told, "reasonCode"), text_field(told, "reasonType")
+    permission = object_field(line, "permissionDecision")
+    decision, source = text_field(permission, "decision"), text_field(permission, "source")
+    reason = text_field(permission, "reasonCode"), text_field(permission, "reasonType")
     if decision is None:
         if denial in (None, "interrupted"):
             return None

@@ -77,9 +77,9 @@ class Usage(NamedTuple):
             return self
         if self.split != other.split:
             # One line tells 5m and 1h writes apart and the other does not: they are the same writes.
-            told, untold = (self, other) if self.split else (other, self)
-            if told.cache_write_5m + told.cache_write_1h:
-                return told.maximum(untold._replace(cache_write_5m=0, cache_write_1h=0, split=True))
+            split, unsplit = (self, other) if self.split else (other, self)
+            if split.cache_write_5m + split.cache_write_1h:
+                return split.maximum(unsplit._replace(cache_write_5m=0, cache_write_1h=0, split=True))
         return Usage(
             max(self.input, other.input),
             max(self.output, other.output),

@@ -60,7 +60,7 @@ def head_entries(lines: Iterable[Line]) -> Iterator[Entry]:
 def summarize_head(entries: Iterable[Entry]) -> TranscriptHead:
     """Return what the first lines say, having read no more of them than that takes."""
     heads = 0
-    first = told = cwd = is_agent = None
+    first = named = cwd = is_agent = None
     for entry in entries:
         if (head := entry.head) is None:
             continue
@@ -69,12 +69,12 @@ def summarize_head(entries: Iterable[Entry]) -> TranscriptHead:
         first = context.session_id if heads == 1 else first
         cwd = context.cwd if cwd is None else cwd
         if is_agent is None:
-            told = told or context.session_id
+            named = named or context.session_id
             if isinstance(entry, Prompt | Reply):
                 is_agent = head.sidechain and head.agent_id is not None
         if cwd is not None and is_agent is not None:
             break
-    return TranscriptHead(first_session_id=first, session_id=told, cwd=cwd, is_agent=is_agent)
+    return TranscriptHead(first_session_id=first, session_id=named, cwd=cwd, is_agent=is_agent)
 
 
 def identify(path: Path) -> tuple[str, bool]:

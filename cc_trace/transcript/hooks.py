@@ -30,7 +30,7 @@ def hook(raw: dict[str, Any], line: dict[str, Any], head: Head) -> Entry | None:
         event,
         text_field(raw, "command") or text_field(error, "command"),
         output,
-        _told(line, kind, event, output),
+        _message_to_model(line, kind, event, output),
         count_field(raw, "durationMs") if "durationMs" in raw else None,
         code if type(code) is int and abs(code) < _MAX_EXIT_CODE else None,
         kind in _BLOCKED,
@@ -46,7 +46,7 @@ def _printed(raw: dict[str, Any]) -> str:
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
-def _told(line: dict[str, Any], kind: str, event: str, output: str) -> str:
+def _message_to_model(line: dict[str, Any], kind: str, event: str, output: str) -> str:
     """Return what the model was told; before 2.1.3xx the line does not say it, but what it is made of."""
     rendered = line.get("rendered")
     if isinstance(rendered, list):

@@ -49,28 +49,28 @@ class Agent:
     delegated: bool = False  # it begins with a text of Claude Code's: it runs a command, and no call launched it
     file: str | None = None  # the name of its file
     turns: list[Turn] | None = None
-    all: list[Turn] | None = None
+    all_runs: list[Turn] | None = None
 
     @property
-    def helper(self) -> bool:
+    def is_helper(self) -> bool:
         """Tell whether this is Claude Code's own business."""
         own = self.id is not None and self.id.startswith(_HELPERS)
         return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Tell whether all of its runs hang somewhere."""
         return self.turns is not None and not self.turns
 
     @property
     def runs(self) -> list[Turn]:
         """Return all its runs, read now if need be."""
-        if self.all is None:
-            self.all = self.read()
-        return self.all
+        if self.all_runs is None:
+            self.all_runs = self.read()
+        return self.all_runs
 
     @property
-    def left(self) -> list[Turn]:
+    def unplaced(self) -> list[Turn]:
         """Return its runs that hang nowhere yet."""
         if self.turns is None:
             self.turns = [*self.runs]
@@ -93,7 +93,7 @@ class Agent:
         unread = self.turns is None and self.written_ns is not None
         if unread and after_ns is not None and self.written_ns is not None and self.written_ns < after_ns:
             return None  # not read at all: a long session has hundreds of agents that ended long ago
-        for index, turn in enumerate(self.left):
+        for index, turn in enumerate(self.unplaced):
             head = turn.start.head
             start_ns = head.time_ns
             if (start_ns is None and timed) or (sent and turn.start.trigger == "notification"):
@@ -105,32 +105,32 @@ class Agent:
             same = prompt_id is not None and head.prompt_id == prompt_id
             if start_ns is not None and before_ns is not None and start_ns >= before_ns and not same:
                 continue
-            return self.left.pop(index)
+            return self.unplaced.pop(index)
         return None
 
-    def take_asked(self, prompt_id: str) -> Turn | None:
+    def take_for_prompt(self, prompt_id: str) -> Turn | None:
         """Return the next run that worked for this prompt; the first one's id may stand on another of its lines."""
-        for index, turn in enumerate(self.left):
+        for index, turn in enumerate(self.unplaced):
             asked = turn.start.head.prompt_id or (self.prompt_id if turn is self.runs[0] else None)
             by_task = turn.start.launched_by is not None and self._has_made(turn.start.launched_by)
             if asked == prompt_id and not by_task:
-                return self.left.pop(index)
+                return self.unplaced.pop(index)
         return None
 
     def _has_made(self, call: str) -> bool:
         return any(call in run.calls for run in self.runs)
 
-    def woken(self, run: Turn) -> Iterator[tuple[str, Turn]]:
+    def take_woken(self, run: Turn) -> Iterator[tuple[str, Turn]]:
         """Take the runs that began when a task of this run ended, each with the call in it that they go back to.
 
         A task of such a run may have woken the agent again: that one stands beside it, or a loop of an agent that
         waits and looks would be as deep as it is long.
         """
         origin = {call: call for call in run.calls}
-        for turn in [*self.left]:
+        for turn in [*self.unplaced]:
             call = turn.start.launched_by
             if turn.start.trigger == "notification" and call is not None and call in origin:
-                self.left.remove(turn)
+                self.unplaced.remove(turn)
                 origin.update(dict.fromkeys(turn.calls, origin[call]))
                 yield origin[call], turn
 
@@ -151,11 +151,11 @@ class Runs:
     """Agents' runs below a turn: by the call that started them, and those without a call."""
 
     by_call: dict[str, list[Run]] = field(default_factory=dict)
-    loose: list[Run] = field(default_factory=list)
+    without_call: list[Run] = field(default_factory=list)
 
     def each(self) -> Iterator[Run]:
         """Yield all runs, those of agents' agents too."""
-        for run in (*chain.from_iterable(self.by_call.values()), *self.loose):
+        for run in (*chain.from_iterable(self.by_call.values()), *self.without_call):
             yield run
             yield from run.below.each()
 
@@ -219,7 +219,7 @@ class Agents:
 
     def __init__(self, agents: Iterable[Agent], ended: set[str]) -> None:
         # An agent starts before those that it starts: in this order a parent finds its place first.
-        own = [agent for agent in agents if not agent.helper]
+        own = [agent for agent in agents if not agent.is_helper]
         own.sort(key=lambda agent: (agent.start_ns is None, agent.start_ns or 0))
         self._index = _Index(own)
         self._waiting = deque(own)  # those that have not begun in any turn so far
@@ -233,19 +233,19 @@ class Agents:
         for the last one; `followed` says whether there is a next one.
         """
         known = self._index.by_name
-        here = [agent for agent in inline if not agent.helper and agent.id not in known]
-        hanging = _Hanging(turn, (self._index, _Index(here)), self._ended, until_ns if followed else None)
-        runs = hanging.linked(turn)
+        here = [agent for agent in inline if not agent.is_helper and agent.id not in known]
+        placement = _Placement(turn, (self._index, _Index(here)), self._ended, until_ns if followed else None)
+        runs = placement.linked(turn)
         if not followed or until_ns is not None:
-            hanging.further(runs)
-        self._loose(hanging, runs, here, until_ns, followed=followed)
+            placement.add_continued(runs)
+        self._place_unnamed(placement, runs, here, until_ns, followed=followed)
         return runs
 
-    def _loose(
-        self, hanging: _Hanging, runs: Runs, inline: list[Agent], until_ns: int | None, *, followed: bool
+    def _place_unnamed(
+        self, placement: _Placement, runs: Runs, inline: list[Agent], until_ns: int | None, *, followed: bool
     ) -> None:
         """Add the runs that no call names: by the prompt they worked for, else by their time."""
-        turn = hanging.turn
+        turn = placement.turn
         self._begin(until_ns, followed=followed)
         # What ran before this turn belongs to an earlier one, which may lie before the place reading began at.
         after_ns = turn.start.head.time_ns if turn.number > 1 else None
@@ -258,23 +258,23 @@ class Agents:
                 continue
             over = agent.over or bool(turn.delegated and turn.result)
             asked = prompt_id is not None and agent.prompt_id == prompt_id
-            if asked and (run := agent.take_asked(prompt_id or "")) is not None:
-                runs.loose.append(hanging.run(agent, run, ended=over))
+            if asked and (run := agent.take_for_prompt(prompt_id or "")) is not None:
+                runs.without_call.append(placement.run(agent, run, ended=over))
             # What has no time waits for the last turn: it may still be found to belong to a call.
             elif followed and not _before(agent.start_ns, until_ns):
                 continue
             while (run := agent.take(after_ns, until_ns, timed=followed)) is not None:
-                runs.loose.append(hanging.run(agent, run, ended=over))
+                runs.without_call.append(placement.run(agent, run, ended=over))
         for agent in inline:
             while (run := agent.take()) is not None:
-                runs.loose.append(hanging.run(agent, run, ended=agent.over or turn.closed))
+                runs.without_call.append(placement.run(agent, run, ended=agent.over or turn.closed))
 
     def _begin(self, until_ns: int | None, *, followed: bool) -> None:
         """Take up the agents that began before the next turn did."""
         waiting = self._waiting
         while waiting and (not followed or _before(waiting[0].start_ns, until_ns)):
             self._begun.append(waiting.popleft())
-        self._begun = [agent for agent in self._begun if not agent.exhausted]
+        self._begun = [agent for agent in self._begun if not agent.is_exhausted]
 
     def is_waiting(self, turn: Turn) -> bool:
         """Tell whether an agent of this turn waits for tasks of its own."""
@@ -282,7 +282,7 @@ class Agents:
         return any(agent.is_waiting() for agent in named)
 
 
-class _Hanging:
+class _Placement:
     """Finds the runs below one turn of the main thread."""
 
     def __init__(self, turn: Turn, indexes: tuple[_Index, _Index], ended: set[str], until_ns: int | None) -> None:
@@ -298,11 +298,11 @@ class _Hanging:
             for agent in self._named(call):
                 if agent.source == "sidechain" and call.id in runs.by_call:
                     continue
-                if (run := self._taken(agent, call, within)) is not None:
-                    self._hang(runs, agent, run, call, within)
+                if (run := self._take_run(agent, call, within)) is not None:
+                    self._place(runs, agent, run, call, within)
         return runs
 
-    def _taken(self, agent: Agent, call: Call, within: Agent | None) -> Turn | None:
+    def _take_run(self, agent: Agent, call: Call, within: Agent | None) -> Turn | None:
         """Take the run that a call started: the first one of the call that launched an agent, else the next one."""
         if agent.tool_use_id == call.id or agent.source != "file":
             return agent.take()
@@ -310,27 +310,27 @@ class _Hanging:
         sent = call.use.agent_id is not None
         return agent.take(call.start_ns, until_ns, sent=sent, prompt_id=self.turn.start.head.prompt_id)
 
-    def further(self, runs: Runs) -> None:
+    def add_continued(self, runs: Runs) -> None:
         """Add the runs of agents that went on without a call that names them: they follow the last one that does."""
         last: dict[int, tuple[Agent, Call]] = {}
         for call in self.turn.calls.values():
             last.update({id(agent): (agent, call) for agent in self._named(call)})
         for agent, call in last.values():
             while (run := agent.take(call.start_ns, self._until_ns)) is not None:
-                self._hang(runs, agent, run, call, None, further=True)
+                self._place(runs, agent, run, call, None, continued=True)
 
     def _named(self, call: Call) -> list[Agent]:
         own, inline = self._indexes
         return [*own.named(call), *inline.named(call)]
 
-    def _hang(
-        self, runs: Runs, agent: Agent, run: Turn, call: Call, within: Agent | None, *, further: bool = False
+    def _place(
+        self, runs: Runs, agent: Agent, run: Turn, call: Call, within: Agent | None, *, continued: bool = False
     ) -> None:
         """Hang a run under its call. The end of an agent's first run says nothing of a later one."""
         turn = self.turn
         names = {call.id} if call.use.agent_id is not None else {call.id, agent.id}
         ended = agent.source != "file" and turn.closed
-        ended = ended or (not further and _is_waited_for(call))
+        ended = ended or (not continued and _is_waited_for(call))
         ended = ended or not names.isdisjoint(turn.finished_tasks) or not names.isdisjoint(self._ended)
         made = self.run(agent, run, ended=ended)
         made.status = turn.finished_tasks.get(agent.id or "") or turn.finished_tasks.get(call.id)
@@ -344,13 +344,13 @@ class _Hanging:
         file has been quiet for long: a tool may take its time.
         """
         below = self.linked(run, agent)
-        for call, woken in agent.woken(run):
+        for call, woken in agent.take_woken(run):
             made = Run(agent, woken, self._is_over(agent, woken, ended=ended), None, self.linked(woken, agent), agent)
             below.by_call.setdefault(call, []).append(made)
-        self._lost(agent, below, ended=ended)
+        self._add_by_parent(agent, below, ended=ended)
         return Run(agent, run, self._is_over(agent, run, ended=ended), None, below)
 
-    def _lost(self, agent: Agent, below: Runs, *, ended: bool) -> None:
+    def _add_by_parent(self, agent: Agent, below: Runs, *, ended: bool) -> None:
         """Add the runs of agents of which only the parent is known."""
         for index in self._indexes:
             for child in index.by_parent.get(agent.id or "", ()):
@@ -359,7 +359,7 @@ class _Hanging:
                 while (lost := child.take()) is not None:
                     made = self.run(child, lost, ended=ended)
                     made.parent = agent
-                    below.loose.append(made)
+                    below.without_call.append(made)
 
     @staticmethod
     def _is_over(agent: Agent, run: Turn, *, ended: bool) -> bool:

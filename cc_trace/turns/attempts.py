@@ -30,7 +30,9 @@ class Attempts:
 
     def __init__(self) -> None:
         self._sent: dict[str, RequestSent] = {}
-        self._told: list[tuple[str | None, Event]] = []  # failures that a line told of, with the attempt where known
+        self._reported: list[
+            tuple[str | None, Event]
+        ] = []  # failures that a line told of, with the attempt where known
 
     @property
     def waiting(self) -> Iterable[RequestSent]:
@@ -45,7 +47,7 @@ class Attempts:
         """Take a line that tells of a failed attempt; return it as an event, which began when it was sent."""
         time_ns, metadata = entry.head.time_ns, dict(entry.metadata)
         last = next(reversed(self._sent.values()), None)
-        if last is not None and any(id_ == last.id for id_, _ in self._told):
+        if last is not None and any(id_ == last.id for id_, _ in self._reported):
             last = None
         sent_ns = last.head.time_ns if last is not None else None
         start_ns = sent_ns if sent_ns is not None and time_ns is not None and sent_ns <= time_ns else time_ns
@@ -57,7 +59,7 @@ class Attempts:
         }
         metadata |= {name: value for name, value in known.items() if value is not None}
         made = Event("api_retry", start_ns, time_ns, entry.message, SYSTEM, metadata)
-        self._told.append((last.id if last is not None else None, made))
+        self._reported.append((last.id if last is not None else None, made))
         return made
 
     def answered(self, ref: str | None, key: str) -> tuple[RequestSent | None, int, list[Event]]:
@@ -89,20 +91,20 @@ class Attempts:
 
     def abandon(self) -> None:
         """Forget what nobody waits for any more."""
-        self._sent, self._told = {}, []
+        self._sent, self._reported = {}, []
 
     def abandon_before(self, time_ns: int | None) -> None:
         """Forget what was sent before a prompt came: a process that died left it without a response."""
-        if time_ns is None or not (self._sent or self._told):
+        if time_ns is None or not (self._sent or self._reported):
             return
         self._sent = {id_: sent for id_, sent in self._sent.items() if (sent.head.time_ns or time_ns) >= time_ns}
-        self._told = [(id_, event) for id_, event in self._told if (event.start_ns or time_ns) >= time_ns]
+        self._reported = [(id_, event) for id_, event in self._reported if (event.start_ns or time_ns) >= time_ns]
 
     def _rejected(self, sent: list[RequestSent], key: str) -> list[Event]:
         """Return the attempts before the last that failed though no line told of it, as events of a call."""
-        told, made = {id_ for id_, _ in self._told}, list[Event]()
+        reported, made = {id_ for id_, _ in self._reported}, list[Event]()
         for number, (one, following) in enumerate(pairwise(sent), 1):
-            if one.id not in told:
+            if one.id not in reported:
                 text = _SENT_AGAIN if one.metadata == following.metadata else _SENT_ANEW
                 event = Event("api_retry", one.head.time_ns, following.head.time_ns, text, SYSTEM)
                 event.metadata, event.key, event.answer_key = {"attempt": number}, one.id, key
@@ -111,10 +113,10 @@ class Attempts:
 
     def _end(self, key: str, ended: set[str]) -> None:
         """Let the failures of these attempts know what their call came to."""
-        for id_, event in self._told:
+        for id_, event in self._reported:
             if id_ is None or id_ in ended:
                 event.answer_key = key
-        self._told = [(id_, event) for id_, event in self._told if id_ is not None and id_ not in ended]
+        self._reported = [(id_, event) for id_, event in self._reported if id_ is not None and id_ not in ended]
         self._sent = {id_: sent for id_, sent in self._sent.items() if id_ not in ended}
 
 

@@ -151,7 +151,7 @@ class _Assembler:
         self._printed: Prompt | None = None  # a command that printed something, while nobody was at work
         self._injected: Injected | None = None
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
-        self._told: list[Message] = []  # what hooks told the model meanwhile
+        self._hook_messages: list[Message] = []  # what hooks told the model meanwhile
         self._goal = False  # one is set and not met
         self._queue = PromptQueue()
         self._call_by_task = call_by_task
@@ -286,7 +286,7 @@ class _Assembler:
         if (event := hook_event(entry)) is not None:
             self._between.append(event)
         if entry.message:
-            self._told.append(Message(entry.message, HOOK))
+            self._hook_messages.append(Message(entry.message, HOOK))
 
     def _set_goal(self, *, open_: bool) -> None:
         self._goal = open_
@@ -355,8 +355,8 @@ class _Assembler:
         begin = self._begin or Position(first.offset, first.number)
         turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
         opened = OpenTurn(turn, self._seen, self._attempts)
-        opened.waiting = [*self._told, *opened.waiting]
-        self._between, self._told, self._injected, self._begin = [], [], None, None
+        opened.waiting = [*self._hook_messages, *opened.waiting]
+        self._between, self._hook_messages, self._injected, self._begin = [], [], None, None
         return opened
 
     def _close(self) -> Turn | None:

@@ -87,7 +87,9 @@ class OpenTurn:
         self._generations: dict[str, Generation] = {}
         self._newest: Generation | None = None
         self._uuids: set[str] = set()
-        self._early: dict[str, tuple[ToolResult, int | None]] = {}  # results that stand before their calls
+        self._results_before_calls: dict[
+            str, tuple[ToolResult, int | None]
+        ] = {}  # results that stand before their calls
         self._attempts = attempts  # since the last response; it names the one that it answers
         self._data_call: str | None = None  # whose result ends the turn
         self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
@@ -126,7 +128,7 @@ class OpenTurn:
     @property
     def unmatched(self) -> int:
         """Count the results whose call has not come."""
-        return len(self._early)
+        return len(self._results_before_calls)
 
     def key_of(self, entry: Reply) -> str:
         """Name the response that a line belongs to, by what survives copying."""
@@ -197,8 +199,8 @@ class OpenTurn:
         self.turn.calls[call.id] = call
         if not block.id:
             self._unpaired.append(call)
-        elif (early := self._early.pop(call.id, None)) is not None:
-            self._answer(call, *early)
+        elif (result_before := self._results_before_calls.pop(call.id, None)) is not None:
+            self._answer(call, *result_before)
         return call
 
     def results(self, entry: Results) -> None:
@@ -209,7 +211,7 @@ class OpenTurn:
             if call is None and not result.tool_use_id and self._unpaired:
                 call = self._unpaired.popleft()
             if call is None:
-                self._early[result.tool_use_id] = (result, time_ns)
+                self._results_before_calls[result.tool_use_id] = (result, time_ns)
             elif call.result is None:
                 self._answer(call, result, time_ns)
             else:
@@ -234,7 +236,7 @@ class OpenTurn:
 
     def typed(self, text: str, head: Head) -> None:
         """Take a prompt that was handed to the model inside the turn."""
-        if not self._told("prompt", text):
+        if not self._is_repeated("prompt", text):
             origin = Origin(speaker(text, head))
             self.event(Event("prompt", head.time_ns, head.time_ns, text, origin))
             self._received(Message(text, origin), head.time_ns)
@@ -248,7 +250,7 @@ class OpenTurn:
 
     def task_ended(self, entry: Notification, call: str | None) -> None:
         """Take the end of a background task."""
-        if self._told("notification", entry.text):
+        if self._is_repeated("notification", entry.text):
             return
         known = {"task_id": entry.task_id, "status": entry.status, "summary": entry.summary}
         metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
@@ -333,7 +335,7 @@ class OpenTurn:
         self.turn.last = "stop"
         self.turn.end_ns = latest_ns(self.turn.end_ns, entry.head.time_ns)
 
-    def _told(self, kind: EventKind, text: str) -> bool:
+    def _is_repeated(self, kind: EventKind, text: str) -> bool:
         """Tell whether an event was told already since the last response: the queue and an attachment tell it both."""
         for step in reversed(self.turn.steps):
             if isinstance(step, Generation):

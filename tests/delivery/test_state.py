@@ -171,7 +171,7 @@ def test_an_answer_is_recorded_in_place(tmp_path: Path) -> None:
     before.sending = "otlp"
     states.save(before)
     size = states.path("s-1").stat().st_size
-    states.mark_answered("s-1")
+    states.mark_accepted("s-1")
     assert states.path("s-1").stat().st_size == size
     after, trouble = states.load("s-1")
     assert after is not None

@@ -37,7 +37,7 @@ from cc_trace.delivery.state import States
 from cc_trace.doctor.check import Check, Subject, moment, ok, run_check
 from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
-from cc_trace.doctor.destinations import destinations, fix, proven
+from cc_trace.doctor.destinations import destinations, fix, prove
 from cc_trace.doctor.hook_run import hook_python, hook_run
 from cc_trace.doctor.locks import locks
 from cc_trace.doctor.machine import environment
@@ -895,9 +895,9 @@ def test_a_span_that_never_shows_is_a_warning(backend: HttpBackend) -> None:
     """Langfuse accepts into a queue: what is never read back has to be looked for."""
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.lag = 2
-    slow = proven(settings, time.time(), pauses=(0, 0))
+    slow = prove(settings, time.time(), pauses=(0, 0))
     backend.lag = 3
-    never = proven(settings, time.time(), pauses=(0, 0))
+    never = prove(settings, time.time(), pauses=(0, 0))
     assert (slow.verdict, never.verdict) == ("ok", "warning")
     assert never.fix is not None
     assert backend.spans[-1].trace_id.hex() in never.fix
@@ -908,7 +908,7 @@ def test_what_langfuse_does_not_remove_is_in_an_environment_of_its_own(
 ) -> None:
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     monkeypatch.setattr("cc_trace.export.langfuse_api.LangfuseApi.remove_trace", lambda *_: "refused")
-    check = proven(settings, time.time())
+    check = prove(settings, time.time())
     assert (check.verdict, check.found.partition("; ")[2]) == ("ok", "it is in environment cc-trace-doctor")
     [span] = backend.spans
     environment = {pair.key: pair.value.string_value for pair in span.attributes}["langfuse.environment"]
@@ -918,7 +918,7 @@ def test_what_langfuse_does_not_remove_is_in_an_environment_of_its_own(
 def test_a_page_for_browsers_is_not_printed(backend: HttpBackend) -> None:
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.behaviour = status(404, "<!DOCTYPE html><html><body>This page could not be found</body></html>")
-    check = proven(settings, time.time())
+    check = prove(settings, time.time())
     assert (check.verdict, check.found) == ("failed", f"127.0.0.1:{backend.port}: 404 Not Found")
 
 
@@ -926,7 +926,7 @@ def test_a_server_that_never_tells_is_no_fault(backend: HttpBackend) -> None:
     """Older Langfuse servers have no such API."""
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.reads = status(404)
-    check = proven(settings, time.time())
+    check = prove(settings, time.time())
     assert (check.verdict, "does not let us read back" in check.found) == ("ok", True)
 
 
@@ -1083,7 +1083,7 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
         ("otlp", "cannot connect to h:4318: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "otlp_ca_file"),
         ("langfuse", "cannot connect to h:443: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "SSL_CERT_FILE"),
         ("otlp", "cannot connect to h:4318: [Errno -2] Name or service not known", "start what should listen"),
-        ("otlp", "h:4318: no answer within 5 seconds", "start what should listen"),
+        ("otlp", "h:4318: no response within 5 seconds", "start what should listen"),
         ("otlp", "UNAVAILABLE: failed to connect to all addresses", "start what should listen"),
         ("otlp", "429 Too Many Requests", "wait until the backend has recovered"),
         ("otel", "the exporter raised ValueError: no", "OTEL_EXPORTER_"),

@@ -148,7 +148,7 @@ def test_what_is_no_http_is_unclear(said: bytes) -> None:
     with Server([said]).running() as server:
         [outcome] = get(f"http://127.0.0.1:{server.port}/")
     assert isinstance(outcome, Unclear)
-    assert outcome.message.startswith(f"no answer from 127.0.0.1:{server.port}: ")
+    assert outcome.message.startswith(f"no response from 127.0.0.1:{server.port}: ")
 
 
 @pytest.mark.parametrize("size", range(1, len(OK) - 2))

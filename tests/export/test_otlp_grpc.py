@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cc_trace.spans.model import Span
 
 SECONDS = 1.0
-NEVER = Unclear(f"{{place}}: no answer within {SECONDS:g} seconds")
+NEVER = Unclear(f"{{place}}: no response within {SECONDS:g} seconds")
 BROKEN = Unclear("UNAVAILABLE: Stream removed (Socket closed)")
 NO_PORT = "UNAVAILABLE: failed to connect to all addresses; last error: UNKNOWN: ipv4:{place}: "
 # What a backend does, what that means, and whether it then has the spans.

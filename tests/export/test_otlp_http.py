@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 SECONDS = 1.0
 REFUSED, RESET = (f"[Errno {code}] {os.strerror(code)}" for code in (errno.ECONNREFUSED, errno.ECONNRESET))
-NEVER = Unclear(f"{{place}}: no answer within {SECONDS:g} seconds")
+NEVER = Unclear(f"{{place}}: no response within {SECONDS:g} seconds")
 # What a backend does, what that means, and whether it then has the spans.
 OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [
     ("ok", OK, Accepted(), True),
@@ -91,19 +91,19 @@ OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [
     (
         "close, stored",
         CLOSE_STORED,
-        Unclear("no answer from {place}: Server disconnected without sending a response."),
+        Unclear("no response from {place}: Server disconnected without sending a response."),
         True,
     ),
     (
         "close, not stored",
         CLOSE_UNSTORED,
-        Unclear("no answer from {place}: Server disconnected without sending a response."),
+        Unclear("no response from {place}: Server disconnected without sending a response."),
         False,
     ),
     (
         "close in the middle",
         CLOSE_MIDDLE,
-        Unclear("no answer from {place}: " + RESET),
+        Unclear("no response from {place}: " + RESET),
         False,
     ),
     ("too large", refuses_above(10), Rejected("413", "too large"), False),
@@ -288,7 +288,7 @@ def test_tls_files_are_used(certificates: dict[str, Path], spans: list[Span]) ->
         backend.behaviour = Behaviour("drip", seconds=0.05)
         begin = time.monotonic()
         assert send(replace(known, timeout_seconds=SECONDS), spans[0]) == Unclear(
-            f"127.0.0.1:{backend.port}: no answer within {SECONDS:g} seconds"
+            f"127.0.0.1:{backend.port}: no response within {SECONDS:g} seconds"
         )
         assert time.monotonic() - begin < SECONDS + 5
 

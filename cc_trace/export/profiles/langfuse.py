@@ -39,7 +39,7 @@ _LEVELS: Final = {"error": "ERROR", "interrupted": "WARNING", "incomplete": "WAR
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    trace = _trace_facts(span)
+    trace = _trace_attributes(span)
     found = _everywhere(span, labels, trace)
     if (level := _LEVELS.get(span.status)) is not None:
         found["langfuse.observation.level"] = level
@@ -66,7 +66,7 @@ def environment(labels: Labels) -> str | None:
     return given if given is not None and _ENVIRONMENT.fullmatch(given) else None
 
 
-def _trace_facts(span: Span) -> dict[str, JsonValue]:
+def _trace_attributes(span: Span) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {
         "source": "claude-code",
         "turn_number": span.turn,

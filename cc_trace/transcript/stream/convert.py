@@ -134,8 +134,8 @@ class _Conversion:
         """Tell the end of a background task as a transcript does."""
         fields = {"task-id": message.get("task_id"), "tool-use-id": call}
         fields |= {"status": message.get("status"), "summary": message.get("summary")}
-        told = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items() if isinstance(value, str))
-        content = f"<task-notification>\n{told}\n</task-notification>"
+        elements = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items() if isinstance(value, str))
+        content = f"<task-notification>\n{elements}\n</task-notification>"
         line = {"type": "user", "message": {"role": "user", "content": content}}
         self._add({**line, "origin": {"kind": "task-notification"}}, message)
 
@@ -199,10 +199,10 @@ class _Conversion:
                 made = self._made
                 line["isSidechain"] = True
                 own = made.agents.setdefault(call, [])
-                told = self._tasked.get(call, {})
-                if not own and line["type"] != "user" and isinstance(asked := told.get("prompt"), str):
+                task = self._tasked.get(call, {})
+                if not own and line["type"] != "user" and isinstance(asked := task.get("prompt"), str):
                     first = {"type": "user", "isSidechain": True, "message": {"role": "user", "content": asked}}
-                    own.append(self._with_head(first, told))
+                    own.append(self._with_head(first, task))
                 own.append(self._with_head(line, message))
                 meta = made.agent_meta.setdefault(call, {"toolUseId": call})
                 for name, field_ in (("subagent_type", "agentType"), ("task_description", "description")):
