@@ -1,4 +1,4 @@
-"""The README and the program say the same: every command, option and variable in it exists, and every one is in it."""
+"""The docs and the program say the same: every command, option and variable exists, and every one is documented."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from cc_trace.settings.catalogue import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+# For users; the other pages at the top are for those who work on cc-trace, or tell of former versions.
+USERS_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-DOCS = [README, ARCHITECTURE, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
+COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+INSTALL = (ROOT / "docs" / "install.md").read_text()
+SETTINGS_PAGE = (ROOT / "docs" / "settings.md").read_text()
 # The system's, and what Claude Code gives to hooks.
 CLAUDES = {"HOME", "USERPROFILE", "PATH", "PWD", "CLAUDE_PROJECT_DIR", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID"}
 CLAUDES |= {"CLAUDE_CODE_ENTRYPOINT", "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_OPTION_ENABLED"}
@@ -47,7 +53,7 @@ def options(command: argparse.ArgumentParser) -> set[str]:
 
 
 def settings_table() -> str:
-    """The table of settings, as the README must have it."""
+    """The table of settings, as docs/settings.md must have it."""
     rows = ["| name | variable | default | |", "|---|---|---|---|"]
     for setting in SETTINGS:
         variables = ", ".join(f"`{variable}`" for variable in setting.variables[:-1])
@@ -59,56 +65,60 @@ def settings_table() -> str:
 
 def test_every_setting_stands_in_the_table() -> None:
     """With all its variables, its default and what it does."""
-    assert settings_table() in README, f"the table is to be:\n{settings_table()}"
+    assert settings_table() in SETTINGS_PAGE, f"the table is to be:\n{settings_table()}"
 
 
-@pytest.mark.parametrize("text", DOCS)
-def test_every_variable_that_is_named_exists(text: str) -> None:
-    """And none that does not."""
+def page_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_variable_that_is_named_exists(page: Path) -> None:
     known = {variable for setting in SETTINGS for variable in setting.variables} | FOR_TESTS
-    assert set(_OURS.findall(text)) - known == set()
+    assert set(_OURS.findall(page.read_text())) - known == set()
 
 
-def test_every_variable_that_is_read_stands_in_the_readme() -> None:
+def test_every_variable_that_is_read_is_documented() -> None:
     """By the program, its hooks and its installer."""
     python = [path.read_text() for path in (ROOT / "cc_trace").rglob("*.py")]
     shell = [(ROOT / name).read_text() for name in ("install.sh", "hooks/cc-trace-hook", "hooks/session-start")]
     read = {name for text in python for name in re.findall(r"environment(?:\.get\(|\[)\"([A-Z][A-Z_]+)\"", text)}
     read |= {name for text in shell for name in re.findall(r"\$\{?([A-Z][A-Z_]+)", text)}
-    assert {name for name in read - FOR_TESTS - CLAUDES if name not in README} == set()
+    documented = "".join(page.read_text() for page in USERS_PAGES)
+    assert {name for name in read - FOR_TESTS - CLAUDES if name not in documented} == set()
 
 
-def test_every_command_that_is_named_exists() -> None:
-    """`cc-trace WORD` in the README is a command, and the options behind it are its own."""
+@pytest.mark.parametrize("page", USERS_PAGES, ids=page_name)
+def test_every_command_that_is_named_exists(page: Path) -> None:
+    """`cc-trace WORD` in code is a command, and the options behind it are its own."""
     known = commands()
-    for typed in re.findall(r"cc-trace ([a-z]+(?: (?:set|unset)\b)?)([^`\n#]*)", README):
-        name, rest = typed
-        if name in ("is", "reads", "into", "below"):
-            continue  # prose
+    text = page.read_text()
+    code = [*re.findall(r"`([^`\n]+)`", text), *re.findall(r"^    .*$|^cc-trace .*$", text, re.MULTILINE)]
+    for name, rest in re.findall(r"(?<![/\w])cc-trace ([a-z]+(?: (?:set|unset|get)\b)?)([^`\n#|]*)", "\n".join(code)):
         assert name in known, name
-        used = set(re.findall(r"(?<!\S)--[a-z-]+", rest))
+        used = set(re.findall(r"(?<!\S)--[a-z-]+", rest.split(" -- ")[0]))
         assert used <= options(known[name]) | {"--help"}, (name, used)
 
 
-def test_every_command_and_option_stands_in_the_readme() -> None:
-    table = README[README.index("## Commands") : README.index("## Settings")]
+def test_every_command_and_option_is_documented() -> None:
     for name, command in commands().items():
-        rows = [row for row in table.splitlines() if re.search(rf"`cc-trace {name}\b", row)]
+        rows = [row for row in COMMANDS.splitlines() if re.search(rf"`cc-trace {name}\b", row)]
         assert rows, name
         assert options(command) <= set(re.findall(r"--[a-z-]+", "".join(rows))), name
 
 
-def test_every_option_of_the_installer_stands_in_the_readme() -> None:
-    """And each that stands there is one."""
+def test_every_option_of_the_installer_is_documented() -> None:
+    """And each that is documented is one."""
     text = (ROOT / "install.sh").read_text()
     real = set(re.findall(r"^\s*(--[a-z-]+)\)", text, re.MULTILINE)) - {"--help"}
-    named = set(re.findall(r"install\.sh (--[a-z-]+)", README)) | ({"--purge"} if "`--purge`" in README else set())
-    assert real == named
+    named = {name for page in USERS_PAGES for name in re.findall(r"install\.sh (--[a-z-]+)", page.read_text())}
+    assert real == named | ({"--purge"} if "`--purge`" in INSTALL else set())
 
 
-def test_every_target_of_make_that_is_named_exists() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"make ([a-z][a-z0-9-]*)", README)) - targets == set()
+    assert set(re.findall(r"`make ([a-z][a-z0-9-]*)", page.read_text())) - targets == set()
 
 
 def test_the_trace_it_shows_is_what_the_command_prints() -> None:
@@ -144,10 +154,23 @@ def test_the_tree_in_the_architecture_is_the_package() -> None:
     assert named == modules
 
 
-def test_links_lead_somewhere() -> None:
-    for text in DOCS:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-            assert (ROOT / target).exists(), target
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        path = page.parent / target if target else page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\((docs/[a-z_]+\.md)", README))
+    assert linked == {page_name(page) for page in (ROOT / "docs").glob("*.md")}
 
 
 @pytest.mark.parametrize("module", ["langfuse", "opentelemetry", "rich", "httpx", "grpc", "tomlkit", "multiprocessing"])
