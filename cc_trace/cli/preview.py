@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         fix = f"`cc-trace sync --session {transcript.stem}` delivers it"
         print(f"cc-trace: this session is suppressed: {WRITTEN_WHILE_OFF}; {fix}", file=sys.stderr)
     links = state.trace_links if state is not None else None
-    session = Session(transcript, ending="over", links=links)
+    session = Session(transcript, ending="over", links=links, request_content=config.request_content)
     spans = _print(session, plan.destinations[0], privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
     said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from cc_trace.requests import RequestContent
     from cc_trace.spans import Ending
     from cc_trace.transcript import OpenTranscript, Selection
 
@@ -134,6 +135,7 @@ class SessionState:
         hook_ns: int | None = None,
         agents: Selection | None = None,
         opened: OpenTranscript | None = None,
+        request_content: RequestContent = "none",
     ) -> Session:
         """Return the session from where a destination has got to; `opened` is its transcript, if it is open."""
         cursor = self.destinations.get(to, Cursor())
@@ -155,6 +157,7 @@ class SessionState:
             files=files,
             delivered=delivered,
             transcript=opened,
+            request_content=request_content,
         )
 
     @property

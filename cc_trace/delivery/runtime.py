@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cc_trace.export import Destination
+    from cc_trace.requests import RequestContent
     from cc_trace.spans import Span
 
 # Langfuse shows what it took only after a while; asked too early, it would seem not to have it.
@@ -57,4 +58,5 @@ class Plan:
     rest_seconds: float = 300.0  # a session that has not been written to for so long is over
     unclear_seconds: float = UNCLEAR_SECONDS  # after an attempt without an answer, before "not there" is believed
     addresses: Mapping[str, str] = field(default_factory=dict)  # destination -> what it shares with other projects
+    request_content: RequestContent = "none"  # what of each request its span carries
     request_seconds: float = REQUEST_SECONDS  # the longest that sending a batch can take

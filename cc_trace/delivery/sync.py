@@ -335,6 +335,7 @@ class Sync:
             hook_ns=hook_ns,
             agents=files,
             opened=work.transcript,
+            request_content=work.plan.request_content,
         )
         unsettled = self._deliver(work, session, destination)
         if unsettled is not None and session.finished:

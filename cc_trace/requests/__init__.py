@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cc_trace.requests.cache import CacheMiss, Sent, cache_miss
 from cc_trace.requests.context import Context, context_by_origin
-from cc_trace.requests.ledger import RequestLedger
+from cc_trace.requests.ledger import RequestContent, RequestLedger
 from cc_trace.requests.log import RequestLog
 from cc_trace.requests.rebuild import Request
 from cc_trace.requests.records import Attempt, Call
@@ -18,6 +18,7 @@ __all__ = [
     "Call",
     "Context",
     "Request",
+    "RequestContent",
     "RequestLedger",
     "RequestLog",
     "Sent",

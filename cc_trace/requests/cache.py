@@ -9,6 +9,8 @@ from cc_trace.pricing import cost_usd
 from cc_trace.transcript import text_field
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cc_trace.requests.records import Attempt, JsonObject, Response
     from cc_trace.transcript import JsonValue, Usage
 
@@ -113,7 +115,7 @@ def _changed_blocks(before: JsonObject, now: JsonObject) -> str:
     old, new = before.get("system"), now.get("system")
     if not (isinstance(old, list) and isinstance(new, list)):
         return ""
-    return f"from block {_common(old, new)} on"
+    return f"from block {common_start(old, new)} on"
 
 
 def _thinking(attempt: Attempt) -> JsonObject:
@@ -135,11 +137,11 @@ def _rewritten(previous: Sent, current: Sent) -> int | None:
     ]
     if previous.message_names is None or current.message_names is None:
         return None
-    common = _common(previous.message_names, current.message_names)
+    common = common_start(previous.message_names, current.message_names)
     return common if points and common <= max(points) else None
 
 
-def _common(old: list[JsonValue] | tuple[str, ...], new: list[JsonValue] | tuple[str, ...]) -> int:
+def common_start(old: Sequence[JsonValue], new: Sequence[JsonValue]) -> int:
     """Count the items at the beginning that are the same."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))

@@ -25,7 +25,8 @@ _IMAGE_BYTES: Final = 6400
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 # How Claude Code introduces the contents of CLAUDE.md, of the files it imports and of those in subfolders.
 _MEMORY = re.compile(
-    r"<system-reminder>\s*(?:Codebase and user instructions are shown|Contents of (?:/|[A-Za-z]:\\))|^# claudeMd$",
+    r"(?:\A|<system-reminder>)\s*(?:Codebase and user instructions are shown|Contents of (?:/|[A-Za-z]:\\))"
+    r"|^# claudeMd$",
     re.MULTILINE,
 )
 _SKILLS: Final = "The following skills are available"
@@ -140,9 +141,15 @@ def _tools_sizes(tools: JsonValue) -> Iterator[tuple[str, str | None, int]]:
 
 
 def _message_sizes(message: dict[str, JsonValue], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:
-    answer = message.get("role") == "assistant"
+    role = message.get("role")
     for block in _blocks(message.get("content")):
-        yield from _answer_sizes(block, tools) if answer else _user_sizes(block, tools)
+        match role:
+            case "assistant":
+                yield from _answer_sizes(block, tools)
+            case "system":  # some versions tell so what others put into reminders
+                yield _reminder_origin(text_field(block, "text") or ""), None, _text_bytes(block)
+            case _:
+                yield from _user_sizes(block, tools)
 
 
 def _answer_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:

@@ -1,4 +1,4 @@
-"""What filled the context of each request of a session, and why the cache was missed, as metadata.
+"""What each request of a session said, what filled its context, and why the cache was missed.
 
 Whatever one request costs to look at is in proportion to what it added: the sizes of a message and of what a request
 took over are kept. What is told of a request follows from lines before its response, wherever reading began.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from cc_trace.requests.cache import Sent, cache_miss, missed_tokens
+from cc_trace.requests.cache import Sent, cache_miss, common_start, missed_tokens
 from cc_trace.requests.context import input_tokens, message_sizes, shape_sizes, tokens_by_origin
 from cc_trace.requests.log import RequestLog
 from cc_trace.requests.rebuild import message_names
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from cc_trace.requests.records import Attempt, Call, JsonObject
     from cc_trace.transcript import JsonValue, Usage
+
+# What of a request its span carries: nothing more than what the response answers; the messages that the request before
+# did not have; all messages, the system prompt and the tools.
+RequestContent: TypeAlias = Literal["none", "new", "full"]
 
 _USUAL_LIMIT: Final = 200_000
 _LONG_LIMIT: Final = 1_000_000
@@ -37,11 +41,20 @@ class _Messages:
     complete: bool
 
 
+class RequestParts(NamedTuple):
+    """What a request said, as far as it is wanted. In place of a message that was not found stands None."""
+
+    system: JsonValue
+    tools: JsonValue
+    messages: list[JsonValue]
+
+
 class RequestLedger:
     """Tells what is known of requests. The files that it is given are read when the first is asked for."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, content: RequestContent = "none") -> None:
+        """Begin with nothing. `content`: what `parts` tells."""
+        self.content: Final = content
         self._log = RequestLog()
         self._unread: list[Path] = []
         self._messages: dict[str, _Messages] = {}  # by attempt
@@ -55,10 +68,7 @@ class RequestLedger:
 
     def metadata(self, attempt_id: str, usage: Usage) -> dict[str, JsonValue]:
         """Return `context` and `cache_miss` of a request that was answered, as far as they are known."""
-        for path in self._unread:
-            with suppress(OSError):  # gone, or not ours to read
-                self._log.read(path)
-        self._unread = []
+        self._read()
         attempt, call = self._log.attempt(attempt_id), self._log.call(attempt_id)
         if attempt is None or call is None:
             return {}
@@ -66,6 +76,37 @@ class RequestLedger:
         if (miss := self._cache_miss(attempt, call, usage)) is not None:
             made["cache_miss"] = miss
         return made
+
+    def parts(self, attempt_id: str) -> RequestParts | None:
+        """Return what a request said; None where that is not wanted, or not known."""
+        if self.content == "none":
+            return None
+        self._read()
+        attempt = self._log.attempt(attempt_id)
+        names = self._log.message_names(attempt) if attempt is not None else None
+        if attempt is None or names is None:
+            return None
+        if self.content == "new":
+            added = names[self._known_before(attempt, names) :]
+            return RequestParts(None, None, [self._message(name) for name in added])
+        shape = self._shape(attempt.shape_hash) or {}
+        return RequestParts(shape.get("system"), shape.get("tools"), [self._message(name) for name in names])
+
+    def _known_before(self, attempt: Attempt, names: tuple[str, ...]) -> int:
+        """Count the messages at the beginning that the answered request before had, too."""
+        previous = self._log.previous(attempt)
+        before = previous.answered if previous is not None else None
+        known = self._log.message_names(before) if before is not None else None
+        return common_start(known or (), names)
+
+    def _message(self, name: str) -> JsonObject | None:
+        return self._log.message_by_place(name) or self._log.message(name)
+
+    def _read(self) -> None:
+        for path in self._unread:
+            with suppress(OSError):  # gone, or not ours to read
+                self._log.read(path)
+        self._unread = []
 
     def _context(self, attempt: Attempt, usage: Usage) -> JsonValue:
         messages, shape = self._messages_of(attempt), self._sizes_of_shape(attempt.shape_hash)
@@ -132,7 +173,7 @@ class RequestLedger:
         count, sizes, complete = messages.count, messages.sizes, messages.complete
         for name in names:
             if name not in self._message_sizes:
-                message = self._log.message_by_place(name) or self._log.message(name)
+                message = self._message(name)
                 self._message_sizes[name] = None if message is None else message_sizes(message)
             found = self._message_sizes[name]
             count, complete = count + 1, complete and found is not None

@@ -139,6 +139,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         in_project="restriction",
     ),
     Setting(
+        "request_content",
+        "with content full, the input of a response: none: what it answers; new: the messages its request added, as"
+        " sent; full: all messages, system prompt and tools",
+        default="none",
+        allowed=("full", "new", "none"),
+        in_project="restriction",
+    ),
+    Setting(
         "mask",
         "your own secrets: regular expressions, one per line; of a match, only a group named `secret` if there is one",
         "lines",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cc_trace.export import OtlpProtocol
     from cc_trace.privacy import Content
+    from cc_trace.requests import RequestContent
     from cc_trace.settings.lookup import Found
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
@@ -56,6 +57,7 @@ class Config(Scope):
 
     destinations: tuple[DestinationSettings, ...]
     privacy: PrivacySettings
+    request_content: RequestContent
     link: TraceLink
     rest_seconds: float
     unclear_seconds: float
@@ -85,17 +87,19 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         release=settings.text("release"),
         resource=settings.pairs("resource_attributes"),
     )
-    scope = read_scope(settings, home)
+    scope, content = read_scope(settings, home), cast("Content", settings.text("content"))
+    request_content = cast("RequestContent", settings.text("request_content"))
     return Config(
         scope.enabled,
         scope.exclude,
         destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
         privacy=PrivacySettings(
-            cast("Content", settings.text("content")),
+            content,
             int(settings.number("max_chars")),
             tuple(mask),
             tuple(project_mask),
         ),
+        request_content=request_content if content == "full" else "none",
         link=_link(settings),
         rest_seconds=settings.number("rest_seconds"),
         unclear_seconds=settings.number("unclear_seconds"),

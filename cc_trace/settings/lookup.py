@@ -121,7 +121,7 @@ class Settings:
         found = self._first(setting, high) or (self._first(setting, low) if low else None)
         for layer in self.restrictions if setting.in_project == "restriction" else ():
             said = layer.found(setting)
-            given = None if found is None else found.text
+            given = setting.default if found is None else found.text
             if said is not None and _strictness(setting, said.text) > _strictness(setting, given):
                 found = said
         return found

@@ -12,18 +12,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
+from cc_trace.spans.as_sent import answer, as_sent
 from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.spans.time_spent import turn_time
 from cc_trace.text import rfc3339
-from cc_trace.transcript import Thinking, ToolUse, make_tuple
+from cc_trace.transcript import make_tuple, plain_text
 from cc_trace.turns import AGENT, MODEL, Event, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.requests import RequestLedger
-    from cc_trace.transcript import Advice, Context, JsonValue, Permission
-    from cc_trace.turns import Call, FailedCall, Message, Run, Runs, Status, Turn
+    from cc_trace.transcript import Advice, Context, JsonValue, Permission, RequestSent
+    from cc_trace.turns import Call, FailedCall, Message, Origin, Run, Runs, Status, Turn
 
 
 def turn_start(turn: Turn) -> int | None:
@@ -69,19 +70,9 @@ def asked(message: Message) -> JsonValue:
 
 def answered(step: Generation) -> JsonValue:
     """Return a response as one message; blocks that are neither text, thinking nor calls as their description."""
-    texts: list[str] = []
-    thinking: list[JsonValue] = []
-    for block in step.blocks:
-        if isinstance(block, Thinking):
-            thinking.append("[redacted]" if block.redacted else block.text)
-        elif not isinstance(block, ToolUse) and block.text.strip():
-            texts.append(block.text)
-    answer: dict[str, JsonValue] = {"role": "assistant", "content": "\n".join(texts)}
-    if thinking:
-        answer["thinking"] = thinking
-    if step.calls:
-        answer["tool_calls"] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
-    return answer
+    # Calls have ids even where their blocks have none.
+    calls: list[JsonValue] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
+    return answer(step.blocks, calls)
 
 
 def response_metadata(step: Generation) -> dict[str, JsonValue]:
@@ -284,6 +275,7 @@ class _Trace:
             note = "start derived"
         if note is not None:
             metadata["time"] = note
+        given, origins = self._asked(step.inputs, step.request, metadata)
         context = step.head.context
         counted = context.partial_usage is None and _counts_all(context.version)
         known_output = complete and usage is not None and not step.aborted and counted
@@ -304,14 +296,14 @@ class _Trace:
                 final,
                 "interrupted" if step.aborted else "ok",
                 "interrupted while answering" if step.aborted else None,
-                [asked(message) for message in step.inputs],
+                given,
                 answered(step),
                 metadata,
                 Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
                 None,
                 self._agent_name,
                 self._about,
-                Origins(tuple([message.origin for message in step.inputs]), AGENT if step.head.sidechain else MODEL),
+                Origins(origins, AGENT if step.head.sidechain else MODEL),
             ),
         )
 
@@ -328,6 +320,7 @@ class _Trace:
         began_ns = turn_start(turn)
         start_ns, end_ns, note = known_times(latest_ns(began_ns, step.start_ns), step.end_ns, began_ns)
         metadata = {**call.request.metadata, **step.metadata}
+        given, origins = self._asked(call.inputs, call.request, metadata)
         if note is not None:
             metadata["time"] = note
         model, request_id = metadata.get("requested_model"), step.metadata.get("request_id")
@@ -345,7 +338,7 @@ class _Trace:
             final=final,
             status="error",
             error=clipped(step.text),
-            input=[asked(message) for message in call.inputs],
+            input=given,
             output=None,
             metadata=metadata,
             response=Response(
@@ -359,8 +352,24 @@ class _Trace:
             ),
             agent_name=self._agent_name,
             about=self._about,
-            origins=Origins(tuple([message.origin for message in call.inputs]), step.origin),
+            origins=Origins(origins, step.origin),
         )
+
+    def _asked(
+        self, inputs: Sequence[Message], request: RequestSent | None, metadata: dict[str, JsonValue]
+    ) -> tuple[list[JsonValue], tuple[Origin, ...]]:
+        """Return what a response answers, and who said it; to the metadata add system prompt and tools, if wanted.
+
+        Where more of the request is wanted, nothing tells who said which of its words: they are nobody's, and private.
+        """
+        parts = self._ledger.parts(request.id) if self._ledger is not None and request is not None else None
+        if parts is None:
+            return [asked(message) for message in inputs], tuple([message.origin for message in inputs])
+        if parts.system is not None:
+            metadata["system_prompt"] = plain_text(parts.system)
+        if parts.tools is not None:
+            metadata["tools"] = parts.tools
+        return as_sent(parts.messages), ()
 
     def _retries(self, turn: Turn, places: Sequence[int], seeds: dict[int, str], parent_id: str) -> None:
         """Add the attempts of a call that failed and were made again, below what the call came to."""

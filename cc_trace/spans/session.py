@@ -47,6 +47,7 @@ from cc_trace.turns import Agent, Agents, Seen, assemble, from_progress, sidecha
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from cc_trace.requests import RequestContent
     from cc_trace.spans.model import Span, TraceLink
     from cc_trace.transcript import AgentFile, Context, Entry, Head, Line, OpenTranscript
     from cc_trace.turns import Runs, Turn
@@ -111,6 +112,7 @@ class Session:
         transcript: OpenTranscript | None = None,
         look_ahead: bool = False,
         requests: bool = False,
+        request_content: RequestContent = "none",
     ) -> None:
         """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
 
@@ -121,7 +123,8 @@ class Session:
         `look_ahead`: mark the turns that were left behind, also where that is known only from later lines. What is
         sent is final before they are written, so a reader that sends does not.
         `requests`: tell what filled the context of each request, and why the cache was missed. It takes a second look
-        at files in which requests are recorded.
+        at files in which requests are recorded. `request_content`: the same, and put into the input of each response
+        what its request said.
         """
         self.path = path
         self.resume = resume or Resume()
@@ -129,7 +132,7 @@ class Session:
         self._hook_ns = hook_ns
         self._rest_ns = rest_ns
         self._links = links or {}
-        self._ledger = RequestLedger() if requests else None
+        self._ledger = RequestLedger(request_content) if requests or request_content != "none" else None
         if self._ledger is not None:
             self._ledger.add(path)
         self._files = files

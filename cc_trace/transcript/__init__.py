@@ -19,7 +19,7 @@ from cc_trace.transcript.agent_files import (
     select,
     shared_files,
 )
-from cc_trace.transcript.blocks import count_field, object_field, plain_text, text_field, usage
+from cc_trace.transcript.blocks import blocks, count_field, object_field, plain_text, text_field, usage
 from cc_trace.transcript.entries import (
     Advice,
     Block,
@@ -120,6 +120,7 @@ __all__ = [
     "agent_id",
     "agent_meta",
     "agent_paths",
+    "blocks",
     "convert_stream",
     "count_field",
     "find_media",

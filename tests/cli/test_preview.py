@@ -71,6 +71,7 @@ def plain(span: dict[str, Any]) -> object:
 def test_what_is_shown_is_what_arrives(shell: Shell, backend: HttpBackend, content: str) -> None:
     """Span by span, in the order in which it is sent, in each way of privacy."""
     environment = {"CC_TRACE_OTLP_ENDPOINT": backend.url, "CC_TRACE_CONTENT": content}
+    environment["CC_TRACE_REQUEST_CONTENT"] = "full"
     shown = shell.run("preview", SESSION, "--to", "otlp", **environment)
     assert shown.returncode == 0
     assert backend.spans == []
@@ -80,6 +81,7 @@ def test_what_is_shown_is_what_arrives(shell: Shell, backend: HttpBackend, conte
         for message in backend.spans
     ]
     assert [plain(span) for span in spans(shown.stdout)] == arrived
+    assert ("gen_ai.system_instructions" in shown.stdout) == (content == "full")
 
 
 def test_what_was_masked_is_counted(shell: Shell) -> None:

@@ -102,6 +102,25 @@ def test_a_missed_cache_has_its_cause(tmp_path: Path, second: Line, cause: tuple
     assert begun["causes"] == [{"kind": "first request", "detail": ""}]
 
 
+@pytest.mark.parametrize(
+    ("words", "origin"),
+    [
+        ("<total_tokens>15000000 tokens left</total_tokens>", "reminders"),
+        ("The following skills are available: a, b", "skills"),
+        ("Contents of /home/dev/CLAUDE.md (project instructions):\n\nBe kind.", "memory files"),
+        ("# claudeMd\nBe kind.", "memory files"),
+    ],
+)
+def test_a_message_of_claude_codes_own_is_no_prompt(tmp_path: Path, words: str, origin: str) -> None:
+    """In place of a reminder some versions send a message with the role `system`."""
+    lines = two_requests(sent(2, 4, ["h2"]))
+    lines[6]["message"] = {"role": "system", "content": words}
+    first, second = (span.metadata["context"] for span in generations(session(tmp_path, *lines)))
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert set(second["by_origin"]) - set(first["by_origin"]) == {origin}
+
+
 def test_a_cache_that_was_read_was_not_missed(tmp_path: Path) -> None:
     lines = two_requests(sent(2, 4, ["h2"]))
     lines[-1] = reply("m2", "Second.", at=6, usage=usage(1000, 20), requestRef="a2")

@@ -28,7 +28,7 @@ CUTS_PER_CASE = 60
 
 
 def spans_of(transcript: Path) -> list[Span]:
-    return list(Session(transcript, requests=True).spans())
+    return list(Session(transcript, request_content="new").spans())
 
 
 def assert_final_spans_stay(before: list[Span], after: list[Span]) -> None:

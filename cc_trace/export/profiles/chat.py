@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cc_trace.export.profiles.metadata import function, messages, offered_tools
 from cc_trace.export.profiles.text import json_text, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cc_trace.spans import Span
     from cc_trace.transcript import JsonValue
 
 
-def asked(message: JsonValue) -> JsonValue:
-    """Return a message that a response answers: a prompt, or the result of a tool."""
+def request(span: Span, asked: Callable[[JsonValue], JsonValue]) -> dict[str, JsonValue]:
+    """Return a request's messages, as `asked` makes each, and the tools that it offered where they are told."""
+    made: dict[str, JsonValue] = {"messages": [asked(message) for message in messages(span)]}
+    tools = offered_tools(span)
+    return {**made, "tools": [_tool(tool) for tool in tools]} if tools else made
+
+
+def asked(message: JsonValue, thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
+    """Return a message that a response answers: a prompt, the result of a tool, an earlier response."""
     if not isinstance(message, dict):
         return {"role": "user", "content": plain(message)}
+    if message.get("role") == "assistant":
+        return answered(message, thoughts)
     given = message.get("content")
     return {**message, "content": "" if given is None else plain(given)}
 
@@ -29,6 +40,11 @@ def answered(message: dict[str, JsonValue], thoughts: Callable[[list[str]], dict
     if isinstance(calls, list) and calls:
         found["tool_calls"] = [_call(call) for call in calls]
     return found
+
+
+def _tool(tool: JsonValue) -> JsonValue:
+    described = function(tool)
+    return {"type": "function", "function": described} if described else tool
 
 
 def _call(call: JsonValue) -> JsonValue:

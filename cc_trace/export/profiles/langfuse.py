@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.profiles.chat import answered, asked
+from cc_trace.export.profiles.chat import answered, asked, request
 from cc_trace.export.profiles.fences import fenced, file_language, is_verbatim
 from cc_trace.export.profiles.metadata import all_metadata
 from cc_trace.export.profiles.text import attribute, json_text, plain
@@ -187,8 +187,11 @@ def _input(span: Span) -> str | None:
             return None
         case "tool", given:
             return json_text(given)
-        case _, list() as messages:
-            return json_text([_asked(message) for message in messages]) if messages else None
+        case _, []:
+            return None
+        case _, list():
+            made = request(span, _asked)
+            return json_text(made if "tools" in made else made["messages"])
         case _, given:
             return json_text([{"role": "user", "content": plain(given)}])
 
@@ -212,7 +215,7 @@ def _output(span: Span) -> str | None:
 
 
 def _asked(message: JsonValue) -> JsonValue:
-    made = asked(message)
+    made = asked(message, _thoughts)
     if not isinstance(made, dict) or made.get("role") != "tool":
         return made
     text, name = made["content"], made.get("name")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.profiles.chat import answered, asked
+from cc_trace.export.profiles.chat import answered, asked, request
 from cc_trace.export.profiles.otel import named, unnamed
 from cc_trace.export.profiles.text import json_text, plain
 
@@ -63,8 +63,8 @@ def _input(span: Span) -> str | None:
             return None
         case (("tool" | "event"), given):
             return plain(given)
-        case _, list() as messages:
-            return json_text({"messages": [asked(message) for message in messages]})
+        case _, list():
+            return json_text(request(span, lambda message: asked(message, _thoughts)))
         case _, given:
             return json_text({"messages": [{"role": "user", "content": plain(given)}]})
 

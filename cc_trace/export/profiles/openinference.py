@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.profiles.metadata import all_metadata
+from cc_trace.export.profiles.metadata import all_metadata, messages, offered_tools
 from cc_trace.export.profiles.otel import finish_reason, named, provider, requested_model
 from cc_trace.export.profiles.text import json_text, plain
 from cc_trace.pricing import cost_usd
@@ -40,7 +40,11 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
     if labels.tags:
         found["tag.tags"] = list(labels.tags)
     if span.kind == "generation":
-        found |= _asked(span.input) | _answered(span.output)
+        found |= _asked(messages(span))
+        if span.output:
+            found |= _answered(span.output, "llm.output_messages.0.message")
+        for number, tool in enumerate(offered_tools(span)):
+            found[f"llm.tools.{number}.tool.json_schema"] = json_text(tool)
         found |= _values(_short(_last_asked(span.input)), _short(_answer_in_short(span.output)))
         found |= _generation(span)
     else:
@@ -104,12 +108,15 @@ def _costs(response: Response) -> dict[str, AttributeValue]:
     return found
 
 
-def _asked(given: JsonValue) -> dict[str, AttributeValue]:
+def _asked(given: list[JsonValue]) -> dict[str, AttributeValue]:
     """Return what a response answers, message by message."""
     found: dict[str, AttributeValue] = {}
-    for number, message in enumerate(given if isinstance(given, list) else []):
+    for number, message in enumerate(given):
         prefix = f"llm.input_messages.{number}.message"
         match message:
+            case {"role": "assistant"}:
+                found |= _answered(message, prefix)
+                continue
             case {"role": str(role), "content": text}:
                 found[f"{prefix}.role"] = role
             case _:
@@ -123,11 +130,8 @@ def _asked(given: JsonValue) -> dict[str, AttributeValue]:
     return found
 
 
-def _answered(given: JsonValue) -> dict[str, AttributeValue]:
+def _answered(given: JsonValue, prefix: str) -> dict[str, AttributeValue]:
     """Return a response: its thoughts and its text are parts, a text alone is the content."""
-    if not given:
-        return {}
-    prefix = "llm.output_messages.0.message"
     found: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
     message = given if isinstance(given, dict) else {"content": given}
     text, thoughts = message.get("content"), [plain(each) for each in _list(message.get("thinking")) if each]

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.errors import error_type
-from cc_trace.export.profiles.metadata import all_metadata
+from cc_trace.export.profiles.metadata import all_metadata, function, offered_tools, system_prompt
 from cc_trace.export.profiles.text import INT64, attribute, json_text, plain
 
 if TYPE_CHECKING:
@@ -107,8 +107,14 @@ def content(span: Span) -> dict[str, AttributeValue]:
         if span.output is not None:
             found["gen_ai.tool.call.result"] = plain(span.output)
         return found
+    if system := system_prompt(span):
+        found["gen_ai.system_instructions"] = json_text([_text(system)])
     if asked := _asked(span.input):
         found["gen_ai.input.messages"] = json_text(asked)
+    if tools := offered_tools(span):
+        found["gen_ai.tool.definitions"] = json_text(
+            [{"type": "function", **each} if (each := function(tool)) else tool for tool in tools]
+        )
     if span.kind == "event":  # what happened in it, said by no one
         if span.output:
             found["cc_trace.output"] = plain(span.output)
@@ -202,8 +208,15 @@ def _asked(given: JsonValue) -> list[JsonValue]:
             return []
 
 
+def _definition(tool: JsonValue) -> JsonValue:
+    described = function(tool)
+    return {"type": "function", **described} if described else tool
+
+
 def _input_message(message: JsonValue) -> JsonValue:
     match message:
+        case {"role": "assistant"}:
+            return {"role": "assistant", "parts": _answered(message)}
         case {"role": "tool", "tool_call_id": str(id_), "content": result}:
             return {"role": "tool", "parts": [{"type": "tool_call_response", "id": id_, "response": result}]}
         case {"role": str(role), "content": text}:
