@@ -6,8 +6,8 @@ sessions that are off, excluded or suppressed are not in it.
 
 from __future__ import annotations
 
-from cc_trace.store import insights, questions
+from cc_trace.store import insights, lists, questions
 from cc_trace.store.store import Store, store_path
 from cc_trace.store.terminal import SEQUENCE, overwritten, plain
 
-__all__ = ["SEQUENCE", "Store", "insights", "overwritten", "plain", "questions", "store_path"]
+__all__ = ["SEQUENCE", "Store", "insights", "lists", "overwritten", "plain", "questions", "store_path"]

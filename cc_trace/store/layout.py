@@ -82,7 +82,7 @@ def _mark_most_expensive(made: list[Row]) -> None:
 
 
 def waits(span: Span) -> list[tuple[str, int, int]]:
-    """Return when a span's time was waiting and no work: for a human, before another attempt, for a hook."""
+    """Return when a span's time was waiting and no work: for a human, an answer, another attempt, a hook."""
     start, metadata = span.start_ns, span.metadata
     if start is None:
         return []
@@ -91,6 +91,8 @@ def waits(span: Span) -> list[tuple[str, int, int]]:
         return [("permission", start, start + waited * _MS)]
     if span.name == "api_retry" and (waited := _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))):
         return [("retry", start, start + waited * _MS)]
+    if span.tool is not None and span.tool.name == "AskUserQuestion" and span.end_ns is not None:
+        return [("answer", start, span.end_ns)] if span.end_ns > start else []
     if span.kind == "event" and span.name == "hook" and span.end_ns is not None and span.end_ns > start:
         return [("hook", start, span.end_ns)]
     return []
@@ -123,6 +125,9 @@ def _tool_label(given: JsonValue) -> str:
         for name in _TELLING:
             if isinstance(value := given.get(name), str) and value:
                 return value
+        match given.get("questions"):
+            case [{"question": str(asked)}, *_]:
+                return asked
         return json.dumps(given, ensure_ascii=False)[: _LABEL_CHARS * 2] if given else ""
     return given if isinstance(given, str) else ""
 

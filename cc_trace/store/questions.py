@@ -44,6 +44,7 @@ class Filter:
     until: str = ""
     state: str = ""
     errors: str = ""
+    title: str = ""
     sort: str = "recent"
 
     @classmethod
@@ -77,10 +78,13 @@ def _sessions_where(chosen: Filter) -> Where:
             values.append(value)
     if chosen.errors:
         parts.append("errors > 0")
+    for word in chosen.title.split():
+        parts.append("instr(lower(title), lower(?))")
+        values.append(word)
     spans: list[str] = []
     for condition, value in (
         ("model = ?", chosen.model),
-        ("agent = ?", chosen.agent if chosen.agent != "main thread" else ""),
+        ("kind = 'generation' AND agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
         ("kind = 'tool' AND name = ?", chosen.tool),
         (f"{_DAY.format('start_ns')} = ?", chosen.day),
         (f"{_DAY.format('start_ns')} >= ?", chosen.since),
@@ -227,21 +231,14 @@ def span(store: Store, span_id: str) -> sqlite3.Row | None:
     return found[0] if found else None
 
 
-def notable(store: Store, session_id: str, number: int, condition: str) -> list[sqlite3.Row]:
-    """Return the rows of a turn that failed (`errors`) or waited (`waits`), the first few."""
-    chosen = {"errors": "status = 'error' AND kind <> 'turn'", "waits": "waits <> '[]'"}[condition]
-    return store.read(
-        f"SELECT {_ROW} FROM spans WHERE session_id = ? AND turn = ? AND {chosen} ORDER BY place LIMIT 8",
-        [session_id, number],
-    )
-
-
 def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the latest requests of a session's main thread, and its compactions, in order."""
     found = store.read(
         "SELECT span_id, turn, kind, name, model, start_ns, input, output, cache_read, cache_write, cost_usd,"
         " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
-        " json_extract(span, '$.metadata.preTokens') before_tokens FROM spans WHERE session_id = ? AND agent = '' AND"
+        " json_extract(span, '$.metadata.preTokens') before_tokens,"
+        " json_extract(span, '$.metadata.postTokens') after_tokens,"
+        " json_extract(span, '$.metadata.trigger') trigger FROM spans WHERE session_id = ? AND agent = '' AND"
         " ((kind = 'generation' AND input IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
         " ORDER BY turn DESC, place DESC LIMIT ?",
         [session_id, MAX_REQUESTS],

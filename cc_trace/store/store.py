@@ -111,7 +111,7 @@ class Store:
 
         `rest_seconds`: for how long its files have not changed.
         """
-        session = Session(path, look_ahead=True)
+        session = Session(path, look_ahead=True, requests=True)
         last: Trace | None = None
         changed = False
         numbers: set[int] = set()

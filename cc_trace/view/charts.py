@@ -12,9 +12,27 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from cc_trace.store import insights
+
 WIDTH: Final = 1000.0
 HEIGHT: Final = 200.0
-_OTHER: Final = "context"
+# Where a context comes from, as it is stacked from the bottom, each with its class: one colour in all sessions.
+_ORIGINS: Final = {
+    "system prompt": "o8",
+    "tools": "o5",
+    "memory files": "o6",
+    "skills": "o7",
+    "reminders": "o9",
+    "prompts": "o4",
+    "tool results": "o0",
+    "tool calls": "o2",
+    "answers": "o1",
+    "thinking": "o3",
+    "read from cache": "o0",
+    "written to cache": "o1",
+    "not cached": "o2",
+}
+_FEW: Final = 24  # so many bars fill a chart; fewer are no wider
 
 
 class Box(NamedTuple):
@@ -35,7 +53,8 @@ class Bar:
     title: str
     boxes: list[Box] = field(default_factory=list)
     missed: bool = False
-    x: float = 0.0
+    x: float = 0.0  # its middle
+    step: float = 0.0
 
 
 @dataclass(slots=True)
@@ -47,10 +66,10 @@ class ContextChart:
     limit_y: float | None = None
     limit: int | None = None
     highest: int = 0
+    top: float = 0.0  # how many tokens the chart is high
+    estimated: bool = False  # how the tokens divide is an estimate
     compactions: list[tuple[float, str, str]] = field(default_factory=list)  # x, where it leads, what it says
     misses: list[tuple[str, str]] = field(default_factory=list)  # where it leads, what it says
-    cost_line: str = ""
-    cost_usd: float = 0.0
 
 
 def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
@@ -65,34 +84,133 @@ def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
     top = max(chart.highest, chart.limit if chart.limit and chart.limit < chart.highest * 3 else 0) * 1.04
     if chart.limit is not None and chart.limit <= top:
         chart.limit_y = HEIGHT * (1 - chart.limit / top)
-    names = sorted(
-        {name for part in parts for name in part}, key=lambda name: -sum(part.get(name, 0) for part in parts)
-    )
-    classes = {name: f"o{min(number, 9)}" for number, name in enumerate(names)}
-    step = WIDTH / max(len(requests), 1)
+    found = {name for part in parts for name in part}
+    classes = {
+        name: _ORIGINS.get(name, "o8")
+        for name in (*(name for name in _ORIGINS if name in found), *sorted(found - _ORIGINS.keys()))
+    }
+    step = WIDTH / max(len(requests), _FEW)
     place = {row["span_id"]: number for number, row in enumerate(requests)}
-    spent, points = 0.0, []
-    total_cost = sum(row["cost_usd"] or 0.0 for row in requests)
+    chart.top = top
+    chart.estimated = any(_object(row["context"]).get("estimated") for row in requests)
     for number, (row, part, total) in enumerate(zip(requests, parts, totals, strict=True)):
         bar = _bar(row, part, total, classes, (number * step, step, top))
         chart.bars.append(bar)
         if bar.missed:
             chart.misses.append((bar.href, f"Turn {row['turn']}: {miss_text(_object(row['cache_miss']))}"))
-        spent += row["cost_usd"] or 0.0
-        points.append(f"{(number + 1) * step:.1f},{60 * (1 - spent / total_cost) if total_cost else 60:.1f}")
-    chart.cost_line, chart.cost_usd = " ".join(["0,60", *points]), spent
     before = 0
     for row in rows:
         if row["kind"] == "generation":
             before = place[row["span_id"]] + 1
         else:
-            told = f" at {row['before_tokens']:,} tokens" if isinstance(row["before_tokens"], int) else ""
-            chart.compactions.append(
-                (before * step, f"/spans/{row['span_id']}", f"Compaction in turn {row['turn']}{told}")
-            )
+            chart.compactions.append((before * step, f"/spans/{row['span_id']}", _compaction_text(row)))
     latest = parts[-1] if parts else {}
-    chart.origins = [(classes[name], name, latest.get(name, 0)) for name in names]
+    chart.origins = [(class_, name, latest.get(name, 0)) for name, class_ in classes.items()]
     return chart
+
+
+def _compaction_text(row: sqlite3.Row) -> str:
+    """Say what a compaction did, as a person would."""
+    text = f"Turn {row['turn']}: compaction"
+    if row["trigger"] in ("auto", "manual"):
+        text += " because the context was full" if row["trigger"] == "auto" else " asked for with /compact"
+    before, after = row["before_tokens"], row["after_tokens"]
+    if isinstance(before, int):
+        text += f", at {before:,} tokens" + (f", which left {after:,}" if isinstance(after, int) else "")
+    return f"{text}. What came before is a summary from here on."
+
+
+class CostBar(NamedTuple):
+    """What one turn cost."""
+
+    turn: int
+    x: float
+    width: float
+    height: float
+    cost: float | None
+
+
+def cost_bars(rows: Sequence[sqlite3.Row]) -> list[CostBar]:
+    """Draw the cost of each turn."""
+    highest = max((row["total_usd"] or 0.0 for row in rows), default=0.0) or 1.0
+    step = WIDTH / max(len(rows), _FEW)
+    width = max(step * 0.85, 0.5)
+    return [
+        CostBar(row["turn"], number * step, width, 60 * (row["total_usd"] or 0.0) / highest, row["total_usd"])
+        for number, row in enumerate(rows)
+    ]
+
+
+class CostLine(NamedTuple):
+    """What was spent until when; the points of a line."""
+
+    points: str
+    cost_usd: float
+    first_ns: int | None
+    last_ns: int | None
+
+
+def cost_line(rows: Sequence[tuple[int, float]]) -> CostLine:
+    """Draw what was spent over time; each row is a moment and what was spent then."""
+    if not rows:
+        return CostLine("0,60 1000,60", 0.0, None, None)
+    first, last = rows[0][0], rows[-1][0]
+    whole, spent, points = sum(cost for _, cost in rows) or 1.0, 0.0, ["0,60"]
+    for moment, cost in rows:
+        x = WIDTH * (moment - first) / (last - first) if last > first else WIDTH
+        points.append(f"{x:.1f},{60 * (1 - spent / whole):.1f}")  # money is spent at a moment, not between two
+        spent += cost
+        points.append(f"{x:.1f},{60 * (1 - spent / whole):.1f}")
+    return CostLine(" ".join([*points, f"1000,{60 * (1 - spent / whole):.1f}"]), spent, first, last)
+
+
+class DayBar(NamedTuple):
+    """One day."""
+
+    name: str
+    query: dict[str, str]
+    x: float
+    step: float
+    width: float
+    height: float
+    tokens_height: float
+    cost_usd: float
+    tokens: int
+    requests: int
+
+
+class DayChart(NamedTuple):
+    """The cost and tokens of each day; `names`: the first day, one in the middle, the last."""
+
+    bars: list[DayBar]
+    highest: float
+    names: list[str]
+
+
+def day_chart(days: Sequence[insights.Share]) -> DayChart:
+    """Draw what each day cost."""
+    highest = max((day.cost_usd for day in days), default=0.0)
+    most = max((day.tokens for day in days), default=0)
+    step = WIDTH / max(len(days), _FEW)
+    width = step * 0.6
+    bars = [
+        DayBar(
+            name=day.name,
+            query=day.query,
+            x=number * step,
+            step=step,
+            width=width,
+            height=130 * day.cost_usd / highest if highest else 0.0,
+            tokens_height=130 * day.tokens / most if most else 0.0,
+            cost_usd=day.cost_usd,
+            tokens=day.tokens,
+            requests=day.requests,
+        )
+        for number, day in enumerate(days)
+    ]
+    names = [day.name for day in days]
+    shown = [names[0], names[len(names) // 2], names[-1]] if len(names) > 2 else names  # noqa: PLR2004
+    return DayChart(bars, highest, shown)
 
 
 def _bar(
@@ -101,7 +219,7 @@ def _bar(
     x, step, top = place
     gap = min(1.0, step * 0.15)
     lines = [f"Turn {row['turn']} · {row['model']} · {total:,} tokens · {figures.money(row['cost_usd'])}"]
-    bar = Bar(f"/spans/{row['span_id']}", "", x=x + step / 2)
+    bar = Bar(f"/spans/{row['span_id']}", "", x=x + step / 2, step=step)
     y = HEIGHT
     for name, class_ in classes.items():
         if count := part.get(name, 0):
@@ -110,7 +228,7 @@ def _bar(
             bar.boxes.append(Box(class_, x + gap / 2, y, step - gap, height))
             lines.append(f"{name}: {count:,}")
     if miss := _object(row["cache_miss"]):
-        bar.missed = True
+        bar.missed = not _is_first(miss)
         lines.append(miss_text(miss))
     bar.title = "\n".join(lines)
     return bar
@@ -131,6 +249,14 @@ def _by_origin(row: sqlite3.Row) -> dict[str, int]:
         )
         if count
     }
+
+
+def _is_first(miss: dict[str, Any]) -> bool:
+    """Tell whether nothing could have been in the cache: that is no miss that anybody wonders about."""
+    causes = miss.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(each, dict) and each.get("kind") == "first request" for each in causes
+    )
 
 
 def miss_text(miss: dict[str, Any]) -> str:

@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 _MAX_CHARS: Final = 50_000  # of one text; all of it is in the raw JSON
 _IMAGE: Final = re.compile(r"\[image (image/(?:png|jpeg|gif|webp)), (\d+) bytes, sha256 of base64 ([0-9a-f]{16})\]")
 _COMPACT: Final = ("Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch")
+# What of a span's metadata is worth a place beside its cost.
+_TOLD: Final = {
+    "attempts": "Attempts",
+    "effort": "Effort",
+    "stop_reason": "Stop reason",
+    "thinking_budget": "Thinking budget",
+    "max_tokens": "Max tokens",
+    "query_source": "Asked for by",
+    "exitCode": "Exit code",
+    "exit_code": "Exit code",
+    "hook_event": "Hook event",
+    "lines_added": "Lines added",
+    "lines_removed": "Lines removed",
+    "trigger": "Trigger",
+    "preTokens": "Tokens before",
+    "postTokens": "Tokens after",
+}
+_MARKS: Final = {"completed": "done", "in_progress": "doing", "pending": "open"}
 _NUMBERED: Final = re.compile(r"^ *\d{1,9}[→\t]", re.MULTILINE)
 
 
@@ -38,6 +56,8 @@ class Detail:
     facts: list[tuple[str, str]] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)  # class, text: what stands out
+    ids: list[tuple[str, str]] = field(default_factory=list)
+    last: list[Section] = field(default_factory=list)  # folded, at the end
 
 
 def detail(row: sqlite3.Row) -> Detail:
@@ -58,43 +78,47 @@ def detail(row: sqlite3.Row) -> Detail:
             _value(made, "Input", span["input"], row["span_id"])
             _value(made, "Output", span["output"], row["span_id"])
     if span["metadata"]:
-        made.sections.append(Section("Metadata", "metadata", folding.to_html(span["metadata"]), open=False))
-    made.sections.append(Section("Raw JSON", "raw", folding.to_html(span), open=False))
+        made.last.append(Section("Metadata", "metadata", folding.to_html(span["metadata"]), open=False))
+    made.last.append(Section("Raw JSON", "raw", folding.to_html(span), open=False))
     return made
 
 
 def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
     add = made.facts.append
-    add(("Status", row["status"]))
-    add(("Started", f"{figures.day_and_time(row['start_ns'])} ({figures.clock(row['start_ns'])})"))
     add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]))))
     if row["first_ns"] is not None:
         add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_ns"]))))
-    if row["model"]:
-        add(("Model", row["model"]))
-    if row["agent"]:
-        add(("Agent", row["agent"]))
     if row["cost_usd"] is not None:
         add(("Cost", figures.money(row["cost_usd"])))
     if row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]:
         add(("Cost with all below", figures.money(row["total_usd"])))
     if row["input"] is not None:
+        read = row["cache_read"] or 0
+        share = figures.percent(read, row["input"] + read + (row["cache_write"] or 0))
         add(("Input, not cached", figures.tokens(row["input"])))
-        add(("Read from cache", figures.tokens(row["cache_read"])))
+        add(("Read from cache", f"{figures.tokens(read)} ({share})"))
         add(("Written to cache", figures.tokens(row["cache_write"])))
         add(("Output", figures.tokens(row["output"])))
+    if row["agent"]:
+        add(("Agent", row["agent"]))
     for name, value in (span["metadata"] or {}).items():
-        if name in ("attempts", "effort", "stop_reason", "thinking_budget", "max_tokens", "query_source", "exit_code"):
-            add((name.replace("_", " ").capitalize(), str(value)))
+        if name in _TOLD and not isinstance(value, dict | list):
+            add((_TOLD[name], str(value)))
     response, tool = span.get("response") or {}, span.get("tool") or {}
-    for name, value in (
-        ("Message id", response.get("message_id")),
-        ("Request id", response.get("request_id")),
-        ("Tool use id", tool.get("id")),
-        ("Span id", row["span_id"]),
-    ):
-        if value:
-            add((name, str(value)))
+    made.ids = [
+        (name, str(value))
+        for name, value in (
+            ("Started", figures.exactly(row["start_ns"])),
+            ("Ended", figures.exactly(row["end_ns"])),
+            ("Span id", row["span_id"]),
+            ("Trace id", span.get("trace_id")),
+            ("Message id", response.get("message_id")),
+            ("Request id", response.get("request_id")),
+            ("Tool use id", tool.get("id")),
+            ("Agent id", span.get("agent_id")),
+        )
+        if value
+    ]
 
 
 def _notes(made: Detail, span: dict[str, Any]) -> None:
@@ -166,6 +190,15 @@ def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str) -> None:
             )
             made.sections.append(Section(escaped(str(given.get("description") or "Command")), "command", shown))
         _value(made, "Output", output, span_id)
+    elif tool == "TodoWrite" and isinstance(given, dict) and isinstance(given.get("todos"), list):
+        made.sections.append(Section("To do", "todos", _todos(given["todos"])))
+        _value(made, "Output", output, span_id, opened=span["status"] != "ok")
+    elif tool in ("Task", "Agent") and isinstance(given, dict) and isinstance(given.get("prompt"), str):
+        _chat(made, escaped(str(given.get("description") or "Prompt")), given["prompt"])
+        _chat(made, "Answer", output)
+    elif tool == "ExitPlanMode" and isinstance(given, dict) and isinstance(given.get("plan"), str):
+        _chat(made, "Plan", given["plan"])
+        _value(made, "Output", output, span_id)
     elif tool in _COMPACT and isinstance(given, dict):
         told = " · ".join(f"{name} {value}" for name, value in given.items() if isinstance(value, str | int | float))
         made.sections.append(Section(tool, "asked", Markup('<p class="asked">{}</p>').format(escaped(told[:2000]))))
@@ -177,6 +210,17 @@ def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str) -> None:
     else:
         made.sections.append(Section("Input", "input", folding.to_html(given)))
         _value(made, "Output", output, span_id)
+
+
+def _todos(todos: list[Any]) -> Markup:
+    rows = [
+        Markup('<li class="{}">{}</li>').format(
+            _MARKS.get(str(todo.get("status")), "open"), escaped(str(todo.get("content") or ""))
+        )
+        for todo in todos[:500]
+        if isinstance(todo, dict)
+    ]
+    return Markup('<ul class="todo">{}</ul>').format(Markup().join(rows))
 
 
 def _value(made: Detail, title: str, value: Any, span_id: str, *, opened: bool = True) -> None:  # noqa: ANN401

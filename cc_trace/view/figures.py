@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 UNKNOWN: Final = "\N{EN DASH}"
@@ -66,6 +66,29 @@ def day_and_time(time_ns: int | None) -> str:
     """Return a moment with its day."""
     moment = _local(time_ns)
     return UNKNOWN if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def when(time_ns: int | None, now_ns: int) -> str:
+    """Return a moment as seen from now: the time of today and yesterday, else the day and the time."""
+    moment, now = _local(time_ns), _local(now_ns)
+    if moment is None or now is None:
+        return UNKNOWN
+    days = (now.date() - moment.date()).days
+    named = {0: "today", 1: "yesterday"}.get(days)
+    return f"{named} {moment:%H:%M}" if named else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def periods(now_ns: int) -> list[tuple[str, str]]:
+    """Return some lengths of time up to now by name, each with the day on which it begins; empty: all time."""
+    now = _local(now_ns) or datetime.fromtimestamp(0, UTC)
+    lengths = (("today", 0), ("7 days", 6), ("30 days", 29))
+    return [*((name, f"{now.date() - timedelta(days=days):%Y-%m-%d}") for name, days in lengths), ("all", "")]
+
+
+def exactly(time_ns: int | None) -> str:
+    """Return a moment with its day, to the millisecond; empty where it is not known."""
+    moment = _local(time_ns)
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
 def rfc3339(time_ns: int | None) -> str:

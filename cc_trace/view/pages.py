@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -16,7 +17,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
-from cc_trace.store import insights, questions
+from cc_trace.store import insights, lists, plain, questions
 from cc_trace.transcript import agent_paths, find_media
 from cc_trace.view import charts, figures, folding, markdown
 from cc_trace.view.details import detail
@@ -34,6 +35,13 @@ _FIRST_ROWS: Final = 60
 _POLL_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 15.0
 _ANSWER_CHARS: Final = 3_000
+_SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
+_WAITED_FOR: Final = {
+    "permission": "for permission",
+    "retry": "before trying again",
+    "hook": "for a hook",
+    "answer": "for an answer",
+}
 # What an image is, is told by its first bytes, never by what a transcript says.
 _IMAGES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -64,10 +72,14 @@ class Pages:
             duration=figures.duration,
             clock=figures.clock,
             moment=figures.day_and_time,
+            when=lambda time_ns: figures.when(time_ns, time.time_ns()),
+            took=lambda length_ns: figures.duration(None if length_ns is None else length_ns / 1e6),
             iso=figures.rfc3339,
             visible=lambda text: escaped(str(text)),
             markdown=lambda text: markdown.to_html(str(text)),
             query=urlencode,
+            plain=lambda text: " ".join(plain(str(text)).split())[:200],
+            without=lambda asked, name: {key: value for key, value in asked.items() if key != name},
         )
         self._templates.globals.update(between=figures.between, percent=figures.percent)
 
@@ -86,8 +98,14 @@ class Pages:
         """Say that there is no such page."""
         return self._missing("There is no such page.")
 
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Say that a page could not be made; why, is in the log."""
+        self._app.log.write(f"view: {request.url.path}: {type(error).__name__}: {error}")
+        message = f"This page cannot be shown: {type(error).__name__}. The log in the state folder says more."
+        return self._page("missing.html", 500, page="", heading="Something went wrong", message=message)
+
     def _missing(self, message: str) -> HTMLResponse:
-        return self._page("missing.html", 404, page="", message=message)
+        return self._page("missing.html", 404, page="", heading="Not found", message=message)
 
     def sessions(self, request: Request) -> Response:
         """All sessions, the first rows of them."""
@@ -100,7 +118,8 @@ class Pages:
             chosen=chosen,
             asked=chosen.asked(),
             rows=rows,
-            count=total,
+            count_all=total,
+            folder=self._app.config_dir / "projects",
             sums=questions.sessions_total(self._index, chosen),
             projects=questions.projects(self._index),
         )
@@ -121,28 +140,27 @@ class Pages:
             return self._missing("This session is not known here. If it is new, it will be in a moment.")
         offset = max(0, _number(request.query_params.get("from"), 1) - 1)
         turns = questions.turns(self._index, session_id, offset)
-        shown = [
-            {
-                **dict(turn),
-                "answer": str(turn["answer"] or "")[:_ANSWER_CHARS],
-                "prompt": str(turn["prompt"] or "")[:_ANSWER_CHARS],
-                "metadata": json.loads(turn["metadata"] or "{}"),
-            }
-            for turn in turns
-        ]
+        about = json.loads(found["summary"])
+        costs = questions.costs(self._index, session_id)
+        highest = max((row["total_usd"] or 0.0 for row in costs), default=0.0)
         return self._page(
             "session.html",
             page="session",
             live=session_id,
             session=found,
-            about=json.loads(found["summary"]),
-            turns=shown,
+            about=about,
+            relatives=lists.relatives(self._index, session_id, about["predecessor"]),
+            turns=[_conversation(turn, highest if len(costs) > 1 else 0.0, found["cost_usd"]) for turn in turns],
             offset=offset,
             more=offset + len(turns) < found["turns"],
             page_size=questions.MAX_ROWS,
             chart=charts.context_chart(questions.requests(self._index, session_id)),
-            costs=_cost_bars(questions.costs(self._index, session_id)),
-            files=questions.files(self._index, session_id),
+            costs=charts.cost_bars(costs),
+            costs_highest=highest,
+            spent=charts.cost_line(lists.spending(self._index, session_id)),
+            files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
+            hooks=lists.hooks(self._index, session_id),
+            permissions=lists.permissions(self._index, session_id),
         )
 
     def turn(self, request: Request) -> Response:
@@ -153,20 +171,18 @@ class Pages:
             return self._missing("This turn is not known here. If it is new, it will be in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
-        metadata = json.loads(turn["metadata"] or "{}")
-        spent = metadata.get("time_ms")
-        times = [(kind, ms) for kind, ms in spent.items() if ms] if isinstance(spent, dict) else []
+        notable = lists.notable(self._index, session_id, number)
         return self._page(
             "turn.html",
             page="turn",
             live=session_id,
             session=found,
             turn=turn,
-            times=times,
+            times=_stacked(json.loads(turn["metadata"] or "{}").get("time_ms")),
             place=-1 if place is None else place,
             wanted=wanted if place is not None else turn["span_id"],
-            errors=questions.notable(self._index, session_id, number, "errors"),
-            waits=_longest(questions.notable(self._index, session_id, number, "waits")),
+            notable=notable,
+            waits=_longest(notable.waits),
         )
 
     def turn_rows(self, request: Request) -> Response:
@@ -181,8 +197,15 @@ class Pages:
             _number(asked.get("offset")),
             _number(asked.get("limit"), questions.MAX_ROWS),
         )
-        span_ms = (found.end_ns - found.start_ns) / 1e6
-        return JSONResponse({"total": found.total, "duration": span_ms, "rows": [_visible(row) for row in found.rows]})
+        answer: dict[str, Any] = {
+            "total": found.total,
+            "duration": (found.end_ns - found.start_ns) / 1e6,
+            "rows": [_visible(row) for row in found.rows],
+        }
+        if "after" in asked:
+            session_id, number = request.path_params["session_id"], request.path_params["number"]
+            answer["error"] = lists.next_error(self._index, session_id, number, _number(asked["after"]))
+        return JSONResponse(answer)
 
     def span(self, request: Request) -> Response:
         """Lead to a span in its turn."""
@@ -241,14 +264,37 @@ class Pages:
         """Cost, tokens and time over all sessions."""
         chosen = questions.Filter.of(request.query_params)
         found = insights.insights(self._index, chosen)
+        kept = {name: value for name, value in chosen.asked().items() if name in ("project", "since", "until")}
         return self._page(
             "insights.html",
             page="insights",
             live="*",
             chosen=chosen,
-            asked=chosen.asked(),
+            asked=kept,
+            kept=kept,
             found=found,
+            days=charts.day_chart(found.by["day"]),
+            misses=lists.misses(self._index, lists.Chosen.of(kept)),
+            periods=figures.periods(time.time_ns()),
             projects=questions.projects(self._index),
+        )
+
+    def spans(self, request: Request) -> Response:
+        """List what a mark of a chart counts."""
+        chosen = lists.Chosen.of(request.query_params)
+        offset = _number(request.query_params.get("offset"))
+        asked = chosen.asked()
+        return self._page(
+            "spans.html",
+            page="spans",
+            live="*",
+            chosen=chosen,
+            asked=asked,
+            kept={name: value for name, value in asked.items() if name in ("project", "since", "until")},
+            heading=_heading(chosen),
+            found=lists.spans(self._index, chosen, offset),
+            offset=offset,
+            page_size=questions.MAX_ROWS,
         )
 
     def search(self, request: Request) -> Response:
@@ -282,29 +328,52 @@ class Pages:
             quiet += _POLL_SECONDS
 
 
+def _stacked(spent: object) -> list[tuple[str, float, float, float]]:
+    """Return each kind of time with its milliseconds, and its place in a bar of a thousand."""
+    known = spent.items() if isinstance(spent, dict) else ()
+    times = [(str(kind), float(ms)) for kind, ms in known if isinstance(ms, int | float) and ms > 0]
+    whole, made, x = sum(ms for _, ms in times), [], 0.0
+    for kind, ms in times:
+        width = 1000 * ms / whole
+        made.append((kind, ms, x, width))
+        x += width
+    return made
+
+
 def _longest(rows: list[Any]) -> list[tuple[Any, str, float]]:
     """Return what waited, for what and how many milliseconds, the longest first."""
     found = []
     for row in rows:
         waits = json.loads(row["waits"])
-        kinds = ", ".join(sorted({kind for kind, _, _ in waits}))
-        found.append((row, kinds, sum(end - begin for _, begin, end in waits) / 1e6))
+        told = row["label"] if row["kind"] == "event" else f"{row['name']} {row['label']}"
+        reasons = dict.fromkeys(_WAITED_FOR.get(kind, kind) for kind, _, _ in waits)
+        found.append((row, f"{', '.join(reasons)}: {told}", sum(end - begin for _, begin, end in waits) / 1e6))
     return sorted(found, key=lambda each: -each[2])
 
 
-def _cost_bars(rows: list[Any]) -> list[dict[str, Any]]:
-    highest = max((row["total_usd"] or 0.0 for row in rows), default=0.0) or 1.0
-    step = charts.WIDTH / max(len(rows), 1)
-    return [
-        {
-            "turn": row["turn"],
-            "x": number * step,
-            "width": max(step * 0.85, 0.5),
-            "height": 60 * (row["total_usd"] or 0.0) / highest,
-            "cost": row["total_usd"],
-        }
-        for number, row in enumerate(rows)
-    ]
+def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str, Any]:  # noqa: ANN401
+    """Return a turn as the session's page shows it: what was said, and its share of what was spent."""
+    cost = turn["total_usd"] or 0.0
+    metadata = json.loads(turn["metadata"] or "{}")
+    return {
+        **dict(turn),
+        "answer": _cut(turn["answer"]),
+        "prompt": _cut(turn["prompt"]),
+        "who": _SPEAKERS.get(metadata.get("trigger"), "You"),
+        "top": bool(highest) and cost == highest,
+        "share": figures.percent(cost, all_usd) if highest and all_usd else None,
+        "width": 1000 * cost / highest if highest else 0.0,
+    }
+
+
+def _cut(text: object) -> str:
+    told = text if isinstance(text, str) else "" if text is None else str(text)
+    return told if len(told) <= _ANSWER_CHARS else told[:_ANSWER_CHARS] + " …"
+
+
+def _below(path: str, folder: str | None) -> str:
+    """Return a file's path as seen from the session's folder."""
+    return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
 
 
 def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
@@ -316,6 +385,19 @@ def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
         if found is not None:
             return log.request(found[1]).body
     return None
+
+
+def _heading(chosen: lists.Chosen) -> str:
+    """Say what is listed."""
+    if chosen.time:
+        return f"Turns by {chosen.time} time"
+    if chosen.miss:
+        return f"Cache misses: {chosen.miss}"
+    if chosen.tool:
+        return f"{'Failed calls' if chosen.status == 'error' else 'Calls'} of {chosen.tool}"
+    return {"generation": "Requests", "turn": "Turns", "tool": "Tool calls", "subagent": "Agents"}.get(
+        chosen.kind, "Spans"
+    )
 
 
 def _visible(row: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+import sqlite3
 import tempfile
 import threading
 import webbrowser
@@ -74,6 +75,7 @@ def site(app: App, index: Store, watch: Watch, port: int, token: str) -> ASGIApp
         Route("/sessions/{session_id}", pages.session),
         Route("/sessions/{session_id}/turns/{number:int}", pages.turn),
         Route("/sessions/{session_id}/turns/{number:int}/rows", pages.turn_rows),
+        Route("/spans", pages.spans),
         Route("/spans/{span_id}", pages.span),
         Route("/spans/{span_id}/detail", pages.detail),
         Route("/spans/{span_id}/request", pages.request),
@@ -86,7 +88,7 @@ def site(app: App, index: Store, watch: Watch, port: int, token: str) -> ASGIApp
     inner = Starlette(
         routes=routes,
         middleware=[Middleware(GZipMiddleware, minimum_size=1000)],
-        exception_handlers={404: pages.not_found},
+        exception_handlers={404: pages.not_found, sqlite3.Error: pages.failed, OSError: pages.failed},
     )
     return Guard(inner, port, token)
 

@@ -15,7 +15,7 @@ function rowsOf(selector) {
   const chosen = () => document.querySelector(`${selector}.chosen`);
   return {
     move(step) {
-      const rows = [...document.querySelectorAll(page === "search" ? ".hit" : selector)];
+      const rows = [...document.querySelectorAll({ search: ".hit", spans: "a.row" }[page] ?? selector)];
       const at = rows.findIndex((row) => row.classList.contains("chosen"));
       const next = rows[Math.min(rows.length - 1, Math.max(0, at + step))];
       rows[at]?.classList.remove("chosen");
@@ -47,6 +47,19 @@ async function refreshPage() {
   document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
 }
 
+// A form of filters needs no button: what is chosen is applied, what is typed when the typing pauses.
+for (const form of document.querySelectorAll("form[data-auto]")) {
+  form.querySelector("button").hidden = true;
+  // What is empty has no place in the address.
+  const apply = () => {
+    const asked = new URLSearchParams([...new FormData(form)].filter(([name, value]) => value && (name !== "sort" || value !== "recent")));
+    const query = asked.toString();
+    location.assign(form.getAttribute("action") + (query ? `?${query}` : ""));
+  };
+  form.addEventListener("change", (event) => { if (event.target.type !== "search") apply(); });
+  form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+}
+
 function follow() {
   const live = document.body.dataset.live;
   if (!live) return;
@@ -67,8 +80,9 @@ function follow() {
     progress.textContent = `reading ${done} of ${total} sessions`;
   });
   let lost = false;
-  events.addEventListener("error", () => { lost = true; });
-  events.addEventListener("open", () => { if (lost) { lost = false; changed(); } });
+  const told = document.getElementById("lost");
+  events.addEventListener("error", () => { lost = true; told.hidden = false; });
+  events.addEventListener("open", () => { if (lost) { lost = false; told.hidden = true; changed(); } });
   window.addEventListener("pagehide", () => events.close());
 }
 
@@ -81,6 +95,12 @@ const keys = {
   Escape: () => view.escape(),
   ArrowLeft: () => view.fold?.(true),
   ArrowRight: () => view.fold?.(false),
+  "+": () => view.scale?.(0.5),
+  "=": () => view.scale?.(0.5),
+  "-": () => view.scale?.(2),
+  ",": () => view.pan?.(-0.4),
+  ".": () => view.pan?.(0.4),
+  e: () => view.error?.(),
   "[": () => document.getElementById("previous")?.click(),
   "]": () => document.getElementById("next")?.click(),
 };

@@ -9,7 +9,9 @@ export function waterfall() {
   const root = document.getElementById("waterfall"), scroll = document.getElementById("scroll");
   const space = document.getElementById("space"), ticks = document.getElementById("ticks");
   const pane = document.getElementById("detail");
+  const range = document.getElementById("range");
   const folded = new Set();
+  let brush = null;
   let chunks = new Map(), asked = new Set(), elements = new Map();
   let total = 0, duration = 1, height = 26, chosen = null, from = 0, to = 1, generation = 0, shown = "";
 
@@ -77,15 +79,16 @@ export function waterfall() {
     fold.type = "button";
     fold.tabIndex = -1;
     if (row.below) fold.title = `${row.below} below`;
-    tree.append(indent, fold, node("span", `dot ${row.kind}`), node("b", "name", row.name), node("span", "label", row.label));
+    tree.append(indent, fold, node("span", `dot ${row.kind}`), node("b", "name", row.kind === "generation" ? brief(row.name) : row.name), node("span", "label", row.label));
     tree.title = row.label ? `${row.name}: ${row.label}` : row.name;
     const cost = row.total ?? row.cost;
     tree.append(node("span", "cost", cost ? money(cost) : ""));
     const track = node("div", "track");
     if (row.lane) put(track, "lane", row.lane[0], row.lane[1]);
     if (row.start !== null) {
-      const end = row.end ?? row.start;
-      const bar = put(track, `box ${row.kind}`, row.start, end);
+      const open = row.end === null && root.dataset.running === "1";
+      const end = row.end ?? (open ? duration : row.start);
+      const bar = put(track, `box ${row.kind}${open ? " open" : ""}`, row.start, end);
       bar.title = `${row.name} · ${time(end - row.start)} · from ${time(row.start)}`;
       if (row.first !== null && row.first > row.start) put(track, "box first", row.start, Math.min(row.first, end));
       for (const [kind, begin, stop] of row.waits) put(track, `wait ${kind}`, begin, stop).title = `${kind}: waited ${time(stop - begin)}`;
@@ -119,7 +122,12 @@ export function waterfall() {
       tick.style.left = `${((mark - from) / (to - from)) * 100}%`;
       marks.push(tick);
     }
-    ticks.replaceChildren(...marks);
+    ticks.replaceChildren(...marks, ...(brush ? [brush] : []));
+    const part = from > 0 || to < duration;
+    root.classList.toggle("zoomed", part);
+    range.hidden = !part;
+    range.firstElementChild.style.left = `${(from / duration) * 100}%`;
+    range.firstElementChild.style.width = `${((to - from) / duration) * 100}%`;
   }
 
   async function choose(row, { push = true } = {}) {
@@ -133,7 +141,11 @@ export function waterfall() {
   async function show() {
     const id = chosen.id;
     const response = await fetch(`/spans/${encodeURIComponent(id)}/detail`);
-    if (!response.ok || chosen.id !== id) return;
+    if (chosen.id !== id) return;
+    if (!response.ok) {
+      pane.replaceChildren(node("p", "empty", "This span cannot be shown. It may have been replaced: reload the page."));
+      return;
+    }
     const html = await response.text();
     if (html === shown) return;
     shown = html;
@@ -187,18 +199,60 @@ export function waterfall() {
   function zoom(row) {
     if (row?.start === null || row === undefined || row === null) return;
     const end = Math.max(row.end ?? row.start, row.start + 0.001), margin = (end - row.start) * 0.02;
-    from = Math.max(0, row.start - margin);
-    to = end + margin;
-    root.classList.add("zoomed");
+    look(row.start - margin, end + margin);
+  }
+
+  // Show a part of the time; what lies beyond the turn is cut off.
+  function look(begin, end) {
+    const size = Math.min(duration, Math.max(0.01, end - begin));
+    from = Math.min(Math.max(0, begin), duration - size);
+    to = from + size;
     draw();
   }
 
-  function whole() {
-    from = 0;
-    to = duration;
-    root.classList.remove("zoomed");
-    draw();
+  const whole = () => look(0, duration);
+
+  function scale(factor, share = 0.5) {
+    const middle = from + (to - from) * share, size = (to - from) * factor;
+    look(middle - size * share, middle + size * (1 - share));
   }
+
+  const pan = (share) => look(from + (to - from) * share, to + (to - from) * share);
+
+  // Drag over the axis to zoom to what was dragged over, and the strip at the bottom to move what is shown.
+  function drags(element, begin, move, end) {
+    element.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      const box = element.getBoundingClientRect(), share = (each) => Math.min(1, Math.max(0, (each.clientX - box.left) / box.width));
+      const start = share(event);
+      element.setPointerCapture(event.pointerId);
+      begin(start);
+      const moved = (each) => move(start, share(each));
+      const ended = (each) => { element.removeEventListener("pointermove", moved); end(start, share(each)); };
+      element.addEventListener("pointermove", moved);
+      element.addEventListener("pointerup", ended, { once: true });
+    });
+  }
+  drags(ticks, () => { brush = node("i", "brush"); }, (start, now) => {
+    brush.style.left = `${Math.min(start, now) * 100}%`;
+    brush.style.width = `${Math.abs(now - start) * 100}%`;
+    ticks.append(brush);
+  }, (start, now) => {
+    brush = null;
+    const width = to - from, begin = from + Math.min(start, now) * width, end = from + Math.max(start, now) * width;
+    if (Math.abs(now - start) > 0.005) look(begin, end); else draw();
+  });
+  let grabbed = 0;
+  drags(range, (start) => {
+    const middle = (from + to) / 2 / duration, half = (to - from) / 2 / duration;
+    grabbed = Math.abs(start - middle) <= half ? start - middle : 0;
+  }, (_, now) => {
+    const middle = (now - grabbed) * duration, half = (to - from) / 2;
+    look(middle - half, middle + half);
+  }, () => {});
+  document.getElementById("zoom-in").addEventListener("click", () => scale(0.5));
+  document.getElementById("zoom-out").addEventListener("click", () => scale(2));
+  document.getElementById("zoom-all").addEventListener("click", whole);
 
   async function goTo(place, id) {
     scroll.scrollTop = Math.max(0, place * height - scroll.clientHeight / 3);
@@ -221,27 +275,28 @@ export function waterfall() {
     if (!event.ctrlKey && !event.shiftKey) return;
     event.preventDefault();
     const box = ticks.getBoundingClientRect(), share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-    const width = to - from;
-    if (event.shiftKey && !event.ctrlKey) {
-      const by = Math.max(-from, Math.min(duration - to, (width * (event.deltaY || event.deltaX)) / 1000));
-      from += by; to += by;
-    } else {
-      const size = Math.min(duration, Math.max(0.01, width * (event.deltaY > 0 ? 1.25 : 0.8))), middle = from + width * share;
-      from = Math.max(0, middle - size * share); to = Math.min(duration, from + size);
-    }
-    root.classList.toggle("zoomed", from > 0 || to < duration);
-    draw();
+    if (event.shiftKey && !event.ctrlKey) pan((event.deltaY || event.deltaX) / 1000);
+    else scale(event.deltaY > 0 ? 1.25 : 0.8, share);
   }, { passive: false });
   document.getElementById("turn-head").addEventListener("click", (event) => {
     const link = event.target.closest("[data-place]");
     if (!link) return;
     event.preventDefault();
-    folded.clear();
-    generation += 1;
-    chunks = new Map();
-    asked = new Set();
-    goTo(Number(link.dataset.place));
+    find(Number(link.dataset.place));
   });
+
+  // Go to a row that may be folded away.
+  async function find(place) {
+    if (folded.size) {
+      folded.clear();
+      generation += 1;
+      chunks = new Map();
+      asked = new Set();
+      await load(0);
+    }
+    await goTo(place);
+    if (chosen?.start !== null && (chosen.start > to || (chosen.end ?? chosen.start) < from)) whole();
+  }
 
   load(0).then(async () => {
     const place = Number(root.dataset.place);
@@ -257,16 +312,27 @@ export function waterfall() {
     open: () => zoom(chosen),
     escape() { if (from > 0 || to < duration) whole(); else location.assign(root.dataset.session); },
     fold: (close) => toggle(chosen, close),
+    scale,
+    pan,
+    async error() {
+      const response = await fetch(`${root.dataset.rows}?after=${chosen?.place ?? 0}&limit=0`);
+      if (!response.ok) return;
+      const { error } = await response.json();
+      if (error !== null) await find(error);
+    },
     async refresh() { await reload(); if (chosen) await show(); },
   };
 }
+
+// A model's name without what all have in common: claude-opus-4-5-20251101 is opus-4-5.
+const brief = (name) => name.replace(/^claude-/, "").replace(/-20\d{6}$/, "");
 
 export function time(ms) {
   if (ms < 1) return `${ms.toFixed(ms ? 1 : 0)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
-  if (ms < 3600000) return `${Math.floor(ms / 60000)} m ${Math.round((ms % 60000) / 1000)} s`;
-  return `${Math.floor(ms / 3600000)} h ${Math.round((ms % 3600000) / 60000)} m`;
+  const [all, large, small] = ms < 3600000 ? [Math.round(ms / 1000), "m", "s"] : [Math.round(ms / 60000), "h", "m"];
+  return all % 60 ? `${Math.floor(all / 60)} ${large} ${all % 60} ${small}` : `${all / 60} ${large}`;
 }
 
 export function money(usd) { return usd < 1 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`; }

@@ -128,7 +128,7 @@ def test_keys_choose_zoom_and_go_back(page: Page, viewer: Viewer) -> None:
 def test_what_failed_and_what_was_retried_stands_out(page: Page, viewer: Viewer) -> None:
     failed = viewer.index.read("SELECT session_id, turn FROM spans WHERE kind = 'tool' AND status = 'error'")[0]
     page.goto(viewer.url(f"/sessions/{failed[0]}/turns/{failed[1]}"))
-    page.locator(".standout a.bad").first.click()
+    page.locator("#failed a").first.click()
     expect(page.locator(".detail .note.error")).to_be_visible()
     retried = viewer.index.read("SELECT span_id FROM spans WHERE name = 'api_retry'")[0][0]
     page.goto(viewer.url(f"/spans/{retried}"))

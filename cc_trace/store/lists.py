@@ -1,0 +1,244 @@
+"""Spans chosen by what they have in common: what a turn cost, failed at and waited for, and what a chart counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cc_trace.store.insights import TIME_KINDS
+from cc_trace.store.questions import MAX_ROWS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from cc_trace.store.store import Store
+
+_DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
+_MISS: Final = "json_extract(span, '$.metadata.cache_miss.causes[0].kind')"
+_FIRST_FEW: Final = 12
+_PICK: Final = (
+    "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, cost_usd, total_usd,"
+    " waits, substr(json_extract(span, '$.error'), 1, 400) error"
+)
+_SORTS: Final = {
+    "recent": "start_ns DESC",
+    "cost": "COALESCE(total_usd, cost_usd, 0) DESC",
+    "duration": "end_ns - start_ns DESC",
+    "tokens": "COALESCE(spans.input + output + cache_read + cache_write, 0) DESC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which spans a URL asks for; empty: all. `time`: turns in which such time passed; `miss`: the first cause."""
+
+    kind: str = ""
+    tool: str = ""
+    status: str = ""
+    model: str = ""
+    agent: str = ""
+    project: str = ""
+    day: str = ""
+    since: str = ""
+    until: str = ""
+    time: str = ""
+    miss: str = ""
+    sort: str = "recent"
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Chosen:
+        """Take from a query what is known."""
+        found = {field.name: query[field.name][:500] for field in fields(cls) if field.name in query}
+        if found.get("sort") not in _SORTS:
+            found.pop("sort", None)
+        if found.get("time") not in TIME_KINDS:
+            found.pop("time", None)
+        return cls(**found)
+
+    def asked(self) -> dict[str, str]:
+        """Return what is asked for, as it stands in the URL."""
+        return {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) and (field.name != "sort" or value != "recent")
+        }
+
+
+class Picked(NamedTuple):
+    """Some spans, and what all that were asked for come to."""
+
+    rows: list[sqlite3.Row]
+    total: int
+    cost_usd: float
+    tokens: int
+    took_ms: float
+
+
+def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
+    """Return the spans that are asked for; one that a fork copied is not counted again."""
+    where, values = _where(chosen)
+    took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else "end_ns - start_ns"
+    order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS[chosen.sort]
+    table = f"FROM spans JOIN sessions USING (session_id) WHERE {where}"
+    sums = store.read(
+        "SELECT COUNT(*) count, SUM(spans.cost_usd) cost, SUM(spans.total_usd) total,"
+        f" SUM(spans.input + output + cache_read + cache_write) tokens, SUM({took}) took {table}",
+        values,
+    )[0]
+    rows = store.read(
+        f"SELECT {_PICK.replace('cost_usd', 'spans.cost_usd', 1)}, title, project, {took} took_ns,"
+        " spans.input + output + cache_read + cache_write tokens"
+        f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
+        [*values, min(limit, MAX_ROWS), max(0, offset)],
+    )
+    cost = sums["total"] if chosen.kind == "turn" else sums["cost"]
+    return Picked(rows, sums["count"], cost or 0.0, sums["tokens"] or 0, (sums["took"] or 0) / 1e6)
+
+
+def _where(chosen: Chosen) -> tuple[str, list[Any]]:
+    parts, values = ["copied = 0"], list[Any]()
+    kind = "turn" if chosen.time else "tool" if chosen.tool else "generation" if chosen.miss else chosen.kind
+    for condition, value in (
+        ("kind = ?", kind),
+        ("name = ?", chosen.tool),
+        ("status = ?", chosen.status),
+        ("model = ?", chosen.model),
+        ("agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
+        ("project = ?", chosen.project),
+        (f"{_DAY} = ?", chosen.day),
+        (f"{_DAY} >= ?", chosen.since),
+        (f"{_DAY} <= ?", chosen.until),
+        (f"{_MISS} = ?", chosen.miss),
+    ):
+        if value:
+            parts.append(condition)
+            values.append(value)
+    if chosen.agent == "main thread":
+        parts.append("agent = ''")
+    if chosen.time:
+        parts.append(f"json_extract(span, '$.metadata.time_ms.{chosen.time}') > 0")
+    return " AND ".join(parts), values
+
+
+class Notable(NamedTuple):
+    """What stands out in a turn: the first few of each, and how many there are."""
+
+    dearest: list[sqlite3.Row]
+    failed: list[sqlite3.Row]
+    failures: int
+    waits: list[sqlite3.Row]
+    requests: int
+
+
+def notable(store: Store, session_id: str, number: int) -> Notable:
+    """Return what of a turn was expensive, what failed and what waited."""
+    which = [session_id, number]
+    where = "session_id = ? AND turn = ?"
+    counts = store.read(
+        f"SELECT SUM(status = 'error' AND kind <> 'turn') failures, SUM(kind = 'generation') requests FROM spans"
+        f" WHERE {where}",
+        which,
+    )[0]
+    return Notable(
+        dearest=store.read(
+            f"SELECT {_PICK}, CASE kind WHEN 'subagent' THEN total_usd ELSE cost_usd END spent FROM spans WHERE {where}"
+            " AND ((kind = 'subagent' AND total_usd > 0) OR (kind = 'generation' AND agent = '' AND cost_usd > 0))"
+            f" ORDER BY spent DESC, place LIMIT {_FIRST_FEW}",
+            which,
+        ),
+        failed=store.read(
+            f"SELECT {_PICK} FROM spans WHERE {where} AND status = 'error' AND kind <> 'turn'"
+            f" ORDER BY place LIMIT {_FIRST_FEW}",
+            which,
+        ),
+        failures=counts["failures"] or 0,
+        waits=store.read(f"SELECT {_PICK} FROM spans WHERE {where} AND waits <> '[]' LIMIT 1000", which),
+        requests=counts["requests"] or 0,
+    )
+
+
+def next_error(store: Store, session_id: str, number: int, place: int) -> int | None:
+    """Return the place of the next span of a turn that failed, after the last one the first; None: none did."""
+    found = store.read(
+        "SELECT place FROM spans WHERE session_id = ? AND turn = ? AND status = 'error' AND kind <> 'turn'"
+        " ORDER BY place <= ?, place LIMIT 1",
+        [session_id, number, place],
+    )
+    return found[0][0] if found else None
+
+
+def hooks(store: Store, session_id: str) -> list[sqlite3.Row]:
+    """Return the hooks that ran in a session, by event and command, those that took longest first."""
+    return store.read(
+        "SELECT json_extract(span, '$.metadata.hook_event') event, json_extract(span, '$.metadata.command') command,"
+        " COUNT(*) runs, SUM(json_extract(span, '$.metadata.blocked') = 1) blocked, SUM(status = 'error') errors,"
+        " SUM(COALESCE(json_extract(span, '$.metadata.duration_ms'), (end_ns - start_ns) / 1e6)) took_ms,"
+        " MIN(span_id) span_id FROM spans WHERE session_id = ? AND kind = 'event' AND name = 'hook'"
+        " GROUP BY 1, 2 ORDER BY took_ms DESC LIMIT 50",
+        [session_id],
+    )
+
+
+def permissions(store: Store, session_id: str) -> list[sqlite3.Row]:
+    """Return the tool calls of a session that somebody or something decided about, refusals and long waits first."""
+    return store.read(
+        "SELECT span_id, turn, name, label, json_extract(span, '$.metadata.permission.decision') decision,"
+        " json_extract(span, '$.metadata.permission.source') source,"
+        " json_extract(span, '$.metadata.permission.wait_ms') wait_ms,"
+        " json_extract(span, '$.metadata.denial') denial FROM spans WHERE session_id = ? AND kind = 'tool'"
+        " AND (decision IS NOT NULL OR denial IS NOT NULL)"
+        " ORDER BY decision = 'accept' AND denial IS NULL, wait_ms DESC, start_ns LIMIT 100",
+        [session_id],
+    )
+
+
+class Relatives(NamedTuple):
+    """The session that one continues, and those that continue it."""
+
+    before: sqlite3.Row | None
+    after: list[sqlite3.Row]
+
+
+def relatives(store: Store, session_id: str, predecessor: str | None) -> Relatives:
+    """Return the sessions before and after one: forks, plans that were carried out, cleared contexts."""
+    before = store.read("SELECT session_id, title FROM sessions WHERE session_id = ?", [predecessor])
+    after = store.read(
+        "SELECT session_id, title FROM sessions WHERE json_extract(summary, '$.predecessor') = ?"
+        " ORDER BY first_ns LIMIT 20",
+        [session_id],
+    )
+    return Relatives(before[0] if before else None, after)
+
+
+class Miss(NamedTuple):
+    """What requests missed in the prompt cache for one cause, the one that spoils the most."""
+
+    cause: str
+    requests: int
+    tokens: int
+    cost_usd: float
+
+
+def misses(store: Store, chosen: Chosen) -> list[Miss]:
+    """Return the cache misses by cause, those of most tokens first."""
+    where, values = _where(chosen)
+    found = store.read(
+        f"SELECT {_MISS} cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
+        " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')) cost FROM spans JOIN sessions USING (session_id)"
+        f" WHERE kind = 'generation' AND {where} AND cause IS NOT NULL GROUP BY 1 ORDER BY tokens DESC LIMIT 20",
+        values,
+    )
+    return [Miss(row["cause"], row["requests"], row["tokens"] or 0, row["cost"] or 0.0) for row in found]
+
+
+def spending(store: Store, session_id: str) -> list[tuple[int, float]]:
+    """Return when how much of a session's cost was spent, its agents' included, in at most 500 steps of time."""
+    found = store.read(
+        "WITH paid AS (SELECT COALESCE(end_ns, start_ns) at, cost_usd FROM spans"
+        " WHERE session_id = ? AND kind = 'generation' AND cost_usd IS NOT NULL AND COALESCE(end_ns, start_ns) > 0),"
+        " bounds AS (SELECT MIN(at) first, MAX(at) - MIN(at) + 1 length FROM paid)"
+        " SELECT MAX(at) at, SUM(cost_usd) cost FROM paid, bounds GROUP BY (at - first) * 500 / length ORDER BY 1",
+        [session_id],
+    )
+    return [(row["at"], row["cost"]) for row in found]
