@@ -1,5 +1,7 @@
-# One command runs all but the real Claude Code: `make test`. It needs Python 3.11 or newer and makes its own environment.
-PYTHON ?= python3
+# One command runs all but the real Claude Code: `make test`. It makes its own environment, by uv where there is one, else
+# by any Python from 3.11 on with venv. PYTHON chooses another Python.
+PYTHON ?=
+ENVIRONMENT := PYTHON='$(PYTHON)' sh scripts/environment.sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -36,8 +38,7 @@ $(BACKENDS)/phoenix/.installed: PACKAGE := arize-phoenix>=20,<21
 $(BACKENDS)/mlflow/.installed: PACKAGE := mlflow>=3.17,<4
 $(BACKENDS)/datadog/.installed: PACKAGE := ddapm-test-agent
 $(BACKENDS)/%/.installed:
-	$(PYTHON) -m venv $(BACKENDS)/$*
-	$(BACKENDS)/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(PACKAGE)'
+	@$(ENVIRONMENT) $(BACKENDS)/$* '$(PACKAGE)'
 	@touch $@
 
 # The viewer in Chromium (CHROMIUM: its program).
@@ -67,9 +68,9 @@ prices: $(STAMP)
 	$(BIN)/python scripts/generate_prices.py
 
 $(STAMP): pyproject.toml cc_trace/__init__.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; call make with PYTHON=python3.11 or newer" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "making $(VENV) and installing what the tests need: about a minute"
+	@$(ENVIRONMENT) $(VENV) -e '.[dev]'
+	@$(BIN)/python tests/collector.py
 	@touch $@
 
 clean:

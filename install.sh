@@ -51,13 +51,43 @@ source=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 runs() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
-# Sets $python to one that is new enough; to nothing if there is none.
+# The versions that all dependencies have wheels for: with others they would have to be compiled.
+wheels='>=3.11,<3.15'
+has_wheels() { "$1" -I -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' >/dev/null 2>&1; }
+
+# Sets $python to the one that was chosen, else to one that has wheels, else to any that is new enough, else to nothing.
 find_python() {
-    for python in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11; do
-        if runs "$python"; then return; fi
-        [ "$python" != "${PYTHON-}" ] || fail "PYTHON is $python, which is not Python 3.11 or newer; set PYTHON to another one"
+    python=${PYTHON-}
+    if [ -n "$python" ]; then
+        runs "$python" || fail "PYTHON is $python, which is not Python 3.11 or newer; set PYTHON to another one"
+        return
+    fi
+    for python in python3 python3.14 python3.13 python3.12 python3.11; do
+        if has_wheels "$python"; then return; fi
     done
-    python=
+    python=python3
+    runs "$python" || python=
+}
+
+has_uv() { uv --version >/dev/null 2>&1; }
+
+# A text as one word for a shell.
+quoted() {
+    rest=$1 text=
+    while :; do
+        case $rest in
+        *\'*) text="$text${rest%%\'*}'\\''" rest=${rest#*\'} ;;
+        *) break ;;
+        esac
+    done
+    printf "'%s'" "$text$rest"
+}
+
+# What an installation by another user left, as with sudo, would make this fail half-way.
+check_owner() {
+    theirs=$(find "$data" "$bin/cc-trace" ! -user "$(id -u)" 2>/dev/null | head -n 1)
+    [ -z "$theirs" ] || fail "$theirs belongs to another user, perhaps since an installation with sudo; run this again \
+after: sudo rm -rf $(quoted "$data") $(quoted "$bin/cc-trace")"
 }
 
 # Makes a folder and those above it, and notes them, so that uninstalling takes away just those.
@@ -71,15 +101,19 @@ make_folder() {
 
 has_pip() { "$venv/bin/python" -I -c 'import pip' 2>/dev/null; }
 
-make_environment() {
-    # What an interrupted installation left, or what lost its Python or its uv, is made anew.
-    if [ -e "$venv/.complete" ] && runs "$venv/bin/python" && { has_pip || command -v uv >/dev/null; }; then return; fi
-    rm -rf -- "$venv"
+# What an interrupted installation left, or what lost its Python or its uv, is made anew.
+is_complete() { [ -e "$venv/.complete" ] && runs "$venv/bin/python" && { has_pip || has_uv; }; }
+
+# Sets $by to what the environment is made by. Before anything is made: what is missing leaves nothing behind.
+choose() {
+    if is_complete; then return; fi
     find_python
-    if [ -n "$python" ] && "$python" -I -c 'import ensurepip, venv' >/dev/null 2>&1; then
-        "$python" -I -m venv "$venv" || fail "cannot create an environment in $venv (see above)"
-    elif command -v uv >/dev/null; then
-        uv venv --quiet --python "${python:->=3.11}" "$venv" || fail "uv cannot create an environment in $venv (see above)"
+    if [ -n "$python" ] && "$python" -I -c 'import ensurepip, venv' >/dev/null 2>&1 &&
+        { [ -n "${PYTHON-}" ] || has_wheels "$python" || ! has_uv; }; then
+        by=venv
+    elif has_uv; then
+        by=uv
+        if [ -z "${PYTHON-}" ] && ! has_wheels "$python"; then python=$wheels; fi
     elif [ -n "$python" ]; then
         fail "$python has no venv module; install it (on Debian and Ubuntu: apt install python3-venv) and try again"
     else
@@ -87,8 +121,20 @@ make_environment() {
     fi
 }
 
+make_environment() {
+    [ -n "$by" ] || return 0
+    echo "making    an environment in $venv, by $by with $python"
+    rm -rf -- "$venv"
+    if [ "$by" = venv ]; then
+        "$python" -I -m venv "$venv" || fail "cannot create an environment in $venv (see above)"
+    else
+        uv venv --quiet --python "$python" "$venv" || fail "uv cannot create an environment in $venv (see above)"
+    fi
+}
+
 install_package() {
     rm -f -- "$venv/.complete"
+    echo "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two"
     # By `.`: pip and uv take some characters in a path for their own.
     (
         cd -- "$source"
@@ -98,19 +144,69 @@ install_package() {
             uv pip install --quiet --python "$venv/bin/python" --reinstall-package cc-trace .
         fi
     ) || fail "cannot install the package (see above); is the Python package index reachable?"
-    : >"$venv/.complete"
+    version >"$venv/.complete" # which the plugin compares with its own
+}
+
+# Prints the version of this checkout.
+version() {
+    while IFS= read -r line; do
+        case $line in
+        '__version__ = "'*'"') line=${line#*\"} && printf '%s\n' "${line%\"}" ;;
+        esac
+    done <"$source/cc_trace/__init__.py"
+}
+
+mark='# The command cc-trace, made by install.sh.'
+
+# Tells whether the command is our launcher, or the link that earlier versions made.
+is_ours() {
+    if [ "$(readlink -- "$bin/cc-trace" 2>/dev/null)" = "$venv/bin/cc-trace" ]; then return; fi
+    [ -f "$bin/cc-trace" ] || return
+    { IFS= read -r line && IFS= read -r line || :; } <"$bin/cc-trace"
+    [ "$line" = "$mark" ]
+}
+
+launcher() {
+    cat <<END
+#!/bin/sh
+$mark
+# It starts cc-trace in its own environment, or says what keeps it from starting.
+python=$(quoted "$venv/bin/python")
+installer=$(quoted "$source/install.sh")
+run=$(quoted "sh $(quoted "$source/install.sh")")
+END
+    cat <<'END'
+[ -f "$installer" ] || run="./install.sh in a copy of cc-trace"
+again="Nothing is traced until it is installed again, and nothing is lost.
+Run: $run
+Then: cc-trace sync"
+if ! [ -x "$python" ]; then
+    printf 'cc-trace: its Python is gone: %s\n%s\n' "$(readlink -- "$python" || printf %s "$python")" "$again" >&2
+    exit 1
+fi
+exec "$python" -E -P -c 'import sys
+try:
+    from cc_trace.cli import main
+except ImportError:
+    version = sys.version.split()[0]
+    sys.exit(f"cc-trace: its Python is now {version}, which it is not installed for\n{sys.argv[1]}")
+del sys.argv[1]
+sys.exit(main())' "$again" "$@"
+END
 }
 
 # Never over somebody else's file.
-link_command() {
-    target=$venv/bin/cc-trace
-    if [ "$(readlink -- "$bin/cc-trace" 2>/dev/null)" = "$target" ]; then
-        :
-    elif [ -e "$bin/cc-trace" ] || [ -L "$bin/cc-trace" ]; then
-        echo "install.sh: $bin/cc-trace is not ours and was not changed; run $target instead" >&2
-        return
-    else
-        ln -s -- "$target" "$bin/cc-trace"
+make_command() {
+    if [ -e "$bin/cc-trace" ] || [ -L "$bin/cc-trace" ]; then
+        if ! is_ours; then
+            echo "install.sh: $bin/cc-trace is not ours and was not changed; run $venv/bin/cc-trace instead" >&2
+            return
+        fi
+    fi
+    if [ -L "$bin/cc-trace" ] || ! [ -x "$bin/cc-trace" ] || [ "$(launcher)" != "$(cat "$bin/cc-trace")" ]; then
+        rm -f -- "$bin/cc-trace"
+        { launcher >"$bin/cc-trace" && chmod 755 "$bin/cc-trace"; } ||
+            fail "cannot write $bin/cc-trace; make its folder writable and try again"
     fi
     case :$PATH: in
     *:"$bin":*) echo "command   cc-trace" ;;
@@ -125,13 +221,14 @@ remove() {
         export PYTHONPATH="$source" PYTHONDONTWRITEBYTECODE=1
         exec "$python" -P -m cc_trace uninstall $project $purge
     fi
-    if [ "$(readlink -- "$bin/cc-trace" 2>/dev/null)" = "$venv/bin/cc-trace" ]; then rm -f -- "$bin/cc-trace"; fi
+    if is_ours; then rm -f -- "$bin/cc-trace"; fi
     rm -rf -- "$venv" "$data/hooks" "$data/installed"
     rmdir -- "$data" 2>/dev/null || :
     fail "environment and hook are removed, but without Python 3.11 settings.json cannot be edited: remove the \
 entries that name cc-trace-hook (they do nothing any more)"
 }
 
+check_owner
 if [ -n "$uninstall" ]; then
     if [ -x "$venv/bin/python" ] && "$venv/bin/python" -I -c 'import cc_trace.cli.uninstall' 2>/dev/null; then
         exec "$venv/bin/python" -I -m cc_trace uninstall $project $purge
@@ -139,13 +236,14 @@ if [ -n "$uninstall" ]; then
     remove
 fi
 
-made=
+made='' by=''
+choose
 make_folder "$data"
 make_folder "$bin"
 [ -z "$made" ] || printf '%s' "$made" >>"$data/installed"
 make_environment
 install_package
-link_command
+make_command
 if [ -n "$hooks" ]; then
     exec "$venv/bin/python" -I -m cc_trace install $project
 fi

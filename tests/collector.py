@@ -3,13 +3,20 @@
 with HttpBackend() as sink, Collector(sink.url, folder) as collector:
     ...                          # send to collector.http_url or collector.grpc_url
     collector.wait_for(sink, n)  # spans that came out of it
+
+Its program is linked with the shared library of the Python its wheel is for, which Debian's python3 does without.
+`python tests/collector.py`, which `make` runs, fetches it by apt where it is missing, into the environment.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import socket
 import subprocess
+import sys
+import sysconfig
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -18,6 +25,13 @@ if TYPE_CHECKING:
     from backend import HttpBackend
 
 _SECONDS: Final = 20.0  # for it to be up, or for spans to come through
+_PACKAGE: Final = "libpython{}.{}".format(*sys.version_info)
+_FETCHED: Final = Path(sys.prefix) / "lib" / _PACKAGE
+# Besides where the system looks: beside the interpreter in use, and where it was fetched to.
+_ENVIRONMENT: Final = {
+    # No proxy, no settings of the user.
+    "LD_LIBRARY_PATH": ":".join(map(str, (sysconfig.get_config_var("LIBDIR"), Path(sys.base_prefix) / "lib", _FETCHED)))
+}
 
 
 class Collector:
@@ -41,10 +55,10 @@ class Collector:
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(binary()), "start", *(f"--{name}={value}" for name, value in options.items())],
+                [str(_binary()), "start", *(f"--{name}={value}" for name, value in options.items())],
                 stdout=log,
                 stderr=log,
-                env={},  # no proxy, no settings of the user
+                env=_ENVIRONMENT,
             )
         self._wait_until_up(grpc_port, http_port)
 
@@ -89,13 +103,39 @@ class Collector:
                     time.sleep(0.02)
 
 
-def binary() -> Path | None:
+def _binary() -> Path | None:
     """Where the collector's program is, None where its wheel is not installed (there is none for some platforms)."""
     spec = importlib.util.find_spec("rotel")
     if spec is None or spec.origin is None:
         return None
     found = Path(spec.origin).with_name("rotel-agent")
     return found if found.is_file() else None
+
+
+def why_not() -> str | None:
+    """Why the collector cannot run here, and what to do about it; None where it can."""
+    program = _binary()
+    if program is None:
+        return "rotel is not installed: it has no wheel for this platform"
+    done = subprocess.run([str(program), "--help"], env=_ENVIRONMENT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    return f"rotel does not start ({done.stderr.strip()}); on Debian and Ubuntu: apt install {_PACKAGE}"
+
+
+def _fetch_library() -> None:
+    """Take the library out of its Debian package, which needs no rights; `why_not` says what else can be done."""
+    apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")
+    if why_not() is None or apt is None or dpkg is None:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([apt, "download", "--quiet", _PACKAGE], cwd=folder, capture_output=True, check=False)
+        for package in folder.glob("*.deb"):
+            subprocess.run([dpkg, "-x", str(package), str(folder / "unpacked")], check=True)
+        for library in folder.glob("unpacked/usr/lib/*/libpython*.so.*"):
+            _FETCHED.mkdir(exist_ok=True)
+            shutil.copy2(library, _FETCHED)
 
 
 def free_ports(count: int) -> list[int]:
@@ -105,3 +145,7 @@ def free_ports(count: int) -> list[int]:
     for each in held:
         each.close()
     return ports
+
+
+if __name__ == "__main__":
+    _fetch_library()

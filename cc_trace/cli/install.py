@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import States
 from cc_trace.install import check_hook, find_install_paths, install, meaning, own_python, plugins
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.install import Installed, InstallPaths
+
+_TRACED: Final = "It works: sessions that start from now on are traced. `cc-trace status` shows what was delivered."
+_NOT_REGISTERED: Final = (
+    "The hook works, but is not registered here: the plugin does that while it is enabled, or `cc-trace install`."
+)
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -31,12 +36,12 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     done = install(paths, python, prepare)
     _report(paths, done)
-    return _try_out(done.command, environment, python)
+    return _try_out(done.command, environment, python, _TRACED)
 
 
 def try_out(hook: str, environment: Mapping[str, str]) -> int:
     """Send the sample through a hook script without registering it: the plugin does that. `install.sh` calls this."""
-    return _try_out(f"exec {shlex.quote(hook)}", environment, own_python())
+    return _try_out(f"exec {shlex.quote(hook)}", environment, own_python(), _NOT_REGISTERED)
 
 
 def _report(paths: InstallPaths, done: Installed) -> None:
@@ -55,7 +60,7 @@ def _report(paths: InstallPaths, done: Installed) -> None:
         print("note      disableAllHooks is true there: Claude Code runs no hooks until you remove it")
 
 
-def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
+def _try_out(command: str, environment: Mapping[str, str], python: Path, closing: str) -> int:
     checked = check_hook(command, environment, python)
     if checked.problem is not None:
         fix = checked.fix or "install cc-trace again"
@@ -69,5 +74,5 @@ def _try_out(command: str, environment: Mapping[str, str], python: Path) -> int:
     printer = Printer(full=False, content=True)
     for _, spans in groupby(checked.spans, key=lambda span: span.turn):
         printer.turn(list(spans))
-    print("\nIt works: sessions that start from now on are traced. `cc-trace status` shows what was delivered.")
+    print(f"\n{closing}")
     return 0

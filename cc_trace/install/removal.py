@@ -11,6 +11,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.files import read_regular
 from cc_trace.install.installation import noted
 from cc_trace.install.settings_file import attempt
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cc_trace.install.installation import InstallPaths
 
 _STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since", "agents", "workers", "backoff")
+_LAUNCHER: Final = b"# The command cc-trace, made by install.sh."  # its second line
 _STAMPS: Final = ("installed", "hooked", "swept", "cleaned")
 # With what SQLite puts beside its files, a ledger that was put aside, and a file that was being written.
 _STATE_FILES: Final = re.compile(
@@ -55,7 +57,7 @@ def purge(paths: InstallPaths) -> tuple[list[str], list[str]]:
     """Remove the state and the configuration; return what went and what was left because it is not known as ours."""
     removed, left = [], []
     state = paths.state
-    if all((state / name).is_dir() for name in ("sessions", "locks", "spool")):
+    if _is_state(state):
         with attempt("remove", state):
             for path in state.iterdir():
                 if path.name in _STATE_FOLDERS and not path.is_symlink():
@@ -75,6 +77,15 @@ def purge(paths: InstallPaths) -> tuple[list[str], list[str]]:
     return removed, left
 
 
+def _is_state(state: Path) -> bool:
+    """Tell whether this is a state folder, also after an earlier uninstall has taken what was empty out of it."""
+    if not state.is_dir():
+        return False
+    by_name = (state.parent.name, state.name) == ("state", "cc-trace")  # not one that CC_TRACE_HOME chose
+    whole = all((state / name).is_dir() for name in ("sessions", "locks", "spool"))
+    return by_name or whole or (state / "ledger.db").is_file()
+
+
 def _forget(state: Path) -> None:
     """Remove the notes of when what was done, and folders that were never used: the next one starts anew."""
     for stamp in (state / name for name in _STAMPS):
@@ -86,8 +97,12 @@ def _forget(state: Path) -> None:
 
 
 def _is_ours(command: Path, paths: InstallPaths) -> bool:
-    """Tell whether the command on the PATH is the link to our environment, whose file may be gone already."""
-    return command.is_symlink() and command.readlink() == paths.environment / "bin" / "cc-trace"
+    """Tell whether the command on the PATH is the launcher that install.sh makes, or the link of earlier versions."""
+    if command.is_symlink():
+        return command.readlink() == paths.environment / "bin" / "cc-trace"
+    with contextlib.suppress(OSError):
+        return read_regular(command).split(b"\n", 2)[1:2] == [_LAUNCHER]
+    return False
 
 
 def _unlink(path: Path) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from backend import HttpBackend
-from collector import Collector, binary
+from collector import Collector, why_not
 from shared import CASES
 
 from cc_trace.export.destination import DestinationSettings, open_destination
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import Outcome
     from cc_trace.spans.model import Span
 
-pytestmark = pytest.mark.skipif(binary() is None, reason="rotel is not installed")
+_WHY_NOT = why_not()
+pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT))
 
 LABELS = Labels(user_id="someone", tags=("a", "b"), environment="test", resource={"host.name": "here"})
 PROTOCOLS: list[OtlpProtocol] = ["http/protobuf", "http/json", "grpc"]

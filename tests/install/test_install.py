@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from installed import AWKWARD, Home, run, snapshot, without_privileges
@@ -461,6 +462,20 @@ def test_what_was_recorded_stays_unless_it_is_purged(home: Home) -> None:
         (home.state / stamp).touch()
     uninstalled(home, "--purge")
     assert snapshot(home.path) == {".claude": ("drwx------", ""), ".config": ("drwxr-xr-x", "")}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_purging_after_an_uninstall_leaves_nothing(home: Home, elsewhere: bool) -> None:  # noqa: FBT001
+    """The first takes out the folders that are empty, and is not the last word."""
+    changes: dict[str, Any] = {"CC_TRACE_HOME": str(home.path / "work")} if elsewhere else {}
+    installed(home, **changes)
+    home.claude_runs(home.commands()["SessionEnd"][0], "SessionEnd", **changes)
+    uninstalled(home, **changes)
+    state = home.path / "work" if elsewhere else home.state
+    assert (state / "traces.db").is_file()
+    shutil.rmtree(home.path / ".claude" / "projects")
+    assert f"state {state}: removed" in uninstalled(home, "--purge", **changes)
+    assert snapshot(home.path) == {".claude": ("drwx------", "")}
 
 
 def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:

@@ -73,13 +73,17 @@ def test_one_command_installs_and_shows_a_trace(story: Story) -> None:
     assert (story.first.returncode, "install.sh" in story.first.stderr) == (0, False)  # pip may have its say
     lines = story.first.stdout.splitlines()
     bin_ = story.home.path / ".local/bin"
-    assert lines[:3] == [
+    assert lines[:2] == [
+        f"making    an environment in {story.home.path}/.local/share/cc-trace/venv, by venv with {sys.executable}",
+        "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two",
+    ]
+    assert lines[2:5] == [
         f"command   {bin_}/cc-trace (add {bin_} to your PATH to call it as cc-trace)",
         f"hook      {story.home.hook}",
         f"settings  {story.home.settings}: registered for Stop and SessionEnd",
     ]
-    assert lines[3].startswith(f"backup    {story.home.path}/.local/share/cc-trace/backups/settings-")
-    assert [line.split(" ")[0] for line in lines[6:]].count("Turn") == 1
+    assert lines[5].startswith(f"backup    {story.home.path}/.local/share/cc-trace/backups/settings-")
+    assert [line.split(" ")[0] for line in lines[8:]].count("Turn") == 1
     assert sum("claude-sonnet-4-5" in line for line in lines) == 5
 
 
@@ -124,7 +128,7 @@ def fake(tmp_path: Path) -> Home:
     """A home, and a PATH on which there is a Python that is a script, and little else."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("sh", "dirname", "mkdir", "rm", "rmdir", "ln", "readlink", "cat", "cp", "chmod"):
+    for name in ("sh", "dirname", "mkdir", "rm", "rmdir", "ln", "readlink", "cat", "cp", "chmod", "find", "head", "id"):
         (tools / name).symlink_to(shutil.which(name) or name)
     (tools / "python3").write_text(FAKE)
     (tools / "python3").chmod(0o755)
@@ -143,10 +147,10 @@ def test_every_shell_passes_the_options_on(fake: Home, shell: tuple[str, ...]) -
     if program is None:
         pytest.skip(f"{shell[0]} is not installed")
     whole = (program, *shell[1:])
-    assert install(fake, shell=whole).stdout.splitlines()[1:] == ["python -I -m cc_trace install"]
+    assert install(fake, shell=whole).stdout.splitlines()[3:] == ["python -I -m cc_trace install"]
     project = install(fake, "--project", shell=whole)
-    assert project.stdout.splitlines()[1:] == ["python -I -m cc_trace install --project"]
-    [tried] = install(fake, "--no-hooks", shell=whole).stdout.splitlines()[1:]
+    assert project.stdout.splitlines()[2:] == ["python -I -m cc_trace install --project"]
+    [tried] = install(fake, "--no-hooks", shell=whole).stdout.splitlines()[2:]
     assert tried.endswith(f"try_out(sys.argv[1], os.environ)) {ROOT}/hooks/cc-trace-hook")
     removed = install(fake, "--uninstall", "--purge", shell=whole)
     assert removed.stdout.splitlines()[-1] == "python -I -m cc_trace uninstall --purge"
@@ -154,9 +158,9 @@ def test_every_shell_passes_the_options_on(fake: Home, shell: tuple[str, ...]) -
 
 def test_the_path_is_mentioned_only_when_it_lacks_the_command(fake: Home) -> None:
     bin_ = fake.path / ".local" / "bin"
-    assert install(fake).stdout.splitlines()[0].endswith(f"(add {bin_} to your PATH to call it as cc-trace)")
+    assert install(fake).stdout.splitlines()[2].endswith(f"(add {bin_} to your PATH to call it as cc-trace)")
     on_path = install(fake, PATH=f"{fake.environment['PATH']}:{bin_}")
-    assert on_path.stdout.splitlines()[0] == "command   cc-trace"
+    assert on_path.stdout.splitlines()[1] == "command   cc-trace"
 
 
 def test_somebody_elses_command_stays(fake: Home) -> None:
@@ -203,12 +207,70 @@ def test_without_a_python_that_will_do_uv_is_asked_and_else_it_is_said(fake: Hom
     assert done.stderr.startswith(
         "install.sh: python3 has no venv module; install it (on Debian and Ubuntu: apt install "
     )
-    (tools / "uv").write_text('#!/bin/sh\necho "uv $*"\nshift 4; mkdir -p "$1/bin"\n')
+    assert snapshot(fake.path) == {}  # said before anything is made
+    (tools / "uv").write_text('#!/bin/sh\n[ "$1" != --version ] || exit 0\necho "uv $*"\nshift 4; mkdir -p "$1/bin"\n')
     (tools / "uv").chmod(0o755)
     environment = fake.path / ".local/share/cc-trace/venv"
-    assert install(fake).stdout.splitlines()[0] == f"uv venv --quiet --python python3 {environment}"
+    assert install(fake).stdout.splitlines()[1] == f"uv venv --quiet --python python3 {environment}"
     (tools / "python3").unlink()
-    assert install(fake).stdout.splitlines()[0] == f"uv venv --quiet --python >=3.11 {environment}"
+    assert install(fake).stdout.splitlines()[1] == f"uv venv --quiet --python >=3.11,<3.15 {environment}"
+
+
+def test_a_python_that_dependencies_have_wheels_for_is_preferred(fake: Home) -> None:
+    """python3 is 3.15: an older one beside it, else one that uv finds, else, with nothing else there, itself."""
+    tools = Path(fake.environment["PATH"])
+    too_new = FAKE.replace('*"import sys"*', '*"< (3, 15)"*) exit 1 ;;\n*"import sys"*')
+    (tools / "python3").write_text(too_new)
+    making = f"making    an environment in {fake.path}/.local/share/cc-trace/venv, by "
+    assert install(fake).stdout.splitlines()[0] == f"{making}venv with python3"
+    shutil.rmtree(fake.path / ".local")
+    (tools / "python3.12").write_text(FAKE)
+    (tools / "python3.12").chmod(0o755)
+    assert install(fake).stdout.splitlines()[0] == f"{making}venv with python3.12"
+    shutil.rmtree(fake.path / ".local")
+    (tools / "python3.12").unlink()
+    (tools / "uv").write_text("#!/bin/sh\n")
+    (tools / "uv").chmod(0o755)
+    assert install(fake).stdout.splitlines()[0] == f"{making}uv with >=3.11,<3.15"
+    shutil.rmtree(fake.path / ".local")
+    assert install(fake, PYTHON="python3").stdout.splitlines()[0] == f"{making}venv with python3"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
+def test_what_another_user_left_is_one_line(fake: Home) -> None:
+    assert install(fake).returncode == 0
+    left = fake.path / ".local/share/cc-trace/venv/bin/cc-trace"
+    os.chown(left, 12345, 12345)
+    for options in ([], ["--uninstall"]):
+        done = install(fake, *options)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            f"install.sh: {left} belongs to another user, perhaps since an installation with sudo; "
+            f"run this again after: sudo rm -rf '{fake.path}/.local/share/cc-trace' '{fake.path}/.local/bin/cc-trace'\n"
+        )
+
+
+def test_the_command_says_that_its_python_is_gone_or_is_another_version(fake: Home) -> None:
+    """And what to run, whether the folder it was installed from is still there or not."""
+    assert install(fake).returncode == 0
+    command, venv = fake.path / ".local/bin/cc-trace", fake.path / ".local/share/cc-trace/venv"
+    again = (
+        "Nothing is traced until it is installed again, and nothing is lost.\n"
+        f"Run: sh '{SCRIPT}'\nThen: cc-trace sync\n"
+    )
+    python = venv / "bin" / "python"
+    python.unlink()
+    python.symlink_to(sys.executable)  # cc_trace is not installed beside it
+    (venv / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    done = run([str(command), "status"], fake.variables(), fake.path)
+    version = sys.version.split()[0]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"cc-trace: its Python is now {version}, which it is not installed for\n{again}"
+    python.unlink()
+    python.symlink_to("/usr/bin/python9")
+    done = run([str(command), "status"], fake.variables(), fake.path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"cc-trace: its Python is gone: /usr/bin/python9\n{again}"
 
 
 def test_wrong_calls_are_one_clear_line(fake: Home) -> None:
@@ -228,7 +290,7 @@ def test_wrong_calls_are_one_clear_line(fake: Home) -> None:
 def test_a_package_that_cannot_be_installed_is_said(fake: Home) -> None:
     """And what is there of it counts as half made."""
     done = install(fake, PIP_ENDS_WITH="1")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 2)
     assert done.stderr == (
         "install.sh: cannot install the package (see above); is the Python package index reachable?\n"
     )

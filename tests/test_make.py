@@ -1,0 +1,100 @@
+"""What `make` makes its environment by: uv, else any Python that will do; and what it says where there is neither."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from shared import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="make is for POSIX systems")
+
+PYTHON = """#!/bin/sh
+case "$*" in
+*version_info* | *ensurepip*) exit 0 ;;
+*"-m venv "*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
+esac
+echo "${0##*/} $*"
+"""
+OLD = "#!/bin/sh\nexit 1\n"
+WITHOUT_VENV = PYTHON.replace("*version_info* | *ensurepip*) exit 0 ;;", "*version_info*) ;;\n*ensurepip*) exit 1 ;;")
+UV = '#!/bin/sh\n[ "$1" = --version ] || echo "uv $*"\n'
+UV_WITHOUT_INDEX = '#!/bin/sh\n[ "$1" != pip ]\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine on which there are only these programs."""
+
+    folder: Path
+
+    def add(self, name: str, script: str) -> None:
+        (self.folder / name).write_text(script)
+        (self.folder / name).chmod(0o755)
+
+    def run(self, **variables: str) -> tuple[int, list[str], str]:
+        done = subprocess.run(
+            ["/bin/sh", str(ROOT / "scripts" / "environment.sh"), "made", "-e", ".[dev]"],
+            env={"PATH": str(self.folder), **variables},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    for name in ("mkdir", "cp", "rm"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    return Machine(tmp_path)
+
+
+def test_uv_is_used_where_there_is_one(machine: Machine) -> None:
+    """With the system's Python, else with one it finds itself, for which every dependency has a wheel."""
+    machine.add("uv", UV)
+    install = "uv pip install --quiet --python made/bin/python -e .[dev]"
+    assert machine.run() == (0, ["uv venv --quiet --allow-existing --python >=3.11,<3.15 made", install], "")
+    machine.add("python3", WITHOUT_VENV)
+    assert machine.run() == (0, ["uv venv --quiet --allow-existing --python python3 made", install], "")
+
+
+def test_pip_is_tried_where_uv_fails(machine: Machine) -> None:
+    """An index that is set for pip alone."""
+    machine.add("uv", UV_WITHOUT_INDEX)
+    machine.add("python3", PYTHON)
+    code, _, said = machine.run()
+    assert (code, said) == (0, "uv failed (see above); trying pip\n")
+
+
+@pytest.mark.parametrize("name", ["python3", "python3.14", "python3.13", "python3.12", "python3.11"])
+def test_any_python_will_do(machine: Machine, name: str) -> None:
+    machine.add("python3", OLD)
+    machine.add(name, PYTHON)
+    installed = "python -m pip install --quiet --disable-pip-version-check -e .[dev]"
+    assert machine.run() == (0, [f"{name} -I -m venv made", installed], "")
+
+
+def test_what_is_missing_is_named(machine: Machine) -> None:
+    """No Python, one that is too old, one without venv, and the one that was chosen."""
+    assert machine.run() == (1, [], "environment.sh: python3 not found; install Python 3.11 or newer, or uv\n")
+    machine.add("python3", OLD)
+    code, _, said = machine.run()
+    assert (code, said.partition(";")[0]) == (1, "environment.sh: python3 is not Python 3.11 or newer")
+    machine.add("python3", WITHOUT_VENV)
+    code, _, said = machine.run()
+    assert code == 1
+    assert "(on Debian and Ubuntu: apt install python3-venv)" in said
+    assert machine.run(PYTHON="python9") == (
+        1,
+        [],
+        "environment.sh: python9 not found; install Python 3.11 or newer, or uv\n",
+    )
