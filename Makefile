@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-long test-e2e test-backends test-view screenshots lint types unit coverage bench fuzz prices clean
+.PHONY: test test-long test-e2e test-backends test-view screenshots lint types unit coverage bench bench-fleet fuzz prices clean
 
 test: lint types unit
 
@@ -55,6 +55,10 @@ coverage: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py --write
+
+# A thousand machines, one collector and an outage: about five minutes.
+bench-fleet: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python bench/fleet.py --write
 
 # Inputs that break it, looked for by coverage, so many seconds for each of the targets in tests/fuzz. What it finds is
 # kept in tests/fuzz_cases, and `make test` runs it for ever after. Then texts that take long to mask.

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backend import HttpBackend
 
 _SECONDS: Final = 20.0  # for it to be up, or for spans to come through
@@ -35,10 +37,10 @@ _ENVIRONMENT: Final = {
 
 
 class Collector:
-    """One collector on free ports of 127.0.0.1, gone when the block is left."""
+    """One collector on 127.0.0.1, on these ports (gRPC, HTTP) or free ones, gone when the block is left."""
 
-    def __init__(self, forward_to: str, folder: Path) -> None:
-        grpc_port, http_port = free_ports(2)
+    def __init__(self, forward_to: str, folder: Path, ports: Sequence[int] | None = None) -> None:
+        grpc_port, http_port = ports or free_ports(2)
         self.http_url = f"http://127.0.0.1:{http_port}"
         self.grpc_url = f"http://127.0.0.1:{grpc_port}"
         self._log = folder / "rotel.log"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import collector
 import pytest
 import transcripts
 from shared import ROOT
@@ -62,3 +64,13 @@ def test_a_transcript_has_the_size_in_its_name(tmp_path: Path, mix: transcripts.
     transcripts.write(path, mix, megabytes * 1_000_000)
     assert round(path.stat().st_size / 1_000_000) == megabytes
     assert b'"subtype":"turn_duration"' in path.read_bytes().splitlines()[-1]
+
+
+def test_a_fleet_loses_and_doubles_nothing() -> None:
+    """In the small: through an outage of a real collector; it raises where a span is lost or came twice."""
+    if collector.binary() is None:
+        pytest.skip("rotel, the collector, is not installed: there is no wheel of it for this platform")
+    command = [sys.executable, str(ROOT / "bench" / "fleet.py"), "--machines", "3"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=environment)
+    assert "| 3, 130, 0, 0 |" in done.stdout
