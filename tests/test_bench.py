@@ -68,8 +68,8 @@ def test_a_transcript_has_the_size_in_its_name(tmp_path: Path, mix: transcripts.
 
 def test_a_fleet_loses_and_doubles_nothing() -> None:
     """In the small: through an outage of a real collector; it raises where a span is lost or came twice."""
-    if collector.binary() is None:
-        pytest.skip("rotel, the collector, is not installed: there is no wheel of it for this platform")
+    if (reason := collector.why_not()) is not None:
+        pytest.skip(reason)
     command = [sys.executable, str(ROOT / "bench" / "fleet.py"), "--machines", "3"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=environment)
