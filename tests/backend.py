@@ -259,7 +259,7 @@ class HttpBackend(_Backend):
             while (request := self._read(file, connection)) is not None:
                 with self._lock:
                     self.requests.append(request)
-                doing = self.reads if request.method in ("GET", "DELETE") else self._behaviour
+                doing = self._doing(request)
                 changed = self._changed
                 response = self._answer(request, doing)
                 match doing.kind:
@@ -273,6 +273,14 @@ class HttpBackend(_Backend):
                         return
                     case _:
                         connection.sendall(response)
+
+    def _doing(self, request: Request) -> Behaviour:
+        """How it behaves with a request."""
+        return self.reads if request.method in ("GET", "DELETE") else self._behaviour
+
+    def _shown(self) -> list[Message]:
+        """The spans that the read API knows of."""
+        return self.spans
 
     def _read(self, file: BufferedReader, connection: socket.socket) -> Request | None:
         words = file.readline().decode().split()
@@ -299,7 +307,10 @@ class HttpBackend(_Backend):
             return _response(200, self._behaviour.page[1], self._behaviour.page[0])
         if request.method in ("GET", "DELETE"):
             type_, said = doing.page or ("application/json", doing.said.encode())
-            return _response(doing.status, said or json.dumps(self._asked(request)).encode(), type_)
+            answer = self._asked(request)
+            if answer is None:
+                return _response(404, b'{"message":"not found"}', type_)
+            return _response(doing.status, said or json.dumps(answer).encode(), type_)
         is_json = request.headers.get("content-type") == "application/json"
         code = self._status(doing, _parsed_json(request.body) if is_json else _parsed(request.body), len(request.body))
         if code != OK.status:
@@ -312,8 +323,8 @@ class HttpBackend(_Backend):
             return _response(200, json.dumps(partial if doing.partly else {}).encode(), "application/json")
         return _response(200, _taken(doing), "application/x-protobuf")
 
-    def _asked(self, request: Request) -> dict[str, Any]:
-        """What Langfuse's API says."""
+    def _asked(self, request: Request) -> dict[str, Any] | None:
+        """What Langfuse's API says; None where it has no such page."""
         path = urlsplit(request.path).path
         if request.method == "DELETE":
             trace_id = path.rpartition("/")[2]
@@ -323,12 +334,12 @@ class HttpBackend(_Backend):
         if path.endswith("/projects"):
             organization = {"id": "o1", "name": "Example"}
             return {"data": [{"id": "p1", "name": self.project, "organization": organization, "metadata": {}}]}
-        return self._observations(request.path)
+        return self._observations(request.path) if path.endswith("/observations") else None
 
     def _observations(self, path: str) -> dict[str, Any]:
         query = parse_qs(urlsplit(path).query)
         with self._lock:
-            rows = [_observation(span) for span in self.spans if span.trace_id.hex() in query["traceId"]]
+            rows = [_observation(span) for span in self._shown() if span.trace_id.hex() in query["traceId"]]
         if self.lag:
             self.lag -= 1
             rows = []

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 from cc_trace.cli.show import no_turn
 from cc_trace.delivery import WRITTEN_WHILE_OFF, App
 from cc_trace.errors import ConfigError
+from cc_trace.export import EncodesInTurn
 from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
-from cc_trace.transcript import first_cwd
+from cc_trace.transcript import BEGINNING, MediaFinder, agent_paths, first_cwd
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from cc_trace.export import Destination
+    from cc_trace.spans import Span
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -40,20 +43,34 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print(f"cc-trace: this session is suppressed: {WRITTEN_WHILE_OFF}; {fix}", file=sys.stderr)
     links = state.trace_links if state is not None else None
     session = Session(transcript, ending="over", links=links, request_content=config.request_content)
-    spans = _print(session, plan.destinations[0], privacy, options.turn)
+    spans = _print(session, _encoder(plan.destinations[0], transcript), privacy, options.turn)
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
     said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"
     print(f"cc-trace: {said}, masked: {masked or 'nothing'}", file=sys.stderr)
     return 0
 
 
-def _print(session: Session, destination: Destination, privacy: Privacy, turn: int | None) -> int:
+def _encoder(destination: Destination, transcript: Path) -> Callable[[Span, Sequence[Span]], bytes]:
+    """Return what makes of a span the JSON of what would be sent; the backend is asked nothing for it."""
+    media = MediaFinder(lambda: ((path, BEGINNING) for path in (transcript, *agent_paths(transcript))))
+
+    def encode(span: Span, turn: Sequence[Span]) -> bytes:
+        if isinstance(destination, EncodesInTurn):
+            return destination.as_json(destination.encode_in_turn(span, turn, media.find, may_ask=False))
+        return destination.as_json(destination.encode(span))
+
+    return encode
+
+
+def _print(
+    session: Session, encode: Callable[[Span, Sequence[Span]], bytes], privacy: Privacy, turn: int | None
+) -> int:
     out, count = sys.stdout.buffer, 0
     for trace in session.traces():
         if turn is not None and trace.turn.number != turn:
             continue
         for span in reversed(trace.spans):
-            out.write(destination.as_json(destination.encode(privacy(span, trace.spans))) + b"\n")
+            out.write(encode(privacy(span, trace.spans), trace.spans) + b"\n")
             count += 1
     out.flush()
     if turn is not None and not count:

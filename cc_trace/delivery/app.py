@@ -102,7 +102,7 @@ class App:
                 unclear_seconds=config.unclear_seconds,
                 addresses={each.name: _address(each) for each in config.destinations},
                 request_content=config.request_content,
-                request_seconds=max((each.timeout_seconds for each in config.destinations), default=0.0),
+                request_seconds=max((each.send_seconds for each in config.destinations), default=0.0),
             )
         return self._plans[key]
 

@@ -21,18 +21,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from cc_trace.delivery.cursor import MAX_NOTES
 from cc_trace.delivery.runtime import Advance
-from cc_trace.export import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, Rejected, Retryable, Unclear
+from cc_trace.export import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, EncodesInTurn, Rejected, Retryable, Unclear
+from cc_trace.transcript import BEGINNING, MediaFinder, Position, agent_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from cc_trace.delivery.cursor import SessionState
     from cc_trace.delivery.ledger import Ledger
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
     from cc_trace.export import Destination, EncodedSpan
-    from cc_trace.spans import Session, Trace
-    from cc_trace.transcript import OpenTranscript, Position
+    from cc_trace.spans import Session, Span, Trace
+    from cc_trace.transcript import OpenTranscript
 
 _LONGEST_SECONDS: Final = 86_400.0  # a time further ahead was written before the clock was set back
 _MAX_REFUSALS: Final = 3  # of different spans in a row: then the backend refuses everything
@@ -91,6 +93,7 @@ class Delivery:
         self._session = session
         self._destination = destination
         self._cursor = state.cursor(destination.name)
+        self._start = self._cursor.position  # of the oldest turn that is not completely delivered
         self._ledger = None if destination.idempotent else ledger
         self._state, self._states = state, states
         self._plan, self._runtime = plan, runtime
@@ -107,6 +110,7 @@ class Delivery:
         self.failure: Retryable | Unclear | None = None  # what ended the delivery
         self.responded = False  # the destination accepted or refused something: it is there
         self._suspects: dict[str, _Suspect] = {}
+        self._media = MediaFinder(self._files)
         self._agent_of: dict[str, str] = {}  # spans of agents that are not settled -> their agent
 
     def run(self) -> bool:
@@ -169,7 +173,19 @@ class Delivery:
                 continue
             turn.waiting.add(span.span_id)
             self._turn_of[span.span_id] = turn
-            self._add_to_batch(self._destination.encode(self._plan.outgoing(span, trace.spans)))
+            self._add_to_batch(self._encoded(self._plan.outgoing(span, trace.spans), trace.spans))
+
+    def _encoded(self, span: Span, turn: Sequence[Span]) -> EncodedSpan:
+        destination = self._destination
+        if isinstance(destination, EncodesInTurn):
+            return destination.encode_in_turn(span, turn, self._media.find, may_ask=True)
+        return destination.encode(span)
+
+    def _files(self) -> Iterator[tuple[Path, Position]]:
+        """Yield where images of the turns that are delivered now stand."""
+        yield self._transcript.path, self._start
+        for path in agent_paths(self._transcript.path):
+            yield path, BEGINNING
 
     def _add_to_batch(self, span: EncodedSpan) -> None:
         if len(self._batch) >= MAX_BATCH_SPANS or self._batch_bytes + span.size > MAX_BATCH_BYTES:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cc_trace.export.destination import (
         LANGFUSE_CLOUD,
+        Cost,
         DestinationSettings,
         OtlpProtocol,
         check_name,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         Accepted,
         Destination,
         EncodedSpan,
+        EncodesInTurn,
         Rejected,
         Retryable,
         Unclear,
@@ -36,9 +38,11 @@ __all__ = [
     "MAX_BATCH_SPANS",
     "VERSION",
     "Accepted",
+    "Cost",
     "Destination",
     "DestinationSettings",
     "EncodedSpan",
+    "EncodesInTurn",
     "Labels",
     "OtlpProtocol",
     "Rejected",
@@ -54,6 +58,7 @@ __all__ = [
 # Loaded when first used: what a command does not need, it does not wait for.
 _MODULES: Final = {
     "Accepted": "outcomes",
+    "Cost": "destination",
     "Destination": "outcomes",
     "DestinationSettings": "destination",
     "LANGFUSE_CLOUD": "destination",
@@ -61,6 +66,7 @@ _MODULES: Final = {
     "MAX_BATCH_BYTES": "outcomes",
     "MAX_BATCH_SPANS": "outcomes",
     "EncodedSpan": "outcomes",
+    "EncodesInTurn": "outcomes",
     "OtlpProtocol": "destination",
     "Rejected": "outcomes",
     "Retryable": "outcomes",

@@ -19,6 +19,9 @@ DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"
 _OTLP_PACKAGES: Final = ("opentelemetry-proto", "protobuf")
 LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 OtlpProtocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
+# Who says what a response cost: the server, we, or we where the server has no price.
+Cost: TypeAlias = Literal["server", "local", "missing"]
+_ASKING: Final = 6  # requests that may go before a batch: of images, scores and prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,21 @@ class DestinationSettings:
     exporter: str | None = None  # of otel: its entry point's name
     labels: Labels = field(default_factory=Labels)
     waits_for: str | None = None  # what is not at hand: nothing can be sent yet
+    # Of langfuse:
+    cost: Cost = "server"
+    media: bool = False  # images and documents are uploaded
+    scores: bool = False
+    cache: Path | None = None  # the folder where it is kept what the server has prices for
 
     @property
     def idempotent(self) -> bool:
         """Tell whether a span that comes twice is the same as once, so that a fork's copies need not be held back."""
         return self.kind == "local"
+
+    @property
+    def send_seconds(self) -> float:
+        """Return how long sending a batch can take at most, with all that has to go before it."""
+        return self.timeout_seconds * (1 + _ASKING * (self.media or self.scores))
 
     @property
     def store(self) -> Path | None:

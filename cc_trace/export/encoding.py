@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cc_trace.errors import ConfigError
 from cc_trace.export.otlp import OURS, Scope, encode_span, fitted, request
 from cc_trace.export.outcomes import FIT_BYTES, EncodedSpan
-from cc_trace.export.profiles import PROFILES, resource, schema_url
+from cc_trace.export.profiles import PROFILES, Profile, resource, schema_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ class SpanEncoder:
         self._labels = settings.labels
         self._form = form
 
-    def encode(self, span: Span) -> EncodedSpan:
-        """Return a span as it will be sent, cut where it is larger than a batch may be."""
-        limit = FIT_BYTES
-        data, size = self._fitted(span, limit)
+    def encode(self, span: Span, profile: Profile | None = None) -> EncodedSpan:
+        """Return a span as it will be sent, cut where it is larger than a batch may be; `profile`: for it alone."""
+        limit, made = FIT_BYTES, profile or self._profile
+        data, size = self._fitted(span, made, limit)
         while size > FIT_BYTES and limit > 1:  # as JSON it is larger: cut it by as much, and a tenth
             limit = limit * FIT_BYTES // size * 9 // 10
-            data, size = self._fitted(span, limit)
+            data, size = self._fitted(span, made, limit)
         return EncodedSpan(span.span_id, span.trace_id, size, data)
 
     def body(self, batch: Sequence[EncodedSpan]) -> bytes:
@@ -52,12 +52,9 @@ class SpanEncoder:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
         return _json([encoded.data], self.resource, self.schema_url, self.scope)
 
-    def _fitted(self, span: Span, max_bytes: int) -> tuple[bytes, int]:
-        data = fitted(span, self._encoded, max_bytes)
+    def _fitted(self, span: Span, profile: Profile, max_bytes: int) -> tuple[bytes, int]:
+        data = fitted(span, lambda each: encode_span(each, *profile(each, self._labels)), max_bytes)
         return data, len(data) if self._form == "protobuf" else len(_json([data], {}))
-
-    def _encoded(self, span: Span) -> bytes:
-        return encode_span(span, *self._profile(span, self._labels))
 
 
 class OtlpDestination:

@@ -3,28 +3,52 @@
 Langfuse counts a span that it gets twice as two, so after an unclear outcome it is asked what it has. It takes spans
 into a queue first: what it accepted can be read after some seconds. An answer that a span is not there is therefore
 only worth something a while after it was sent; an answer that it is there is always true.
+
+Images and scores go before the spans that they belong to: so who dies in between sends both again, under the same ids.
+They hold up nothing. What cannot be uploaded stays the text that stands for it, and after a failure none of it is tried
+again by this process.
 """
 
 from __future__ import annotations
 
 import base64
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import urlunsplit
 
 from cc_trace.errors import ConfigError
 from cc_trace.export.destination import LANGFUSE_CLOUD
 from cc_trace.export.endpoint import url
 from cc_trace.export.otlp_http import OtlpHttp
+from cc_trace.export.outcomes import EncodedSpan
+from cc_trace.export.profiles.langfuse import Additions, attributes, environment, model_name
 from cc_trace.export.responses import langfuse_success
+from cc_trace.transcript import media_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cc_trace.export.destination import DestinationSettings
-    from cc_trace.export.langfuse_api import LangfuseApi
-    from cc_trace.export.outcomes import EncodedSpan
+    from cc_trace.export.langfuse_api import Failure, LangfuseApi
+    from cc_trace.export.langfuse_prices import ModelPrice, Prices
+    from cc_trace.export.langfuse_scores import Score
+    from cc_trace.export.outcomes import Outcome
+    from cc_trace.spans import Response, Span
+    from cc_trace.transcript import JsonValue, Media
+
+_MAX_BYTES: Final = 32_000_000  # Claude is given no larger ones
+_Field: TypeAlias = Literal["input", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Accompanied(EncodedSpan):
+    """A span, and what goes before it."""
+
+    uploads: tuple[tuple[_Field, Media], ...]
+    unaccompanied: bytes  # the span with the texts that stand for them
+    scores: tuple[Score, ...]
 
 
 class Langfuse(OtlpHttp):
@@ -36,6 +60,10 @@ class Langfuse(OtlpHttp):
         self._base, basic = _base(settings), _basic(settings)
         self._settings = settings
         self._opened: LangfuseApi | None = None
+        self._prices: Prices | None = None
+        self._gave_up = False  # on what goes before spans
+        self._uploaded: set[tuple[bytes, str]] = set()  # content and span
+        self._scored: set[str] = set()
         settings = replace(
             settings,
             profile="langfuse",
@@ -57,6 +85,79 @@ class Langfuse(OtlpHttp):
 
             self._opened = LangfuseApi(self._settings, self._base, self._secret_values)
         return self._opened
+
+    def encode_in_turn(
+        self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_ask: bool
+    ) -> EncodedSpan:
+        """Return a span with our cost where the server has none, its images, and the scores of a turn."""
+        cost_usd = self._cost(span.response, may_ask=may_ask) if span.response is not None else None
+        uploads = tuple(_named(span, find)) if self._settings.media else ()
+        plain = self._encoder.encode(span, partial(attributes, additions=Additions(cost_usd)))
+        scores = self._scores(span, turn)
+        if not uploads and not scores:
+            return plain
+        shown = plain
+        if uploads:
+            additions = Additions(cost_usd, {media.digest: media for _, media in uploads})
+            shown = self._encoder.encode(span, partial(attributes, additions=additions))
+        size = max(plain.size, shown.size)
+        return _Accompanied(span.span_id, span.trace_id, size, shown.data, uploads, plain.data, scores)
+
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
+        """Send what goes before these spans, then post them."""
+        self._add_scores(batch)
+        until = time.monotonic() + self._settings.timeout_seconds
+        return super().send([self._with_uploads(encoded, until) for encoded in batch])
+
+    def _with_uploads(self, encoded: EncodedSpan, until: float) -> EncodedSpan:
+        """Upload what a span shows; return it, or as it is without where that fails, or takes too long."""
+        if not isinstance(encoded, _Accompanied) or not encoded.uploads:
+            return encoded
+        for field, media in encoded.uploads:
+            key = (media.sha256, encoded.span_id)
+            if key in self._uploaded:
+                continue
+            if self._gave_up or time.monotonic() > until:
+                return replace(encoded, data=encoded.unaccompanied)
+            failure = self.api.upload(media, encoded.trace_id, encoded.span_id, field)
+            if failure is not None:
+                self._gave_up = True
+                return replace(encoded, data=encoded.unaccompanied)
+            self._uploaded.add(key)
+        return encoded
+
+    def _scores(self, span: Span, turn: Sequence[Span]) -> tuple[Score, ...]:
+        if not self._settings.scores or span.kind != "turn":
+            return ()
+        from cc_trace.export.langfuse_scores import scores  # noqa: PLC0415  (few want them)
+
+        return scores(span, turn)
+
+    def _add_scores(self, batch: Sequence[EncodedSpan]) -> None:
+        with_scores = [each for each in batch if isinstance(each, _Accompanied) and each.scores]
+        new = [each for each in with_scores if each.span_id not in self._scored]
+        found = [score for each in new for score in each.scores]
+        if found and not self._gave_up:
+            self._gave_up = self.api.add_scores(found, environment(self._settings.labels)) is not None
+            self._scored.update(each.span_id for each in new)
+
+    def _cost(self, response: Response, *, may_ask: bool) -> float | None:
+        """Return what we say a response cost; None where the server is to say it, or nobody knows."""
+        usage, model, cost_usd = response.usage, response.model, response.cost_usd
+        if cost_usd is None or usage is None or model is None or self._settings.cost == "server":
+            return None
+        if self._settings.cost == "local":
+            return cost_usd
+        if self._prices is None:
+            from cc_trace.export.langfuse_prices import Prices  # noqa: PLC0415  (only for costs that are missing)
+
+            project = f"{self._base} {self._settings.public_key}"
+            self._prices = Prices(self._settings.cache, project, self._ask_prices, time.time)
+        lacks = self._prices.lacks(model_name(model), usage, response.first_token_ns, may_ask=may_ask)
+        return cost_usd if lacks else None
+
+    def _ask_prices(self) -> list[ModelPrice] | Failure:
+        return self.api.prices()
 
     def stored_ids(
         self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
@@ -98,3 +199,22 @@ def _basic(settings: DestinationSettings) -> str:
             message = f"{name} is not set, and destination {settings.name} needs it"
             raise ConfigError(message)
     return "Basic " + base64.b64encode(f"{settings.public_key}:{settings.secret_key}".encode()).decode()
+
+
+def _named(span: Span, find: Callable[[str], Media | None]) -> Iterator[tuple[_Field, Media]]:
+    """Yield the images and documents that a span shows, each once for a field."""
+    # What goes into a tool is shown as JSON, and what comes out of anything else, a model wrote.
+    field: _Field = "output" if span.kind == "tool" else "input"
+    texts = _texts(span.output if span.kind == "tool" else span.input)
+    for digest in dict.fromkeys(digest for text in texts for digest in media_digests(text)):
+        if (media := find(digest)) is not None and media.size <= _MAX_BYTES:
+            yield field, media
+
+
+def _texts(value: JsonValue) -> list[str]:
+    """Return a text, or those of messages."""
+    if isinstance(value, str):
+        return [value]
+    messages = value if isinstance(value, list) else []
+    found = [message.get("content") for message in messages if isinstance(message, dict)]
+    return [text for text in found if isinstance(text, str)]

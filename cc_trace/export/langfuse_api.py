@@ -9,27 +9,45 @@ Rules:
 
 from __future__ import annotations
 
+import base64
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 from langfuse.api import LangfuseAPI
+from langfuse.api.commons.types.score_data_type import ScoreDataType
 from langfuse.api.core.api_error import ApiError
+from langfuse.api.media.types.media_content_type import MediaContentType
+from langfuse.api.scores.types.create_score_batch_results import CreateScoreBatchResults
+from langfuse.api.scores.types.create_score_request import CreateScoreRequest
 
+from cc_trace.errors import ConfigError
 from cc_trace.export.http import HttpClient
+from cc_trace.export.langfuse_prices import ModelPrice
+from cc_trace.export.profiles.langfuse import media_id
 from cc_trace.export.responses import HttpResponse, cleaned, phrase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from langfuse.api.commons.types.model import Model
     from langfuse.api.core.request_options import RequestOptions
 
     from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.langfuse_scores import Score
+    from cc_trace.transcript import Media
 
 _T = TypeVar("_T")
 _PAGE: Final = 1000  # observations; the most it gives at once
 _MAX_PAGES: Final = 1000
+_MODELS_PAGE: Final = 100  # the most it gives at once
+_MAX_MODELS_PAGES: Final = 50
+_SUCCESS: Final = range(200, 300)
+_NOT_AN_OBJECT: Final = "the object store's address is not one of http:// or https://"
 _ONCE: Final[RequestOptions] = {"max_retries": 0}
 # Headers that our client makes itself.
 _OWN: Final = frozenset({"host", "connection", "content-length", "accept-encoding", "user-agent"})
@@ -58,7 +76,7 @@ class LangfuseApi:
     """The API of one project. It keeps one connection."""
 
     def __init__(self, settings: DestinationSettings, base: str, secret_values: frozenset[str]) -> None:
-        self._secret_values = secret_values
+        self._settings, self._secret_values = settings, secret_values
         self._http = HttpClient(settings, base, secret_values)
         self._api = LangfuseAPI(
             base_url=base,
@@ -98,6 +116,104 @@ class LangfuseApi:
         found = self._asked(lambda: self._api.trace.delete(trace_id, request_options=_ONCE))
         return found if isinstance(found, Failure) else None
 
+    def prices(self) -> list[ModelPrice] | Failure:
+        """Return what the server has prices for, the newest first."""
+        models: list[Model] = []
+        for page in range(1, _MAX_MODELS_PAGES + 1):
+            found = self._asked(
+                lambda page=page: self._api.models.list(  # type: ignore[misc]
+                    page=page, limit=_MODELS_PAGE, request_options=_ONCE
+                )
+            )
+            if isinstance(found, Failure):
+                return found
+            models += found.data
+            if page >= found.meta.total_pages:
+                break
+        models.sort(key=lambda model: model.start_date.timestamp() if model.start_date else 0.0, reverse=True)
+        return [_price(model) for model in models]
+
+    def add_scores(self, scores: Sequence[Score], environment: str | None) -> Failure | None:
+        """Write scores, which replace those of the same ids; return why they were not all taken."""
+        rows = [_row(score, environment) for score in scores]
+        found = self._asked(lambda: self._api.scores.create(request=rows, request_options=_ONCE))
+        if isinstance(found, Failure):
+            # Servers of the time before lists of scores take one at a time.
+            return self._one_by_one(rows) if found.status == HTTPStatus.BAD_REQUEST else found
+        if isinstance(found, CreateScoreBatchResults) and found.rejected:
+            why = cleaned(found.errors[0].message, self._secret_values) if found.errors else "without a reason"
+            return Failure(f"{found.rejected} of {len(rows)} scores were rejected: {why}")
+        return None
+
+    def _one_by_one(self, rows: Sequence[CreateScoreRequest]) -> Failure | None:
+        for row in rows:
+            found = self._asked(
+                lambda row=row: self._api.scores.create(request=row, request_options=_ONCE)  # type: ignore[misc]
+            )
+            if isinstance(found, Failure):
+                return found
+        return None
+
+    def upload(self, media: Media, trace_id: str, span_id: str, field: Literal["input", "output"]) -> Failure | None:
+        """Upload an image or a document, unless the server has it; return why it is not there."""
+        hashed = base64.b64encode(media.sha256).decode()
+        found = self._asked(
+            lambda: self._api.media.get_upload_url(
+                content_type=MediaContentType(media.content_type),
+                content_length=media.size,
+                sha256hash=hashed,
+                field=field,
+                trace_id=trace_id,
+                observation_id=span_id,
+                request_options=_ONCE,
+            )
+        )
+        if isinstance(found, Failure):
+            return found
+        if found.media_id != media_id(media):
+            return Failure("the server gives media other ids than expected")
+        if not found.upload_url:
+            return None
+        if (content := media.read()) is None:
+            return Failure("it is no longer in the transcript")
+        began = time.monotonic()
+        answer = self._put(found.upload_url, content, media.content_type, hashed)
+        if isinstance(answer, Failure) and answer.status is None:
+            return answer
+        status = answer.status if isinstance(answer, Failure) else answer
+        said = self._asked(
+            lambda: self._api.media.patch(
+                found.media_id,
+                uploaded_at=datetime.now(UTC),
+                upload_http_status=status or 0,
+                upload_http_error=answer.message if isinstance(answer, Failure) else None,
+                upload_time_ms=int((time.monotonic() - began) * 1000),
+                request_options=_ONCE,
+            )
+        )
+        return answer if isinstance(answer, Failure) else said
+
+    def _put(self, url: str, content: bytes, kind: str, hashed: str) -> int | Failure:
+        """Write a content where the server said; return the status, or a Failure. The URL may carry a signature."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            return Failure(_NOT_AN_OBJECT)
+        headers = [("content-type", kind)]
+        if "storage.googleapis.com" not in url:  # which refuses what it does not know
+            headers += [("x-ms-blob-type", "BlockBlob"), ("x-amz-checksum-sha256", hashed)]
+        try:
+            store = HttpClient(self._settings, url, self._secret_values)
+        except (ConfigError, ValueError, KeyError):
+            return Failure(_NOT_AN_OBJECT)
+        try:
+            answer = store.request("PUT", url, headers, content)
+        finally:
+            store.close()
+        if not isinstance(answer, HttpResponse):
+            return Failure(answer.message)
+        if answer.status not in _SUCCESS:
+            return Failure(f"the object store answered {answer.status} {phrase(answer.status)}", answer.status)
+        return answer.status
+
     def close(self) -> None:
         """Let go of the connection."""
         self._http.close()
@@ -115,6 +231,31 @@ class LangfuseApi:
             return Failure(str(error))
         except (ValueError, TypeError, RecursionError):
             return Failure("an answer that Langfuse is not known to give")
+
+
+def _row(score: Score, environment: str | None) -> CreateScoreRequest:
+    time_ns = score.time_ns
+    known = {
+        "observation_id": score.span_id,
+        "environment": environment,
+        "timestamp": None if time_ns is None else datetime.fromtimestamp(time_ns // 10**6 / 1000, UTC),
+    }
+    return CreateScoreRequest(
+        id=score.id,
+        trace_id=score.trace_id,
+        name=score.name,
+        value=score.value,
+        data_type=ScoreDataType(score.kind),
+        **{name: value for name, value in known.items() if value is not None},  # type: ignore[arg-type]
+    )
+
+
+def _price(model: Model) -> ModelPrice:
+    tiers = model.pricing_tiers
+    default = next((tier.prices for tier in tiers if tier.is_default), {})
+    return ModelPrice(
+        model.match_pattern, tuple(sorted({*model.prices, *default})), len(tiers) > 1, not model.is_langfuse_managed
+    )
 
 
 class _Transport(httpx.BaseTransport):

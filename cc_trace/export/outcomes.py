@@ -7,12 +7,13 @@ forward; after `Retryable` and `Unclear` the same spans are there again at the n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cc_trace.spans import Span
+    from cc_trace.transcript import Media
 
 MAX_BATCH_SPANS: Final = 512
 MAX_BATCH_BYTES: Final = 4_000_000  # before compression; gRPC servers take 4 MiB by default
@@ -84,3 +85,16 @@ class Destination(Protocol):
 
     def close(self) -> None:
         """Let go of connections and files."""
+
+
+@runtime_checkable
+class EncodesInTurn(Protocol):
+    """A destination that says more of a span than stands in it."""
+
+    def encode_in_turn(
+        self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_ask: bool
+    ) -> EncodedSpan:
+        """Return a span as it will be sent, given all spans of its turn and what finds an image by its digest.
+
+        `may_ask`: the backend may be asked what is needed for that. Never raises for what it answers.
+        """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cc_trace.pricing.prices import cost_usd
+from cc_trace.pricing.prices import cost_usd, is_long_context
 
 __all__ = [
     "cost_usd",
+    "is_long_context",
 ]

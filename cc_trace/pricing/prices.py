@@ -51,13 +51,8 @@ def cost_usd(model: str, usage: Usage, at_ns: int | None) -> float | None:
     Bedrock and Vertex names cost what the model costs at Anthropic, without the sellers' regional premiums.
     """
     input_, output, read, write_5m, write_1h, searches, fast, *_ = usage
-    context = input_ + read + write_5m + write_1h
-    for rates in _rates(model):
-        if (at_ns is None or at_ns >= rates.since_ns) and context >= rates.min_context:
-            break
-    else:
-        return None
-    if fast:
+    rates = _rates_of(model, usage, at_ns)
+    if fast or rates is None:
         return None
     tokens = (
         input_ * rates.input
@@ -67,6 +62,21 @@ def cost_usd(model: str, usage: Usage, at_ns: int | None) -> float | None:
         + write_1h * rates.cache_write_1h
     )
     return tokens / _TOKENS_PER_RATE + searches * (rates.web_search or 0.0) / _SEARCHES_PER_RATE
+
+
+def is_long_context(model: str, usage: Usage, at_ns: int | None) -> bool:
+    """Tell whether a response has a context so long that its tokens had other rates than usual."""
+    rates = _rates_of(model, usage, at_ns)
+    return rates is not None and rates.min_context > 0
+
+
+def _rates_of(model: str, usage: Usage, at_ns: int | None) -> _Rates | None:
+    """Give the rates of one response, None where the model, or its price at that time, is not known."""
+    context = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+    for rates in _rates(model):
+        if (at_ns is None or at_ns >= rates.since_ns) and context >= rates.min_context:
+            return rates
+    return None
 
 
 @cache

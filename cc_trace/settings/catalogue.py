@@ -129,6 +129,24 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         variable_name="TRACE_TO_LANGFUSE",
         in_project="value",
     ),
+    Setting(
+        "langfuse_media",
+        "true: images and PDFs are uploaded to Langfuse and shown in place; only with full content",
+        "flag",
+        "true",
+    ),
+    Setting(
+        "langfuse_cost",
+        "who prices responses in Langfuse: server; local: cc-trace; missing: cc-trace, where the server has no price",
+        default="missing",
+        allowed=("server", "local", "missing"),
+    ),
+    Setting(
+        "langfuse_scores",
+        "true: each turn gets scores, such as its tool error rate and cache hit rate",
+        "flag",
+        "false",
+    ),
     Setting("file", "a file of OTLP JSON Lines, one request per line"),
     Setting("timeout_seconds", "time limit of one request", "number", "10"),
     Setting(

@@ -19,7 +19,7 @@ from cc_trace.spans import TraceLink
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cc_trace.export import OtlpProtocol
+    from cc_trace.export import Cost, OtlpProtocol
     from cc_trace.privacy import Content
     from cc_trace.requests import RequestContent
     from cc_trace.settings.lookup import Found
@@ -185,7 +185,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
         case "otlp":
             return _otlp(name, settings, labels, timeout, home)
         case "langfuse":
-            return _langfuse(name, settings, labels, timeout)
+            return _langfuse(name, settings, labels, timeout, state_dir)
         case _:
             return DestinationSettings(name, "otel", exporter=exporter, labels=labels, timeout_seconds=timeout)
 
@@ -213,7 +213,7 @@ def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: P
     )
 
 
-def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float) -> DestinationSettings:
+def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, state_dir: Path) -> DestinationSettings:
     public, secret = settings.found("langfuse_public_key"), settings.found("langfuse_secret_key")
     if public is None or secret is None:
         missing = "langfuse_public_key" if public is None else "langfuse_secret_key"
@@ -230,6 +230,10 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float) -> 
         timeout_seconds=timeout,
         labels=labels,
         waits_for=_waits_for(secret, public, url),
+        cost=cast("Cost", settings.text("langfuse_cost")),
+        media=settings.flag("langfuse_media") is True and settings.text("content") == "full",
+        scores=settings.flag("langfuse_scores") is True,
+        cache=state_dir,
     )
 
 

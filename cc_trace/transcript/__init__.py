@@ -62,7 +62,7 @@ from cc_trace.transcript.entries import (
 )
 from cc_trace.transcript.head import first_cwd, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
-from cc_trace.transcript.media import find_media
+from cc_trace.transcript.media import MEDIA_MARK, Media, MediaFinder, find_media, media_digests, media_type
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import line_time, parse, parse_time
 from cc_trace.transcript.rewinds import rewound_prompts, takes_the_place_of
@@ -73,6 +73,7 @@ __all__ = [
     "BEGINNING",
     "FINGERPRINT_BYTES",
     "MAX_LINE_BYTES",
+    "MEDIA_MARK",
     "Advice",
     "AgentFile",
     "Block",
@@ -89,6 +90,8 @@ __all__ = [
     "Interrupt",
     "JsonValue",
     "Line",
+    "Media",
+    "MediaFinder",
     "ModeChange",
     "Notification",
     "OpenTranscript",
@@ -129,6 +132,8 @@ __all__ = [
     "journal_stages",
     "line_time",
     "make_tuple",
+    "media_digests",
+    "media_type",
     "notifications",
     "object_field",
     "own_files",

@@ -1,40 +1,138 @@
-"""Images of a transcript, found by the digest that stands in their place in a trace."""
+"""Images and documents of a transcript, found by the digest that stands in their place in a trace.
+
+Rule: what something is, is told by its first bytes, never by what a transcript says.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.transcript.lines import read_lines
+from cc_trace.transcript.lines import BEGINNING, Position, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+# What `blocks.media` writes in place of an image or a document.
+MEDIA_MARK: Final = re.compile(
+    r"\[(?:image|document|file) [^\[\],]{1,80}, \d{1,12} bytes, sha256 of base64 ([0-9a-f]{16})\]"
+)
+_MARKED: Final = ", sha256 of base64 "
 _MAX_DEPTH: Final = 30
 _MIN_CHARS: Final = 16
+_BEGINNINGS: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An image or a document, and where its content stands; that is read when somebody needs it."""
+
+    digest: str  # as its mark has it: of the base64
+    content_type: str
+    size: int
+    sha256: bytes  # of the content
+    path: Path
+    position: Position
+
+    def read(self) -> bytes | None:
+        """Return the content, None where it is no longer there."""
+        try:
+            line = next(read_lines(self.path, self.position), None)
+        except OSError:
+            return None
+        for data in _encoded_in(line.data if line is not None else None):
+            content = _content(data) if _digest(data) == self.digest else None
+            if content is not None and hashlib.sha256(content).digest() == self.sha256:
+                return content
+        return None
+
+
+class MediaFinder:
+    """Finds the images and documents of a session. Its files are read once, as far as it takes to find what is asked.
+
+    `files` tells where to look, each file with the position where looking begins; it is called when first needed.
+    """
+
+    def __init__(self, files: Callable[[], Iterable[tuple[Path, Position]]]) -> None:
+        self._all = (media for path, start in files() for media in _media_of(path, start))
+        self._known: dict[str, Media] = {}
+
+    def find(self, digest: str) -> Media | None:
+        """Return what has this digest, None where nothing has, or its kind is not known."""
+        while digest not in self._known and (media := next(self._all, None)) is not None:
+            self._known.setdefault(media.digest, media)
+        return self._known.get(digest)
+
+
+def media_digests(text: str) -> list[str]:
+    """Return the digests of the images and documents that a text names."""
+    return MEDIA_MARK.findall(text) if _MARKED in text else []
+
+
+def media_type(content: bytes) -> str | None:
+    """Return what an image or a document is, None for anything that Claude is not given as one."""
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for beginning, kind in _BEGINNINGS.items() if content.startswith(beginning)), None)
 
 
 def find_media(path: Path, digest: str) -> bytes | None:
     """Return the content of the image or document with this digest (see `blocks.media`), None if it is not there."""
     for line in read_lines(path):
-        if line.data is None or b'"base64"' not in line.data:
-            continue
-        try:
-            raw = orjson.loads(line.data)
-        except orjson.JSONDecodeError:
-            continue
-        for data in _encoded(raw, 0):
-            if hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()[: len(digest)] == digest:
-                try:
-                    return base64.b64decode(data, validate=True)
-                except (binascii.Error, ValueError):
-                    return None
+        for data in _encoded_in(line.data):
+            if _digest(data) == digest:
+                return _content(data)
     return None
+
+
+def _media_of(path: Path, start: Position = BEGINNING) -> Iterator[Media]:
+    """Yield what stands in a file from a position on. A file that cannot be read has nothing."""
+    try:
+        for line in read_lines(path, start):
+            for data in _encoded_in(line.data):
+                content = _content(data)
+                kind = media_type(content) if content is not None else None
+                if content is not None and kind is not None:
+                    sha256 = hashlib.sha256(content).digest()
+                    at = Position(line.offset, line.number)
+                    yield Media(_digest(data), kind, len(content), sha256, path, at)
+    except OSError:
+        return
+
+
+def _digest(data: str) -> str:
+    return hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _content(data: str) -> bytes | None:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _encoded_in(line: bytes | None) -> Iterator[str]:
+    """Yield the texts of a line that may be an image or a document in base64."""
+    if line is None or b'"base64"' not in line:
+        return
+    try:
+        raw = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return
+    yield from _encoded(raw, 0)
 
 
 def _encoded(value: Any, depth: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import insights, lists, plain, questions
-from cc_trace.transcript import agent_paths, find_media
+from cc_trace.transcript import agent_paths, find_media, media_type
 from cc_trace.view import charts, figures, folding, markdown
 from cc_trace.view.details import detail
 
@@ -41,13 +41,6 @@ _WAITED_FOR: Final = {
     "retry": "before trying again",
     "hook": "for a hook",
     "answer": "for an answer",
-}
-# What an image is, is told by its first bytes, never by what a transcript says.
-_IMAGES: Final = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"RIFF": "image/webp",
 }
 
 
@@ -256,8 +249,9 @@ class Pages:
             except OSError:
                 continue
             if data is not None:
-                kind = next((kind for start, kind in _IMAGES.items() if data.startswith(start)), None)
-                return Response(status_code=404) if kind is None else Response(data, media_type=kind)
+                kind = media_type(data) or ""
+                is_image = kind.startswith("image/")
+                return Response(data, media_type=kind) if is_image else Response(status_code=404)
         return Response(status_code=404)
 
     def insights(self, request: Request) -> Response:

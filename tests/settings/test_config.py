@@ -68,6 +68,9 @@ def test_what_has_what_it_needs_is_used() -> None:
             public_key="pk",
             secret_key="sk",  # noqa: S106
             labels=labels,
+            cost="missing",
+            media=True,
+            cache=STATE,
         ),
     )
 

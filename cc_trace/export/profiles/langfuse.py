@@ -6,8 +6,9 @@ Rules:
 - Any text is shown as Markdown, so what a tool gave back stands in a code fence. Answers and prompts are Markdown.
 - A name tells what it is, and is one of few: Langfuse filters and groups by it. What started a turn stands in the
   trace's name beside its number, and among the tags, which are the same for all turns that a command started.
-- Usage has one bucket per price and no sum beside its parts: every bucket is priced and added. There is no cost: any
-  key of cost_details turns the server's pricing off.
+- Usage has one bucket per price and no sum beside its parts: every bucket is priced and added. Any key of cost_details
+  turns the server's pricing off, so a cost is either `total`, from us, or the server's own.
+- An image is shown where its reference stands in an `image_url` part; in a text the reference stays a text.
 - Nothing is sent that Langfuse does not read: all else ends in metadata that cannot be filtered.
 
 Source: packages/shared/src/server/otel/OtelIngestionProcessor.ts in github.com/langfuse/langfuse.
@@ -15,19 +16,25 @@ Source: packages/shared/src/server/otel/OtelIngestionProcessor.ts in github.com/
 
 from __future__ import annotations
 
+import base64
 import re
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.export.profiles.chat import answered, asked, request
 from cc_trace.export.profiles.fences import fenced, file_language, is_verbatim
 from cc_trace.export.profiles.metadata import all_metadata
 from cc_trace.export.profiles.text import attribute, json_text, plain
 from cc_trace.text import rfc3339, shortened
+from cc_trace.transcript import MEDIA_MARK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from cc_trace.export.profiles.labels import AttributeValue, Labels
     from cc_trace.spans import Response, Span
-    from cc_trace.transcript import JsonValue, Usage
+    from cc_trace.transcript import JsonValue, Media, Usage
 
 _ENVIRONMENT: Final = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")  # Langfuse refuses any other, and its own prefix
 _LONG_CONTEXT: Final = "[1m]"  # Claude Code's mark for a context of a million tokens; no price is known by that name
@@ -37,7 +44,17 @@ _CI: Final = "claude-code-github-action"  # the entrypoint of Anthropic's own ac
 _LEVELS: Final = {"error": "ERROR", "interrupted": "WARNING", "incomplete": "WARNING"}
 
 
-def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
+class Additions(NamedTuple):
+    """What a span is sent with that it does not have itself."""
+
+    cost_usd: float | None = None  # in place of the server's own
+    media: Mapping[str, Media] = MappingProxyType({})  # what is uploaded, by the digest that its text has
+
+
+_NOTHING: Final = Additions()
+
+
+def attributes(span: Span, labels: Labels, additions: Additions = _NOTHING) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
     trace = _trace_attributes(span)
     found = _everywhere(span, labels, trace)
@@ -45,12 +62,14 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         found["langfuse.observation.level"] = level
         if span.error:
             found["langfuse.observation.status_message"] = span.error
-    if (given := _input(span)) is not None:
+    if (given := _input(span, additions.media)) is not None:
         found["langfuse.observation.input"] = given
-    if (result := _output(span)) is not None:
+    if (result := _output(span, additions.media)) is not None:
         found["langfuse.observation.output"] = result
     if span.response is not None:
         found |= _generation(span, span.response)
+    if additions.cost_usd is not None:
+        found["langfuse.observation.cost_details"] = json_text({"total": additions.cost_usd})
     for key, value in all_metadata(span).items():
         if value is None or (key in trace and trace[key] == value):
             continue
@@ -144,9 +163,9 @@ def _type(span: Span) -> str:
 def _generation(span: Span, response: Response) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     if response.model is not None:
-        found["langfuse.observation.model.name"] = response.model.removesuffix(_LONG_CONTEXT)
+        found["langfuse.observation.model.name"] = model_name(response.model)
     if response.usage is not None:
-        found["langfuse.observation.usage_details"] = json_text(_usage(response.usage))
+        found["langfuse.observation.usage_details"] = json_text({**usage_buckets(response.usage)})
     if (first_ns := _first_token(span, response)) is not None:
         found["langfuse.observation.completion_start_time"] = rfc3339(first_ns)
     if parameters := {key: span.metadata[key] for key in _PARAMETERS if span.metadata.get(key) is not None}:
@@ -169,9 +188,19 @@ def _first_token(span: Span, response: Response) -> int | None:
     return began_ns if start_ns <= began_ns <= first_ns else None
 
 
-def _usage(usage: Usage) -> JsonValue:
+def model_name(model: str) -> str:
+    """Return a model by the name that prices are found by."""
+    return model.removesuffix(_LONG_CONTEXT)
+
+
+def media_id(media: Media) -> str:
+    """Return the id that Langfuse gives to a content: it follows from its SHA-256, so it is known before the upload."""
+    return base64.urlsafe_b64encode(media.sha256).decode()[:22]
+
+
+def usage_buckets(usage: Usage) -> dict[str, int]:
     """Return tokens by price: `input` excludes cache, writes for five minutes and for an hour are apart."""
-    buckets: dict[str, JsonValue] = {"input": usage.input, "output": usage.output}
+    buckets = {"input": usage.input, "output": usage.output}
     cache = {"cache_read_input_tokens": usage.cache_read}
     if usage.split:
         cache["input_cache_creation_5m"] = usage.cache_write_5m
@@ -181,7 +210,7 @@ def _usage(usage: Usage) -> JsonValue:
     return buckets | {name: tokens for name, tokens in cache.items() if tokens}
 
 
-def _input(span: Span) -> str | None:
+def _input(span: Span, media: Mapping[str, Media]) -> str | None:
     match span.kind, span.input:
         case _, None | "":
             return None
@@ -190,16 +219,18 @@ def _input(span: Span) -> str | None:
         case _, []:
             return None
         case _, list():
-            made = request(span, _asked)
+            made = request(span, partial(_asked, media=media))
             return json_text(made if "tools" in made else made["messages"])
         case _, given:
-            return json_text([{"role": "user", "content": plain(given)}])
+            return json_text([{"role": "user", "content": _content(plain(given), media)}])
 
 
-def _output(span: Span) -> str | None:
+def _output(span: Span, media: Mapping[str, Media]) -> str | None:
     match span.kind, span.output:
         case _, None | "":
             return None
+        case "tool", str(given) if media and isinstance(parts := _content(given, media, _shown(span.name)), list):
+            return json_text([{"role": "tool", "name": span.name, "content": parts}])
         case "tool", str(given):
             failed = span.status != "ok"  # then it is no longer what the file holds
             language = "" if failed else file_language(span.name, span.input)
@@ -214,14 +245,43 @@ def _output(span: Span) -> str | None:
             return json_text([{"role": "assistant", "content": plain(given)}])
 
 
-def _asked(message: JsonValue) -> JsonValue:
+def _asked(message: JsonValue, media: Mapping[str, Media]) -> JsonValue:
     made = asked(message, _thoughts)
-    if not isinstance(made, dict) or made.get("role") != "tool":
+    if not isinstance(made, dict) or not isinstance(text := made.get("content"), str) or not text:
         return made
-    text, name = made["content"], made.get("name")
-    if not isinstance(text, str) or not text or not is_verbatim(name if isinstance(name, str) else None):
-        return made
-    return {**made, "content": fenced(text)}
+    match made:
+        case {"role": "user"}:
+            return {**made, "content": _content(text, media)}
+        case {"role": "tool"}:
+            name = made.get("name")
+            return {**made, "content": _content(text, media, _shown(name if isinstance(name, str) else None))}
+        case _:
+            return made
+
+
+def _shown(tool: str | None) -> Callable[[str], str]:
+    """Return how a text is written that a tool gave back."""
+    return fenced if is_verbatim(tool) else str
+
+
+def _content(text: str, media: Mapping[str, Media], shown: Callable[[str], str] = str) -> JsonValue:
+    """Return a text as it is shown, in parts where it names images or documents that are uploaded."""
+    parts: list[JsonValue] = []
+    at = 0
+    for mark in MEDIA_MARK.finditer(text) if media else ():
+        if (found := media.get(mark[1])) is not None:
+            parts += [*_text_part(text[at : mark.start()], shown), _media_part(found)]
+            at = mark.end()
+    return [*parts, *_text_part(text[at:], shown)] if parts else shown(text)
+
+
+def _text_part(text: str, shown: Callable[[str], str]) -> list[JsonValue]:
+    return [{"type": "text", "text": shown(text.strip("\n"))}] if text.strip() else []
+
+
+def _media_part(media: Media) -> JsonValue:
+    url = f"@@@langfuseMedia:type={media.content_type}|id={media_id(media)}|source=base64_data_uri@@@"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:

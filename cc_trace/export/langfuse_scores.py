@@ -1,0 +1,59 @@
+"""What a turn scored: figures of it that can be charted and filtered in Langfuse. Pure.
+
+Rule: figures alone, never a word of the conversation; so they leave with any setting of `content`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.spans import Span
+
+
+class Score(NamedTuple):
+    """One figure of a turn. It has the same id and time whenever it is made, so a second one replaces the first."""
+
+    id: str
+    name: str
+    value: float
+    kind: Literal["NUMERIC", "BOOLEAN"]
+    trace_id: str
+    span_id: str | None  # of the turn, where its trace has more than this turn
+    time_ns: int | None
+
+
+def scores(root: Span, turn: Sequence[Span]) -> tuple[Score, ...]:
+    """Return the scores of a turn, its agents' work included. What it has nothing of, it has no rate of."""
+    tools = [span for span in turn if span.kind == "tool"]
+    failed = sum(span.status == "error" for span in tools)
+    used = [span.response.usage for span in turn if span.response is not None and span.response.usage is not None]
+    read = sum(usage.cache_read for usage in used)
+    asked = read + sum(usage.input + usage.cache_write_5m + usage.cache_write_1h for usage in used)
+    found: dict[str, float] = {}
+    if tools:
+        found["tool_error_rate"] = failed / len(tools)
+    if asked:
+        found["cache_hit_rate"] = read / asked
+    found["api_retries"] = sum(span.name == "api_retry" for span in turn if span.kind == "event")
+    found["lines_changed"] = sum(_count(span, "lines_added") + _count(span, "lines_removed") for span in tools)
+    found["permission_denials"] = sum(map(_is_denied, tools))
+    made = [_score(root, name, value, "NUMERIC") for name, value in found.items()]
+    return (*made, _score(root, "interrupted", float(root.status == "interrupted"), "BOOLEAN"))
+
+
+def _score(root: Span, name: str, value: float, kind: Literal["NUMERIC", "BOOLEAN"]) -> Score:
+    own = root.span_id if root.parent_id is not None else None
+    return Score(f"cc-trace-{root.span_id}-{name}", name, value, kind, root.trace_id, own, root.end_ns or root.start_ns)
+
+
+def _count(span: Span, key: str) -> int:
+    value = span.metadata.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _is_denied(span: Span) -> bool:
+    permission = span.metadata.get("permission")
+    return isinstance(permission, dict) and permission.get("decision") == "reject"
