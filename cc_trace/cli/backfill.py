@@ -17,6 +17,7 @@ from cc_trace.delivery import (
     AgentDeliveries,
     App,
     SessionState,
+    count_unsent,
     from_files,
     is_pending,
     main_transcripts,
@@ -25,7 +26,6 @@ from cc_trace.delivery import (
     past_sessions,
     since_seconds,
     suppressed_by,
-    waiting,
 )
 from cc_trace.errors import CcTraceError
 from cc_trace.text import plural
@@ -170,7 +170,7 @@ def _count(
             # An idempotent store gets what a fork copied with the fork, too.
             seen = set[str]() if settings.idempotent else counted.setdefault(name, set())
             there = None if settings.idempotent else ledger
-            turns, spans = waiting(session, state.destinations.get(name), there, name, seen)
+            turns, spans = count_unsent(session, state.destinations.get(name), there, name, seen)
         summary.count(name, turns, spans)
 
 

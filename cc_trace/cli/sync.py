@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cc_trace.cli.interrupts import stop_on_interrupt
 from cc_trace.delivery import (
     App,
-    Caller,
-    a_session,
+    main_transcript,
     pending_sessions,
     run_worker,
     take_spool,
@@ -56,8 +55,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
-    path = a_session(find(named, app.config_dir, here()))
-    yield sync.session(path, caller=Caller(named=True))
+    path = main_transcript(find(named, app.config_dir, here()))
+    yield sync.session(path, named=True)
 
 
 def _pending(app: App, sync: Sync) -> Iterator[Report]:

@@ -6,7 +6,14 @@ from cc_trace.delivery.agent_deliveries import AgentDeliveries, AgentListing
 from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor, SessionState
 from cc_trace.delivery.forks import suppressed_by
-from cc_trace.delivery.history import TranscriptFile, a_session, oldest_taken, past_sessions, since_seconds, waiting
+from cc_trace.delivery.history import (
+    TranscriptFile,
+    count_unsent,
+    main_transcript,
+    oldest_taken,
+    past_sessions,
+    since_seconds,
+)
 from cc_trace.delivery.index import IndexRow
 from cc_trace.delivery.ledger import Ledger, open_ledger
 from cc_trace.delivery.liveness import from_files
@@ -14,7 +21,7 @@ from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import States
 from cc_trace.delivery.streams import sync_stream
 from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
-from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Caller, Report, Sync
+from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Report, Sync
 from cc_trace.delivery.worker import run_worker, take_spool
 
 __all__ = [
@@ -23,7 +30,6 @@ __all__ = [
     "AgentDeliveries",
     "AgentListing",
     "App",
-    "Caller",
     "Cursor",
     "IndexRow",
     "Ledger",
@@ -32,9 +38,10 @@ __all__ = [
     "States",
     "Sync",
     "TranscriptFile",
-    "a_session",
+    "count_unsent",
     "from_files",
     "is_pending",
+    "main_transcript",
     "main_transcripts",
     "newest",
     "oldest_taken",
@@ -46,5 +53,4 @@ __all__ = [
     "suppressed_by",
     "sync_stream",
     "take_spool",
-    "waiting",
 ]

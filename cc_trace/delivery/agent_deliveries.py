@@ -1,11 +1,10 @@
-"""What of a session's agents' files each destination has, so that only what is new has to be read.
+"""How much of each agent's file every destination has, so that only new work is read.
 
 Rules:
-- A file counts as delivered, at its length, when all that hangs in a trace of it is. It is not opened again until it
-  has grown.
-- One that has grown is read from the turn on that its work hangs below first, though that turn was delivered long ago:
-  an agent can go on at any time. What was delivered of it is known by its ids.
-- What is noted here is never more than what has been delivered; without it all is read again, and nothing sent twice.
+- A file is recorded as delivered, at its size, once all its spans are. It is not opened again until it grows.
+- A file that has grown is read again from the first turn that its work belongs to, even if that turn was delivered long
+  ago: an agent can continue at any time. The span ids tell what was delivered already.
+- Never more is recorded than was delivered. If the record is lost, everything is read again and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class AgentListing:
-    """The agents' files as they are now. A project's shared files are listed once in the life of this object.
+    """The current agents' files of sessions. The files that a project's sessions share are listed only once.
 
-    `remember`: whose files they are is written to the state folder, which not everybody may change.
+    `remember`: store in the state folder which session owns which shared file. False for commands that only read.
     """
 
     def __init__(self, states: States, *, remember: bool = True) -> None:
@@ -50,7 +49,7 @@ class AgentListing:
         return [*own_files(transcript), *self._shared_in(transcript.parent).get(transcript.stem, ())]
 
     def total_bytes(self, transcript: Path) -> int:
-        """Return how long they are, all together: files only grow, so that an equal sum means that nothing is new."""
+        """Return the total size of a session's files. Files only grow, so an equal total means that nothing is new."""
         return sum(file.size for file in self.files(transcript))
 
     def _shared_in(self, folder: Path) -> dict[str, list[AgentFile]]:
@@ -76,7 +75,7 @@ class AgentListing:
 
 
 def _owner(path: Path) -> str | None:
-    """Return the session that a file's lines name; None where there is none yet."""
+    """Return the session that a file's lines name; None if they name none yet."""
     try:
         named, _ = identify(path)
     except OSError:
@@ -85,7 +84,7 @@ def _owner(path: Path) -> str | None:
 
 
 class AgentDeliveries:
-    """The agents' files of one session, while it is synced; or, without `remember`, while somebody only looks."""
+    """The agents' files of one session during a sync. Without `remember`, nothing is written to the state folder."""
 
     def __init__(self, states: States, transcript: Path, *, remember: bool = True) -> None:
         self._states = states
@@ -93,18 +92,18 @@ class AgentDeliveries:
         self._transcript = transcript
         self._delivered = states.agents(transcript.stem)
         self._files: list[AgentFile] = []
-        self.is_misplaced = False  # an agent belongs below a turn before those that were read: read again
+        self.is_misplaced = False  # an agent belongs to a turn before those that were read: read the session again
 
     def refresh(self) -> int:
-        """Look at the files as they are now; return how long they are, all together."""
+        """List the files again; return their total size."""
         self._files = AgentListing(self._states, remember=self._remember).files(self._transcript)
         self.is_misplaced = False
         return sum(file.size for file in self._files)
 
     def to_read(self, to: str, cursor: Cursor) -> Selection:
-        """Return which files a destination needs read, and take its cursor back to where they hang."""
+        """Return the files to read for a destination; move its cursor back to the first turn they belong to."""
         if cursor.time is None and self._delivered.pop(to, None) is not None:
-            # It begins anew, whatever was delivered to it once; this attempt may fail, and the next must know that.
+            # The destination starts over. Save that now, since this attempt may fail.
             self._save()
         selection = select(self._files, self._delivered.get(to, {}))
         if (place := selection.earliest) is not None:
@@ -114,9 +113,9 @@ class AgentDeliveries:
     def record(
         self, to: str, cursor: Cursor, session: Session, selection: Selection, unsettled: Collection[str]
     ) -> None:
-        """Note what was delivered of the files that were read; `unsettled` are the agents of which something was not.
+        """Record what was delivered of the files that were read; `unsettled` agents have undelivered work.
 
-        Work that has no place in any turn counts as delivered when all turns were read; else that is done next.
+        Work that belongs to no turn counts as delivered if all turns were read; otherwise they are read next.
         """
         whole = session.resume.position == BEGINNING
         delivered = self._delivered.setdefault(to, {})
@@ -136,7 +135,7 @@ class AgentDeliveries:
             self._go_back(cursor, 1, BEGINNING)
 
     def _go_back(self, cursor: Cursor, turn: int, position: Position) -> None:
-        """Read again from an earlier turn on. It may not come to a delivery now: the place is remembered as any is."""
+        """Move a cursor back to an earlier turn. Its fingerprint must be right, as the delivery may not happen now."""
         if position.offset < cursor.offset:
             cursor.go_back_to(turn, position)
             with OpenTranscript(self._transcript) as transcript:
@@ -148,7 +147,7 @@ class AgentDeliveries:
 
 
 def _delivered(file: AgentFile, before: Delivered | None, place: Placed | None) -> Delivered:
-    """Return that a file is delivered as long as it is. Its first place stays, wherever reading began this time."""
+    """Return the record of a file delivered at its current size. It keeps the earliest turn known."""
     if place is None:
         return Delivered(file.size)
     begin = place.begin

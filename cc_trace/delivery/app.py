@@ -1,4 +1,4 @@
-"""What the commands that deliver have in common: settings, state folder, log, destinations."""
+"""What every command that delivers needs: settings, state folder, log, destinations."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class App:
-    """Opened once per command. Destinations and settings are opened and read when a session needs them."""
+    """Opened once per command. Settings are read, and destinations opened, when a session first needs them."""
 
     sources: Sources
-    config_dir: Path  # Claude Code's
+    config_dir: Path  # Claude Code's folder
     states: States
     log: Log
     runtime: Runtime
@@ -52,7 +52,7 @@ class App:
 
     @classmethod
     def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> App:
-        """Make the state folder, and find the settings. `hooked`: a hook started us, and nobody looks on."""
+        """Prepare the state folder and find the settings. `hooked`: a hook started us, so nobody sees our output."""
         if to is not None:
             check_name(to, "--to")
         sources = Sources(environment, home(environment), hooked)
@@ -70,11 +70,11 @@ class App:
         return app
 
     def settings(self, project: str | None, remembered: HookEnvironment | None = None) -> Settings:
-        """Return the settings of a session started in a folder, given what its hook's environment was."""
+        """Return the settings for a session: of the project it was started in, and its hook's environment."""
         return _once(self._settings, _key(project, remembered), lambda: self._read_settings(project, remembered))
 
     def config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> Config:
-        """Return what they come to."""
+        """Return the same settings, checked and converted. Raises ConfigError."""
         return _once(self._configs, _key(project, remembered), lambda: self._read_config(project, remembered))
 
     def _read_settings(self, project: str | None, remembered: HookEnvironment | None) -> Settings:
@@ -88,7 +88,7 @@ class App:
         return read_config(self.settings(project, remembered), self.states.folder, self.sources.home)
 
     def plan(self, project: str | None, remembered: HookEnvironment | None = None) -> Plan:
-        """Return what is to be done with a session of a project."""
+        """Return what to do with a project's sessions. Opens their destinations."""
         key = _key(project, remembered)
         if key not in self._plans:
             if (off := self.off(project, remembered)) is not None:
@@ -107,9 +107,9 @@ class App:
         return self._plans[key]
 
     def off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
-        """Return why a session of a project is not traced, None where it is.
+        """Return why a project's sessions are not traced, None if they are.
 
-        What else is wrong with its settings is raised where it is not off, and else stands in the log.
+        A wrong setting raises ConfigError only if tracing is on; otherwise it is logged.
         """
         key = _key(project, remembered)
         if key not in self._off:
@@ -125,12 +125,12 @@ class App:
         return self._off[key]
 
     def skip(self, settings: DestinationSettings) -> None:
-        """Do without a destination from now on."""
+        """Leave a destination out of all plans from now on."""
         self.skipped.append(settings)
         self._plans.clear()
 
     def reachable(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
-        """Return the names of a session's destinations but for those that are left alone for now."""
+        """Return the names of a session's destinations, without those that are backing off."""
         names = self.destination_names(project, environment)
         if not names:
             return names
@@ -139,7 +139,7 @@ class App:
         return [name for name in names if backoff.waiting(known[name], now) is None]
 
     def destination_names(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
-        """Return the names of a session's destinations; none where it is off, None where its settings are wrong."""
+        """Return the names of a session's destinations: empty if tracing is off, None if its settings are wrong."""
         try:
             if self.off(project, environment) is not None:
                 return []
@@ -148,18 +148,18 @@ class App:
             return None
 
     def may_be_blocked(self, project: str | None) -> bool:
-        """Tell whether Stop hooks besides ours may make the model go on. Asked by who works in line, once."""
+        """Tell whether a Stop hook other than ours may make the model go on. Needed only while the hook waits."""
         from cc_trace.install import others_may_block  # noqa: PLC0415  (no other worker needs it)
 
         return others_may_block(self.config_dir, project, self.sources.managed, self.sources.environment)
 
     def reached(self, step: str) -> None:
-        """Pass a named step."""
+        """Report that a named step was reached."""
         self.runtime.reached(step)
 
     @contextlib.contextmanager
     def sync(self) -> Iterator[Sync]:
-        """Deliver; at the end all destinations are closed."""
+        """Yield a Sync; close it and all destinations in the end."""
         sync = Sync(
             self.states, lambda state: self.plan(state.cwd, state.environment), self.log, self.runtime, self.config_dir
         )
@@ -173,7 +173,7 @@ class App:
             self._plans.clear()
 
     def steps(self, deadly: str | None) -> Callable[[str], None]:
-        """Return what is to happen at named steps: nothing, a line in the log, or a sudden death for the tests."""
+        """Return the callback for named steps: with `debug` it logs them; at the step `deadly` it kills the process."""
 
         def reached(name: str) -> None:
             if name == deadly:
@@ -184,7 +184,7 @@ class App:
         return reached
 
     def _debug(self) -> bool:
-        """Tell whether every step is to be logged. Asked at each of them, and found out once."""
+        """Tell whether steps are logged; read from the settings on first use."""
         if self._debugging is None:
             self._debugging = False
             with contextlib.suppress(ConfigError):
@@ -192,7 +192,7 @@ class App:
         return self._debugging
 
     def _opened(self, settings: DestinationSettings) -> Destination:
-        """Return a destination, opened once for all projects that have the same."""
+        """Return an open destination, shared by all projects with equal settings for it."""
         for known, destination in self._destinations:
             if known == settings:
                 return destination
@@ -205,21 +205,21 @@ _Key: TypeAlias = tuple[str | None, bytes]
 
 
 def _key(project: str | None, remembered: HookEnvironment | None) -> _Key:
-    """Return what settings are known by: sessions of a project whose hooks had the same environment share them."""
+    """Return the cache key: sessions of a project whose hooks had the same environment share their settings."""
     return project, orjson.dumps(remembered, option=orjson.OPT_SORT_KEYS)
 
 
 def _address(settings: DestinationSettings) -> str:
-    """Return what tells a destination from others of the same name: two projects may have two collectors.
+    """Return the key under which a destination's failures are kept: two projects may use different collectors.
 
-    One that waits for its key is another: that the key is missing says nothing of the backend.
+    A destination that waits for its key has a key of its own here: a missing key says nothing about the backend.
     """
     where = settings.traces_endpoint or settings.endpoint or str(settings.path or settings.exporter)
     return f"{settings.name} {where} {settings.public_key or ''} {settings.waits_for or ''}".rstrip()
 
 
 def _once(known: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:
-    """Return what was read under a key, or raise what was wrong with it, having read it once."""
+    """Return the cached value, or raise the cached error; call `read` the first time."""
     if key not in known:
         try:
             known[key] = read()

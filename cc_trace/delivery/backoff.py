@@ -1,7 +1,7 @@
-"""How long to leave a destination alone that failed: one small file each, shared by all sessions of this machine.
+"""How long to wait before retrying a destination that failed: one small file each, shared by all sessions.
 
-So 50 pending sessions do not each try a backend that is down, and many machines do not come back at one moment: every
-wait has a random part. A wait holds for hooks and sweeps; a command that a user types tries at once.
+So 50 pending sessions do not each try a backend that is down. Every wait has a random part, so that many machines do
+not return at the same moment. Hooks and sweeps wait; commands that a user runs do not.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _STEP_SECONDS: Final = 5.0
 _MAX_SECONDS: Final = 300.0
 _MAX_STEPS: Final = 10
-_LONGEST_SECONDS: Final = 86_400.0 * 1.1  # a time further ahead was written before the clock was set back
+_LONGEST_SECONDS: Final = 86_400.0 * 1.1  # a longer wait means that the clock was set back
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why and until when a destination is left alone."""
+    """Why, and until when, a destination is not retried."""
 
     failures: int  # in a row
     not_before: float  # unix seconds
@@ -32,9 +32,9 @@ class Wait:
 
 
 def wait_seconds(failures: int, after_seconds: float | None, jitter: float) -> float:
-    """Return how long to wait after so many failures: 0, then 5, 15, 35 … 300 seconds, half of it random.
+    """Return how long to wait after a number of failures: 0, then 5, 15, 35 … 300 seconds, half of it random.
 
-    What a backend asks for itself is waited for, and up to a tenth more. `jitter` is a random number from 0 to 1.
+    With Retry-After: that long, and up to a tenth more. `jitter` is a random number from 0 to 1.
     """
     if after_seconds:
         return after_seconds * (1 + jitter / 10)
@@ -43,25 +43,25 @@ def wait_seconds(failures: int, after_seconds: float | None, jitter: float) -> f
 
 
 class Backoff:
-    """The folder of those files. A destination goes by its address: one name can stand for several."""
+    """The folder of those files. The key is a destination's address, as projects can share a name but not a backend."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def waiting(self, address: str, now: float) -> Wait | None:
-        """Return why a destination is to be left alone now, None where it is not."""
+        """Return the wait that a destination is in; None if it may be tried."""
         wait = self._read(address)
         return wait if wait is not None and 0 < wait.not_before - now <= _LONGEST_SECONDS else None
 
     def failed(self, address: str, now: float, error: str, after_seconds: float | None, jitter: float) -> None:
-        """Note one more failure."""
+        """Record one more failure."""
         before = self._read(address)
         failures = 1 + (before.failures if before is not None else 0)
         wait = Wait(failures, now + wait_seconds(failures, after_seconds, jitter), error)
         write_private(self._path(address), json.dumps(asdict(wait)).encode())
 
     def recovered(self, address: str) -> None:
-        """Forget its failures: it answered."""
+        """Forget the failures of a destination that responded."""
         self._path(address).unlink(missing_ok=True)
 
     def _path(self, address: str) -> Path:

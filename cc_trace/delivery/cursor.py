@@ -1,6 +1,6 @@
-"""What is remembered of a session: how far each destination has got; and its form in a file. Pure.
+"""The state of a session, with a cursor per destination, and its file format. Pure.
 
-Rule: what a file holds is looked at once, when it is read; all else trusts it.
+Rule: a file's content is validated once, when it is read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cc_trace.transcript import OpenTranscript, Selection
 
 VERSION: Final = 2
-_AGENTS_VERSION: Final = 1  # of the file that tells what was delivered of the agents' files
-# What version 1 called the same things.
+_AGENTS_VERSION: Final = 1  # of the file that records what was delivered of the agents' files
+# The names that version 1 of the file used.
 _SESSION_NAMES_1: Final = {"anchors": "links"}
 _CURSOR_NAMES_1: Final = {
     "behind": "pending_spans",
@@ -31,98 +31,98 @@ _CURSOR_NAMES_1: Final = {
     "launches": "trace_by_call",
     "ended": "finished_tasks",
 }
-# An answer is recorded by writing the one over the other in the file, in place: that needs no room on the disk, and the
-# file is whole before and after.
+# An acceptance is recorded by overwriting the one with the other in place. Both are equally long, so this needs no disk
+# space, and the file is valid before and after. The key is as old as the format.
 NOT_ACCEPTED_MARK: Final = b'"answered": false'
 ACCEPTED_MARK: Final = b'"answered": true '
 DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
 MAX_NOTES: Final = 100  # of refused spans, for the report
-_LATEST: Final = 1e11  # unix seconds; beyond that no date can be shown
+_LATEST: Final = 1e11  # unix seconds; later dates cannot be formatted
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far one destination has got. `offset` and `line` are where its oldest undelivered turn begins.
+    """How far one destination has got. `offset` and `line` are where its oldest turn with undelivered spans begins.
 
-    `call_by_task`, `trace_by_call` and `finished_tasks` keep what is needed of background tasks in turns that are not
-    read again. Say turn 3 starts a shell in the background: its call `toolu_1` gets the task id `b1`. `call_by_task` is
-    then `{"b1": "toolu_1"}`, and `trace_by_call` maps `toolu_1` to turn 3's trace. When Claude Code reports in turn 5
-    that `b1` has ended, turn 5 can say which call in which trace launched it (`metadata.launched_by`), and
-    `finished_tasks` gets `b1` and `toolu_1`, so that nobody waits for them any more.
+    `call_by_task`, `trace_by_call` and `finished_tasks` keep what later turns need to know about background tasks of
+    turns that are not read again. Say the call `toolu_1` of turn 3 starts a shell in the background, with the task id
+    `b1`. Then `call_by_task` is `{"b1": "toolu_1"}`, and `trace_by_call` maps `toolu_1` to turn 3's trace. When Claude
+    Code reports in turn 5 that `b1` has ended, turn 5 can name the call and the trace that launched it
+    (`metadata.launched_by`), and `finished_tasks` gets `b1` and `toolu_1`: a turn is not kept open for them any more.
     """
 
     offset: int = 0
     line: int = 0
-    turns: int = 0  # completely delivered before that
-    accepted: list[str] = field(default_factory=list)  # spans from there on that the destination has
-    rejected: list[str] = field(default_factory=list)  # spans from there on that it will never take
-    intent: list[str] = field(default_factory=list)  # spans being sent; found at the start: they got no response
+    turns: int = 0  # turns before that, all completely delivered
+    accepted: list[str] = field(default_factory=list)  # spans after that which the destination has
+    rejected: list[str] = field(default_factory=list)  # spans after that which it refuses for good
+    intent: list[str] = field(default_factory=list)  # spans being sent; if a sync finds some, they are unclear
     intent_at: float | None = None
-    unclear: list[str] = field(default_factory=list)  # spans that earlier attempts sent and got no answer for
-    unclear_at: float | None = None  # when the last of those attempts had ended
-    not_in_ledger: list[str] = field(default_factory=list)  # spans accepted that could not be written there yet
-    fingerprint: str = ""  # of what stands before `offset`
-    delivered: int = 0  # spans in all
-    pending_spans: int = 0  # spans that were final and not taken at the last sync
+    unclear: list[str] = field(default_factory=list)  # spans of earlier attempts that may or may not be stored
+    unclear_at: float | None = None  # when the last of those attempts ended
+    not_in_ledger: list[str] = field(default_factory=list)  # accepted spans that the ledger could not record yet
+    fingerprint: str = ""  # of the bytes before `offset`
+    delivered: int = 0  # all spans ever accepted
+    pending_spans: int = 0  # spans that were final at the last sync, and not accepted
     unfinished: int = 0  # spans that were not final yet
-    notes: list[dict[str, Any]] = field(default_factory=list)  # what was refused for good, and why
+    notes: list[dict[str, Any]] = field(default_factory=list)  # spans refused for good, and why
     error: str | None = None
     error_at: float | None = None
-    not_before: float | None = None  # the backend asked to be left alone until then
-    refusing_since: float | None = None  # it has refused everything since then
+    not_before: float | None = None  # do not retry before then
+    refusing_since: float | None = None  # the backend has refused everything since then
     time: float | None = None
     call_by_task: dict[str, str] = field(default_factory=dict)  # background task -> the call that launched it
-    trace_by_call: dict[str, str] = field(default_factory=dict)  # such a call -> the trace it is in
-    finished_tasks: list[str] = field(default_factory=list)  # of those tasks and calls, the ones that have ended
-    reached: int = 0  # the last turn something was sent of; the position may go back to before it
+    trace_by_call: dict[str, str] = field(default_factory=dict)  # such a call -> its trace
+    finished_tasks: list[str] = field(default_factory=list)  # those tasks and calls that have ended
+    reached: int = 0  # the last turn of which a span was sent; `offset` can move back to before it
 
     @property
     def position(self) -> Position:
-        """Return where reading goes on."""
+        """Return where to read on."""
         return Position(self.offset, self.line)
 
     @property
     def begun(self) -> int:
-        """Return how many turns something was sent of."""
+        """Return the number of the last turn of which a span was sent."""
         started = self.accepted or self.rejected or self.intent or self.unclear
         return max(self.turns + bool(started), self.reached)
 
     @property
     def pending(self) -> bool:
-        """Tell whether something is known to be left for this destination."""
+        """Tell whether there is known to be something left for this destination."""
         left = self.pending_spans or self.unfinished or self.intent or self.unclear or self.error is not None
-        return bool(left) or self.time is None  # none of its deliveries came to an end
+        return bool(left) or self.time is None  # no delivery has ever completed
 
     def go_back_to(self, turn: int, position: Position) -> None:
-        """Read again from the beginning of an earlier turn on: something was added below it."""
+        """Move back to the beginning of an earlier turn, to which an agent has added work."""
         if position.offset < self.offset:
             self.offset, self.line, self.turns = position.offset, position.number, max(turn - 1, 0)
-            self.fingerprint = ""  # of another place
+            self.fingerprint = ""  # that of another offset
 
 
 @dataclass(slots=True)
 class SessionState:
-    """All that is remembered of a session."""
+    """Everything stored about a session."""
 
     session_id: str
     transcript: str
-    size: int = 0  # of the transcript when it was last read
+    size: int = 0  # the transcript's size when it was last read
     mtime_ns: int = 0
     fingerprint: str = ""
     fingerprint_bytes: int = 0
     claude_pid: int | None = None
-    cwd: str | None = None  # where it was started: its project
-    links: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> what it and later ones are linked to
+    cwd: str | None = None  # the folder it was started in: its project
+    links: dict[str, list[str | None]] = field(default_factory=dict)  # turn -> TraceLink of it and later turns
     destinations: dict[str, Cursor] = field(default_factory=dict)
-    # The variables of its own hook, by who set them; None in place of a secret. None: no hook of its own has run yet.
+    # The environment of its own hook, by author; None replaces a secret's value. None: its hook has not run yet.
     environment: dict[str, dict[str, str | None]] | None = None
     sending: str | None = None  # the destination whose intent is being sent
-    answered: bool = False  # in the file alone: that destination has accepted its intent
-    agent_bytes: int = 0  # of its agents' files, all together, when they were last looked at
-    claude_start: str | None = None  # when the process of `claude_pid` began: its id alone is used again
+    answered: bool = False  # only set in the file: the destination being sent to has accepted its intent
+    agent_bytes: int = 0  # the total size of its agents' files when they were last read
+    claude_start: str | None = None  # when the process `claude_pid` began, since process ids are reused
 
     def cursor(self, destination: str) -> Cursor:
-        """Return the cursor of one destination, at the beginning if it is new."""
+        """Return a destination's cursor; a new destination gets one at the beginning."""
         return self.destinations.setdefault(destination, Cursor())
 
     def read_on(
@@ -137,7 +137,7 @@ class SessionState:
         opened: OpenTranscript | None = None,
         request_content: RequestContent = "none",
     ) -> Session:
-        """Return the session from where a destination has got to; `opened` is its transcript, if it is open."""
+        """Return the session as read from a destination's cursor on; `opened` is its transcript, if already open."""
         cursor = self.destinations.get(to, Cursor())
         resume = Resume(
             position=cursor.position,
@@ -162,30 +162,30 @@ class SessionState:
 
     @property
     def furthest(self) -> int:
-        """Return how far the transcript has been read."""
+        """Return the furthest offset of any cursor."""
         return max((cursor.offset for cursor in self.destinations.values()), default=0)
 
     @property
     def trace_links(self) -> dict[int, TraceLink]:
-        """Return what traces are linked to, by the number of the turn from which on it holds."""
+        """Return the trace links, each by the number of the first turn it applies to."""
         return {int(first): TraceLink(*link) for first, link in self.links.items()}
 
     def untouched(self) -> int:
-        """Return the number of the first turn of which nothing has been sent anywhere."""
+        """Return the number of the first turn of which nothing has been sent to any destination."""
         return 1 + max((cursor.begun for cursor in self.destinations.values()), default=0)
 
 
 def to_json(state: SessionState) -> bytes:
-    """Return the form of the file."""
-    # A path need not be UTF-8; it is only shown.
+    """Serialize a state."""
+    # A path need not be UTF-8. This one is only displayed.
     shown = state.transcript.encode("utf-8", "backslashreplace").decode()
-    # `answered` stands before any text of others: see `ACCEPTED_MARK`.
+    # `answered` comes before any text that a user can control: see `ACCEPTED_MARK`.
     raw = {"version": VERSION, "answered": False, **asdict(state), "transcript": shown}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def from_json(data: bytes, session_id: str) -> SessionState:
-    """Return the state that was written for a session; raises one of DAMAGE for anything else."""
+    """Parse and validate the state of a session; raises one of DAMAGE."""
     raw = orjson.loads(data)
     version = raw.pop("version")
     if version not in (1, VERSION):
@@ -214,7 +214,7 @@ def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _apply_accepted_mark(state: SessionState) -> None:
-    """Count an intent as accepted whose answer was recorded, though nothing else could be after it."""
+    """Apply an acceptance that was recorded in place, after which the process died or could write nothing else."""
     cursor = state.destinations.get(state.sending or "")
     if state.answered and cursor is not None:
         cursor.accepted += cursor.intent
@@ -225,12 +225,12 @@ def _apply_accepted_mark(state: SessionState) -> None:
 
 
 def agents_to_json(agents: Mapping[str, Mapping[str, Delivered]]) -> bytes:
-    """Return the form of the file that tells what of the agents' files each destination has."""
+    """Serialize what each destination has of the agents' files."""
     return orjson.dumps({"version": _AGENTS_VERSION, "destinations": agents}, default=tuple)
 
 
 def agents_from_json(data: bytes) -> dict[str, dict[str, Delivered]]:
-    """Return what was written so; raises one of DAMAGE for anything else."""
+    """Parse and validate what `agents_to_json` wrote; raises one of DAMAGE."""
     raw = orjson.loads(data)
     if raw.pop("version") != _AGENTS_VERSION:
         message = "another version's"
@@ -239,7 +239,7 @@ def agents_from_json(data: bytes) -> dict[str, dict[str, Delivered]]:
 
 
 def _rows(files: dict[str, list[Any]]) -> dict[str, Delivered]:
-    """Return what a destination has. There can be tens of thousands, so that they are looked at column by column."""
+    """Validate the records of one destination. There can be tens of thousands, so this goes column by column."""
     columns = [*zip(*files.values(), strict=True)] or [()] * len(Delivered._fields)
     *counts, parents, commands, waiting = columns
     fits = all({*map(type, column)} <= {int} and min(column, default=0) >= 0 for column in counts)
@@ -290,7 +290,7 @@ def _is_link(value: object) -> bool:
 
 
 def is_environment(value: object) -> TypeGuard[dict[str, dict[str, str | None]] | None]:
-    """Tell whether a value has the form of a hook's environment, or is None."""
+    """Tell whether a value is a hook's environment, or None."""
     return value is None or (isinstance(value, dict) and all(map(_are_variables, value.values())))
 
 

@@ -1,15 +1,15 @@
-"""One session to one destination: what is final and not yet there is sent, each span once.
+"""Deliver one session to one destination: every span that is final and not there yet is sent, once.
 
 Rules:
-- Children before their root, so that a trace that can be seen is complete.
-- An intent is saved before anything is sent. An acceptance is recorded three times: in place in the saved intent, in
-  the ledger, in the new state; one of them is enough. Who dies before the first leaves spans that are unclear.
-- A destination that can be asked is asked before unclear spans are sent again, and its "not there" is believed only
-  `unclear_seconds` after the attempt had ended.
-- A refused batch is halved until the span to blame is found. It is blamed when it is refused, then another span is
-  accepted, then it is refused again; it is noted and skipped. Until then the fault may be the backend's setup: a header
-  is missing, an experiment has another name. That is tried again, for a week.
-- The first answer that is neither acceptance nor refusal ends the delivery: the transcript keeps everything.
+- Children go before their root, so that a trace that is visible is complete.
+- The intent is saved before anything is sent. An acceptance is recorded three times: in place in the saved intent, in
+  the ledger, and in the new state; each is enough. If the process dies before the first, the spans are unclear.
+- A destination that can be queried is asked before unclear spans are sent again. "Not stored" is believed only
+  `unclear_seconds` after the attempt ended.
+- A refused batch is halved until the span to blame is found. A span is to blame if it is refused, another span is
+  accepted, and it is refused again; then it is noted and skipped. Until then the backend may be misconfigured, such as
+  by a missing header: the spans are retried, for a week.
+- Any other outcome ends the delivery: the transcript keeps everything.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from cc_trace.spans import Session, Span, Trace
     from cc_trace.transcript import OpenTranscript
 
-_LONGEST_SECONDS: Final = 86_400.0  # a time further ahead was written before the clock was set back
-_MAX_REFUSALS: Final = 3  # of different spans in a row: then the backend refuses everything
-REFUSING_SECONDS: Final = 7 * 86_400.0  # for so long a backend that refuses everything is taken to be set up wrong
-_MAX_TASKS: Final = 500  # background tasks remembered, the last launched
+_LONGEST_SECONDS: Final = 86_400.0  # a longer wait means that the clock was set back
+_MAX_REFUSALS: Final = 3  # spans refused in a row: then the backend refuses everything
+REFUSING_SECONDS: Final = 7 * 86_400.0  # how long a backend that refuses everything is taken to be misconfigured
+_MAX_TASKS: Final = 500  # background tasks remembered, the latest ones
 
 
 class _Stop(Exception):  # noqa: N818  (not an error: the delivery ends here for now)
-    """The destination does not take any more now."""
+    """Ends a delivery: nothing more can be sent now."""
 
 
 @dataclass(slots=True)
@@ -52,13 +52,13 @@ class _OpenTurn:
 
     begin: Position
     number: int
-    settled: set[str]  # of its spans, those accepted or refused
-    waiting: set[str] = field(default_factory=set)  # final, to be sent
-    unfinished: int = 0  # spans that are not final
+    settled: set[str]  # spans accepted or refused for good
+    waiting: set[str] = field(default_factory=set)  # spans that are final and still to be sent
+    unfinished: int = 0  # number of spans that are not final
 
 
 class _Suspect(NamedTuple):
-    """A span that was refused alone, and how many had been accepted by then."""
+    """A span that was refused alone, and how many spans had been accepted by then."""
 
     span: EncodedSpan
     outcome: Rejected
@@ -66,7 +66,7 @@ class _Suspect(NamedTuple):
 
 
 class Delivery:
-    """Sends what a session's transcript holds and a destination does not."""
+    """Sends the spans of a session that a destination does not have."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Delivery:
     ) -> None:
         """Deliver a session to a destination.
 
-        `running_from`: of the turn with this number and later ones nothing is sent while they are running, since what
-        their traces are linked to is known to their own hook alone. None: that is known.
+        `running_from`: nothing is sent of turns from this number on while they are running, since only their own hook
+        knows what their traces are linked to. None: the links are known.
         """
         self.sent = 0
-        self.turns = 0  # whose root was sent
-        self.refused: Counter[str] = Counter()  # why -> spans
+        self.turns = 0  # turns of which the root was sent
+        self.refused: Counter[str] = Counter()  # reason -> number of spans
         self._session = session
         self._destination = destination
         self._cursor = state.cursor(destination.name)
@@ -108,13 +108,13 @@ class Delivery:
         self._flushing: list[EncodedSpan] = []  # the batch being sent
         self._unfinished: set[str] = set()  # spans that are not final
         self.failure: Retryable | Unclear | None = None  # what ended the delivery
-        self.responded = False  # the destination accepted or refused something: it is there
+        self.responded = False  # the destination accepted or refused something, so it can be reached
         self._suspects: dict[str, _Suspect] = {}
         self._media = MediaFinder(self._files)
-        self._agent_of: dict[str, str] = {}  # spans of agents that are not settled -> their agent
+        self._agent_of: dict[str, str] = {}  # span of an agent that is not settled -> the agent
 
     def run(self) -> bool:
-        """Deliver; return whether all that was final is there now."""
+        """Deliver; return whether the destination now has every span that is final."""
         cursor = self._cursor
         settled, stopped = {*cursor.accepted, *cursor.rejected}, False
         self._resume_attempt()
@@ -125,7 +125,7 @@ class Delivery:
             self._flush()
             self._blame_suspects()
             cursor.error = cursor.error_at = cursor.not_before = None
-            # What is not in the transcript any more cannot be sent, nor asked about.
+            # Spans that are no longer in the transcript can be neither sent nor asked about.
             cursor.unclear = [id_ for id_ in cursor.unclear if id_ in self._unfinished]
         except _Stop:
             stopped = True
@@ -138,7 +138,7 @@ class Delivery:
         return not stopped and not cursor.pending_spans
 
     def _resume_attempt(self) -> None:
-        """Take up what an earlier attempt left: spans that got no response, and those the ledger must hear of."""
+        """Take over from an earlier attempt: an intent without an outcome is unclear; record what the ledger missed."""
         cursor, now = self._cursor, self._runtime.clock()
         if cursor.intent:
             sent_at = now if cursor.intent_at is None else cursor.intent_at
@@ -152,7 +152,7 @@ class Delivery:
 
     @property
     def unsettled_agents(self) -> set[str]:
-        """Return the agents with work that is not final, or not delivered."""
+        """Return the agents with spans that are not final or not delivered."""
         return {*self._agent_of.values()}
 
     def _add_turn(self, trace: Trace, settled: set[str]) -> None:
@@ -162,7 +162,7 @@ class Delivery:
         is_open = is_unknown and not trace.spans[0].final
         self._turns.append(turn)
         self._roots.add(trace.spans[0].span_id)
-        for span in reversed(trace.spans):  # so that nothing goes before what it contains, and the root last
+        for span in reversed(trace.spans):  # children before parents, the root last
             if span.span_id in turn.settled:
                 continue
             if span.agent_id is not None:
@@ -219,7 +219,7 @@ class Delivery:
         )
 
     def _claim(self, batch: list[EncodedSpan]) -> list[EncodedSpan]:
-        """Return what may be sent: not what another session delivered, nor what the destination says it has."""
+        """Claim spans; return those to send: none that another session delivered or the destination has already."""
         assert self._ledger is not None  # noqa: S101
         runtime, ids, to = self._runtime, [span.span_id for span in batch], self._destination.name
         session_id, now = self._session.summary.session_id, runtime.clock()
@@ -244,12 +244,12 @@ class Delivery:
         return [span for span in ready if span.span_id not in stored]
 
     def _query_stored(self, unclear: list[EncodedSpan], since: float) -> frozenset[str]:
-        """Return what the destination has of what was sent until then; end the delivery where it is too early."""
+        """Return the unclear spans that are stored; end the delivery while it is too early to believe "not stored"."""
         stored = self._destination.stored_ids(unclear)
         if stored is None:
             if not self._destination.queryable:
                 return frozenset()
-            self._fail("cannot ask what was stored of an earlier attempt")
+            self._fail("cannot find out what was stored by an earlier attempt")
         if stored:
             self._record(stored)
             self._settle(stored, sent=False)
@@ -261,7 +261,7 @@ class Delivery:
         return stored
 
     def _send(self, spans: Sequence[EncodedSpan]) -> None:
-        """Send a batch; one that is refused in halves, so that only those are left over that are refused alone."""
+        """Send a batch. A refused batch is sent again in halves, down to the spans that are refused alone."""
         spans = [span for span in spans if span.span_id in self._turn_of and span.span_id not in self._suspects]
         if not spans:
             return  # tried alone in the meantime
@@ -277,7 +277,7 @@ class Delivery:
         self._probe()
 
     def _attempt(self, spans: Sequence[EncodedSpan]) -> Rejected | None:
-        """Send one request and record its outcome; return a refusal, of which the caller decides what it means."""
+        """Send one request and record its outcome; return a refusal for the caller to interpret."""
         cursor, runtime, ids = self._cursor, self._runtime, [span.span_id for span in spans]
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in set(ids)]
         cursor.intent, cursor.intent_at = ids, runtime.clock()
@@ -314,7 +314,7 @@ class Delivery:
         return None
 
     def _probe(self) -> None:
-        """Find out, when a span was refused alone, whether the backend takes any; asking with each would take long."""
+        """After a span was refused alone, send the smallest other one, to see whether the backend accepts any."""
         in_a_row = [suspect for suspect in self._suspects.values() if suspect.sent == self.sent]
         if len(in_a_row) >= _MAX_REFUSALS:
             self._wait_for_setup()
@@ -324,7 +324,7 @@ class Delivery:
             self._send([min(left, key=lambda span: span.size)])
 
     def _retry_suspects(self) -> None:
-        """Try suspects again that were refused before another span was accepted; a second refusal is their own."""
+        """Resend suspects once another span has been accepted; refused again, they are to blame."""
         for id_, suspect in list(self._suspects.items()):
             if self.sent > suspect.sent:
                 del self._suspects[id_]
@@ -332,14 +332,14 @@ class Delivery:
                     self._blame({id_: refused})
 
     def _blame_suspects(self) -> None:
-        """Leave what was refused, with nothing accepted after it, for the next time."""
+        """Leave suspects for the next sync; blame them once the backend has refused everything for a week."""
         if self._suspects:
             self._wait_for_setup()
             self._blame({id_: suspect.outcome for id_, suspect in self._suspects.items()})
             self._suspects = {}
 
     def _wait_for_setup(self) -> None:
-        """End the delivery, as the backend may be set up wrong; but not for ever."""
+        """End the delivery, as the backend may be misconfigured, unless it has been for `REFUSING_SECONDS`."""
         now = self._runtime.clock()
         since = self._cursor.refusing_since = self._cursor.refusing_since or now
         if 0 <= now - since < REFUSING_SECONDS:
@@ -354,12 +354,12 @@ class Delivery:
         self._finish([*refused], accepted=False)
 
     def _release(self, ids: Sequence[str]) -> None:
-        """Give up claims on what was not stored."""
+        """Give up the claims on spans that were not stored."""
         if self._ledger is not None:
             self._ledger.release(self._destination.name, ids)
 
     def _finish(self, ids: list[str], *, accepted: bool = True) -> None:
-        """Record an answer that settles these spans."""
+        """Record that these spans were accepted, or refused for good: in the ledger, then in the state."""
         if self._ledger is not None:
             self._record(ids)
             self._runtime.reached("ledger settled")
@@ -369,7 +369,7 @@ class Delivery:
         self._runtime.reached("state saved")
 
     def _record(self, ids: Iterable[str]) -> None:
-        """Tell the ledger; what it cannot take now, the state keeps for it."""
+        """Settle spans in the ledger; if that fails, the state keeps them until it works."""
         ids = [*ids]
         if self._ledger is not None and self._ledger.settle(
             self._destination.name, self._session.summary.session_id, ids
@@ -395,7 +395,7 @@ class Delivery:
         self._states.save(self._state)
 
     def _mark_accepted(self) -> None:
-        """Record an acceptance in the saved intent. Where that fails, the ledger and the next state still can."""
+        """Mark the saved intent as accepted. If that fails, the ledger and the next state record it too."""
         with contextlib.suppress(OSError):
             self._states.mark_accepted(self._state.session_id)
 
@@ -408,7 +408,7 @@ class Delivery:
         raise _Stop
 
     def _advance(self) -> None:
-        """Move to the oldest turn that is not completely delivered; the last one stays, for it may grow."""
+        """Move the cursor to the oldest turn that is not completely delivered, at most to the last one: it may grow."""
         cursor, turns = self._cursor, self._turns
         while len(turns) > 1 and not turns[0].waiting and not turns[0].unfinished:
             turns.popleft()

@@ -1,7 +1,8 @@
-"""Whether a session holds what another one wrote while tracing was off: a fork copies the turns of its origin.
+"""Whether a session is a fork of one that was written to while tracing was off: a fork copies its origin's turns.
 
-Claude Code does not always say where a copy comes from: then the ids tell that lines and responses keep. What a session
-that is suppressed has only copied itself does not count: its origin may be traced, and other forks of it.
+Claude Code does not always say where copied lines come from. Then they are recognised by the ids of lines and
+responses, which a copy keeps. Turns that the suppressed session has only copied itself do not count: its origin may
+be traced.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def suppressed_by(transcript: OpenTranscript, states: States, *, new: bool) -> str | None:
-    """Return the session that this one is suppressed by: itself, or one whose turns it copied; None if it is not.
+    """Return the session that suppresses this one: itself, or one that it copied turns from; None if it is traced.
 
-    Such an origin is looked for while the session is new.
+    Origins are only looked for while the session is `new`.
     """
     if states.is_suppressed(transcript.session_id):
         return transcript.session_id
@@ -31,7 +32,7 @@ def suppressed_by(transcript: OpenTranscript, states: States, *, new: bool) -> s
 
 
 def copied_from(transcript: OpenTranscript, suppressed: Mapping[str, int]) -> str | None:
-    """Return which of the suppressed sessions, each with the time when that was noted, this one has turns of."""
+    """Return the first of the suppressed sessions (id -> when it was noted) that this one has copied turns from."""
     if not suppressed:
         return None
     with contextlib.suppress(OSError):
@@ -42,14 +43,14 @@ def copied_from(transcript: OpenTranscript, suppressed: Mapping[str, int]) -> st
         changed_ns = transcript.stat().st_mtime_ns
         for other, noted_ns in suppressed.items():
             if not times or not min(times) < noted_ns < changed_ns:
-                continue  # it began later and holds nothing older, or was at rest before, and is the origin
+                continue  # this session has no line older than that, or is the origin itself
             if other in named or _has_lines_of(transcript, ids, transcript.path.with_name(f"{other}.jsonl")):
                 return other
     return None
 
 
 def _has_lines_of(transcript: OpenTranscript, ids: set[str], other: Path) -> bool:
-    """Tell whether a session that begins with these ids has any line that the other one wrote itself."""
+    """Tell whether these ids include any line that the other session wrote itself."""
     try:
         if ids.isdisjoint(_ids(read_head(other))):
             return False
@@ -59,7 +60,7 @@ def _has_lines_of(transcript: OpenTranscript, ids: set[str], other: Path) -> boo
 
 
 def _written(path: Path) -> Iterable[Entry]:
-    """Yield what a session wrote itself. A copy begins with a line of its own, and what it copied is older."""
+    """Yield the lines that a session wrote itself: a fork's first line is its own, and copied lines are older."""
     since_ns: int | None = None
     for entry in _parsed(read_lines(path, torn=True)):
         if entry.head is None or entry.head.time_ns is None:
@@ -74,7 +75,7 @@ def _parsed(lines: Iterable[Line]) -> Iterable[Entry]:
 
 
 def _ids(entries: Iterable[Entry]) -> set[str]:
-    """Return the ids of lines and responses; some versions give copied lines new ones."""
+    """Return the ids of lines and responses. Both, since some versions give copied lines new ids."""
     found: set[str | None] = set()
     for entry in entries:
         found.add(entry.head.uuid if entry.head is not None else None)

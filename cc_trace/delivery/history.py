@@ -1,4 +1,4 @@
-"""The sessions of this machine, old and new: which there are, and what of them a destination does not have."""
+"""All sessions of this machine, and what of them a destination does not have."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from cc_trace.spans import Session
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-# Backends that refuse spans older than so many seconds, by what their hosts' names end with.
+# Backends that refuse old spans: suffix of the host's name -> maximum age in seconds.
 _OLDEST_SECONDS: Final = {"dynatrace.com": 3600, "sumologic.com": 86_400}
 
 
 class TranscriptFile(NamedTuple):
-    """One session as it lies on disk."""
+    """One session's file on disk."""
 
     path: Path
     size: int
@@ -34,9 +34,9 @@ class TranscriptFile(NamedTuple):
 
 
 def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[TranscriptFile]:
-    """Return the sessions at these paths, or all there are, that were written to since then; the oldest first.
+    """Return the sessions at these paths, or all, that were written to since then; the oldest first.
 
-    The oldest first, because the turns that a fork copied belong to the session that had them first.
+    The oldest first, because turns that a fork copied belong to the session that had them first.
     """
     found: dict[str, TranscriptFile] = {}
     for path in _named(paths) if paths else main_transcripts(config_dir):
@@ -56,7 +56,7 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
         with contextlib.suppress(RuntimeError):  # there is no such user
             path = path.expanduser()
         if is_there(Path.is_file, path):
-            yield a_session(path)
+            yield main_transcript(path)
         elif is_there(Path.is_dir, path):
             yield from sorted(filter(is_main, path.rglob("*.jsonl")))
         else:
@@ -64,8 +64,8 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
             raise NotFoundError(message)
 
 
-def a_session(path: Path) -> Path:
-    """Return a path that a user named, if it is that of a session's own transcript."""
+def main_transcript(path: Path) -> Path:
+    """Return a path that a user named if it is a session's main transcript. Raises NotFoundError."""
     if not is_main(path):
         message = f"{path} is not a session's transcript: its name is not a session id"
         raise NotFoundError(message)
@@ -73,7 +73,7 @@ def a_session(path: Path) -> Path:
 
 
 def since_seconds(text: str | None, now: float) -> float:
-    """Return the time that an age or a date names."""
+    """Convert an age such as `7d`, or a date, to unix seconds. Raises CcTraceError."""
     if text is None:
         return 0.0
     if match := re.fullmatch(r"(\d{1,9})([mhdw])", text):
@@ -86,10 +86,10 @@ def since_seconds(text: str | None, now: float) -> float:
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def waiting(
+def count_unsent(
     session: Session, cursor: Cursor | None, ledger: Ledger | None, destination: str, counted: set[str]
 ) -> tuple[int, int]:
-    """Count the turns and spans of a session that would be sent to a destination now, but for those counted already."""
+    """Count the turns and spans of a session that would be sent to a destination now and were not counted before."""
     settled = set() if cursor is None else {*cursor.accepted, *cursor.rejected}
     turns = spans = 0
     for trace in session.traces():
@@ -104,7 +104,7 @@ def waiting(
 
 
 def oldest_taken(settings: DestinationSettings) -> int | None:
-    """Return how many seconds old a span may be for a backend to take it; None where no limit is known."""
+    """Return the maximum age in seconds of spans that a backend accepts; None if no limit is known."""
     from urllib.parse import urlsplit  # noqa: PLC0415  (only `backfill` asks)
 
     host = urlsplit(settings.endpoint or "").hostname or ""

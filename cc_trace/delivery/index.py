@@ -1,9 +1,9 @@
-"""What all state files say of their sessions in short: a cache, so that 10,000 of them need not be read at every Stop.
+"""A cache of what matters in all state files, so that 10,000 of them need not be read at every Stop.
 
 Rules:
-- The state files are the truth. A row is made invalid before its state is written and filled in afterwards; who dies in
-  between leaves a row that makes everybody look at the file.
-- A cache that is missing, damaged, or could not be written once is made anew from the files.
+- The state files are the truth. A row is invalidated before its state is written, and filled in afterwards. If the
+  process dies in between, the invalid row makes readers open the file.
+- A cache that is missing or damaged, or that once could not be written, is rebuilt from the files.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ _SCHEMA: Final = (
 
 
 class IndexRow(NamedTuple):
-    """One session: `pending` and `complete` are its destinations, `tried` when it was, or may be next."""
+    """One session. `pending` and `complete` name destinations; `tried`: when it was last tried, or may be next."""
 
     session_id: str
-    size: int  # of the transcript when it was last read
+    size: int  # the transcript's size when it was last read
     mtime_ns: int
     cwd: str | None
-    environment: str | None  # of its own hook, as JSON
-    agent_bytes: int  # of its agents' files then
+    environment: str | None  # its own hook's, as JSON
+    agent_bytes: int  # the total size of its agents' files then
     pending: frozenset[str]
     complete: frozenset[str]
     tried: float
 
     @property
     def valid(self) -> bool:
-        """Tell whether the row says what the state file says."""
+        """Tell whether the row is up to date with the state file."""
         return self.size != INVALID
 
 
 def row_of(state: SessionState) -> IndexRow:
-    """Return what is kept of a state."""
+    """Return the row of a state."""
     all_ = state.destinations
     return IndexRow(
         state.session_id,
@@ -68,7 +68,7 @@ def row_of(state: SessionState) -> IndexRow:
 
 
 class SessionIndex:
-    """The table; opened when first used, by one thread. `read_all` reads every state file."""
+    """The table. Opened on first use, by one thread. `read_all` yields every state, for rebuilding."""
 
     def __init__(self, path: Path, read_all: Callable[[], Iterable[SessionState]]) -> None:
         self._path = path
@@ -77,22 +77,22 @@ class SessionIndex:
         self._database: sqlite3.Connection | None = None
 
     def invalidate(self, session_id: str) -> None:
-        """Make everybody look at a session's state file, which is about to be written."""
+        """Mark a session's row as invalid, because its state file is about to be written."""
         self._write("UPDATE sessions SET size = ? WHERE session = ?", (INVALID, session_id))
 
     def put(self, state: SessionState) -> None:
-        """Take in a state that was written."""
+        """Store the row of a state that was written."""
         self._write(_UPSERT, _values(row_of(state)))
 
     def remove(self, session_id: str) -> None:
-        """Forget a session whose state was removed."""
+        """Remove the row of a session whose state was removed."""
         self._write("DELETE FROM sessions WHERE session = ?", (session_id,))
 
     def rows(self) -> dict[str, IndexRow]:
-        """Return all sessions there is a state of."""
+        """Return the rows of all sessions that have a state."""
         try:
             found = self._opened().execute("SELECT * FROM sessions").fetchall()
-        except (OSError, sqlite3.Error):  # another process may have it for long, or the disk is full
+        except (OSError, sqlite3.Error):  # locked for long by another process, or the disk is full
             self.close()
             return {state.session_id: row_of(state) for state in self._read_all()}
         return {
@@ -101,12 +101,12 @@ class SessionIndex:
         }
 
     def rebuild(self) -> None:
-        """Read all state files again."""
+        """Rebuild the table from all state files."""
         with contextlib.suppress(OSError, sqlite3.Error):
             self._fill(self._opened())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -119,7 +119,7 @@ class SessionIndex:
             self._distrust()
 
     def _distrust(self) -> None:
-        """Have the table made anew by whoever opens it next; here it could not be kept in step."""
+        """Have the table rebuilt when it is next opened: a change could not be written to it."""
         try:
             os.close(open_private(self._stale, os.O_RDWR))
         except OSError:
@@ -145,7 +145,7 @@ class SessionIndex:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version != _VERSION:
                 database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = OFF")  # a crash of the machine may cost it; it is made anew then
+            database.execute("PRAGMA synchronous = OFF")  # if the machine crashes, the table is rebuilt
             if version != _VERSION or self._stale.exists():
                 self._fill(database)
         except BaseException:
@@ -156,7 +156,7 @@ class SessionIndex:
     def _fill(self, database: sqlite3.Connection) -> None:
         database.execute("BEGIN IMMEDIATE")
         try:
-            self._stale.unlink(missing_ok=True)  # before the files are read: who fails to write from now on says so
+            self._stale.unlink(missing_ok=True)  # before reading: a write that fails from now on marks it again
             database.execute("DROP TABLE IF EXISTS sessions")
             database.execute(_SCHEMA)
             database.executemany(_UPSERT, (_values(row_of(state)) for state in self._read_all()))
@@ -177,12 +177,12 @@ def _values(row: IndexRow) -> tuple[object, ...]:
 
 
 def _json(environment: Mapping[str, Mapping[str, str | None]] | None) -> str | None:
-    """Return the environment of a hook so that equal ones are equal texts."""
+    """Return a hook's environment as JSON; equal environments give equal texts."""
     return None if environment is None else orjson.dumps(environment, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _text(value: str | None) -> str | None:
-    """Return a path as SQLite can hold it; one that is not UTF-8 matches no project, and its file is looked at."""
+    """Return a path as SQLite can store it. One that is not UTF-8 then matches no project, so its file is read."""
     return value if value is None or value.isprintable() else value.encode("utf-8", "replace").decode()
 
 
@@ -193,4 +193,4 @@ def _names(text: str) -> frozenset[str]:
     return known
 
 
-_KNOWN_NAMES: Final[dict[str, frozenset[str]]] = {}  # all sessions share a few
+_KNOWN_NAMES: Final[dict[str, frozenset[str]]] = {}  # interned: all sessions share a few sets

@@ -1,15 +1,15 @@
-"""Who has delivered which span, over all sessions of this machine: a fork's copied turns are not sent again.
+"""Which session has delivered which span, over all sessions of this machine: a fork does not send copied turns again.
 
-A claim is written before a span is sent and settled after the answer. Rules:
-- A span that some session has settled is delivered, whoever asks.
-- A claim of a session that is at work keeps others off; one that its owner left behind can be taken over, and is then
-  unclear: it may have been sent. The claim keeps the time by which its outcome was known, so that whoever takes it over
-  does not ask too early.
-- What could not be settled here stands in the owner's state; it is looked up there before a claim is taken over.
-- If the ledger is lost, only copies are in danger: each session's own state knows what it has sent.
-- A claim never expires. Once a session's state is removed (`retention`) the ledger alone knows what was sent, and the
-  same spans can come back: with a transcript that is restored from a backup, or in a fork, whose lines do not always
-  tell what they were copied from. No look at the disk can rule that out, and a claim takes some 75 bytes.
+A claim is written before a span is sent and settled after the response. Rules:
+- A span that any session has settled counts as delivered for all.
+- The claim of a session that is being synced keeps others from sending the span. A claim that its owner abandoned can
+  be taken over; the span is then unclear, as it may have been sent. The claim has the time by which its outcome was
+  known, so that the new owner does not ask the backend too early.
+- What could not be settled here is in the owner's state, which is checked before a claim is taken over.
+- If the ledger is lost, only forks can send twice: each session's own state knows what that session has sent.
+- A claim never expires. Once a session's state is removed (`retention`), only the ledger knows what was sent, and the
+  same spans can come back: in a transcript restored from a backup, or in a fork, whose lines do not always say what
+  they were copied from. A claim takes about 75 bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Claim: TypeAlias = Literal["mine", "delivered", "busy", "unclear"]
 
 
 class Claims(NamedTuple):
-    """What may be done with each span, and when the latest attempt at those that are unclear had ended."""
+    """What may be done with each span, and when the latest attempt to send the unclear ones ended."""
 
     by_span: dict[str, Claim]
     unclear_at: float | None
@@ -43,12 +43,12 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_damaged(error: sqlite3.DatabaseError) -> bool:
-    """Tell a ledger that is broken from one that is only locked, or on a full disk."""
+    """Tell whether an error means that the file is damaged, not just locked or on a full disk."""
     return getattr(error, "sqlite_errorcode", None) in _DAMAGED
 
 
 def put_aside(path: Path) -> str:
-    """Move a broken ledger out of the way, with the files that belong to it; return its new name."""
+    """Move a damaged ledger out of the way, with the files that SQLite keeps beside it; return its new name."""
     number = 1
     while os.path.lexists(path.with_name(f"{path.name}.aside-{number}")):
         number += 1
@@ -59,7 +59,7 @@ def put_aside(path: Path) -> str:
 
 
 def open_ledger(path: Path) -> Ledger | None:
-    """Return the ledger for a look, None where there is none; one that cannot be used is a StateError."""
+    """Open the ledger for a command that only reads; None if there is none. Raises StateError."""
     if not path.exists():
         return None
     try:
@@ -72,8 +72,8 @@ def open_ledger(path: Path) -> Ledger | None:
 class Ledger:
     """The table of claims; one connection, used by one process.
 
-    `is_working` tells whether a session is being delivered now, `recorded` which spans its state knows to be delivered
-    to a destination that could not be settled here.
+    `is_working` tells whether a session is being synced now. `recorded` returns the spans that a session has delivered
+    to a destination, according to its state, and that could not be settled here.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Ledger:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the table. SQLite does not wait when two processes change to WAL at once, so here it is done."""
+        """Create the table. SQLite does not wait while another process changes to WAL, so we do."""
         for attempt in range(_ATTEMPTS):
             try:
                 self._database.execute("PRAGMA journal_mode=WAL")
@@ -108,17 +108,17 @@ class Ledger:
                 return
 
     def _add_times(self) -> None:
-        """Give a table of an earlier version the column for a claim's time. Another process may do so at once."""
+        """Add the column for a claim's time, which earlier versions lack. Another process may be adding it too."""
         if "at" not in {row[1] for row in self._database.execute("PRAGMA table_info(claims)")}:
             self._database.execute("BEGIN IMMEDIATE")
-            with contextlib.suppress(sqlite3.OperationalError):  # it was added since we looked
+            with contextlib.suppress(sqlite3.OperationalError):  # another process has just added it
                 self._database.execute("ALTER TABLE claims ADD COLUMN at REAL")
             self._database.execute("COMMIT")
 
     def claim(self, destination: str, session: str, spans: Sequence[str], now: float, seconds: float) -> Claims:
-        """Say for each span what may be done with it, and note that we are about to send those we may send.
+        """Say for each span what may be done with it, and claim those that this session may send.
 
-        Sending takes at most so many seconds from now: by then its outcome is known, or it never will be.
+        `seconds` is the longest that sending can take: after that its outcome is known, or never will be.
         """
         claims: dict[str, Claim] = {}
         times: list[float] = []
@@ -152,7 +152,7 @@ class Ledger:
                     self._set(destination, span, "settled = 1")
                     continue
                 claims[span] = "unclear"
-                at = now if at is None else at  # an earlier version's: it counts from when it was found
+                at = now if at is None else at  # written by an earlier version: its time counts from now
                 times.append(at)
                 self._set(destination, span, "session = ?, at = ?", session, at)
         except BaseException:
@@ -166,37 +166,37 @@ class Ledger:
         self._database.execute(statement, (*values, destination, span))
 
     def delivered(self, destination: str, spans: Iterable[str]) -> set[str]:
-        """Return which of these spans some session has delivered."""
+        """Return which of these spans any session has delivered."""
         select = "SELECT 1 FROM claims WHERE destination = ? AND span = ? AND settled"
         return {span for span in spans if self._database.execute(select, (destination, span)).fetchone()}
 
     def sessions(self, destination: str) -> list[str]:
-        """Return the sessions that have delivered to a destination."""
+        """Return the sessions that have claims for a destination."""
         select = "SELECT DISTINCT session FROM claims WHERE destination = ?"
         return [session for (session,) in self._database.execute(select, (destination,))]
 
     def settled_counts(self) -> dict[tuple[str, str], int]:
-        """Return how many spans are settled, by destination and session. Reads the whole table."""
+        """Return the number of settled spans by destination and session. Reads the whole table."""
         select = "SELECT destination, session, COUNT(*) FROM claims WHERE settled GROUP BY destination, session"
         return {(destination, session): count for destination, session, count in self._database.execute(select)}
 
     def forget(self, destination: str, session: str) -> None:
-        """Forget what a session has delivered to a destination."""
+        """Delete a session's claims for a destination."""
         self._database.execute("DELETE FROM claims WHERE destination = ? AND session = ?", (destination, session))
 
     def settle(self, destination: str, session: str, spans: Iterable[str]) -> str | None:
-        """Note that these spans are delivered, or will never be. Return why that could not be written, if so."""
+        """Record that spans were delivered, or refused for good. Return the error if that could not be written."""
         rows = [(destination, span, session) for span in spans]
         statement = "INSERT INTO claims VALUES (?, ?, ?, 1, NULL) ON CONFLICT DO UPDATE SET settled = 1"
         return self._many(statement, rows)
 
     def set_outcome_time(self, destination: str, spans: Iterable[str], at: float) -> str | None:
-        """Note when the outcome of sending these spans was known. Return why that could not be written, if so."""
+        """Record when the outcome of sending these spans was known. Return the error if that could not be written."""
         statement = "UPDATE claims SET at = ? WHERE destination = ? AND span = ? AND NOT settled"
         return self._many(statement, [(at, destination, span) for span in spans])
 
     def release(self, destination: str, spans: Iterable[str]) -> str | None:
-        """Give up claims: nothing of them was stored. One that stays is only asked about, or sent again."""
+        """Delete claims of spans that were not stored. One that cannot be deleted only makes its span unclear."""
         statement = "DELETE FROM claims WHERE destination = ? AND span = ? AND NOT settled"
         return self._many(statement, [(destination, span) for span in spans])
 
@@ -214,5 +214,5 @@ class Ledger:
         return None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._database.close()

@@ -1,10 +1,10 @@
-"""Which Claude Code runs a session, and whether it is at work: `<config>/sessions/<pid>.json`, and the process itself.
+"""Which process runs a session, and whether it is working: `<config>/sessions/<pid>.json`, and the process itself.
 
-Claude Code keeps that file while it runs; one that crashed leaves it behind. It names the process, when that began, the
-session, and since 2.1.3 whether a turn goes on: `busy` from the prompt to the end of the last Stop hook, `waiting` for
-the user in the middle of a turn, `idle` between turns. 2.1.197 writes no status, 2.0 no file.
+Claude Code keeps that file while it runs; a process that crashes leaves it behind. The file names the process, its
+start time, the session, and since 2.1.3 the status: `busy` from the prompt until the last Stop hook has ended,
+`waiting` for the user within a turn, `idle` between turns. 2.1.197 writes no status, 2.0 no file.
 
-The files are anybody's text: small regular files of sane types count, all others are as good as missing.
+The files are untrusted: only small regular files with the expected types count, others are treated as missing.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _QUIET_SECONDS: Final = 2.0
 
 
 def from_hook(payload: Payload, alive: Liveness) -> Ending:
-    """Tell what a hook says of a session whose file is at rest, and whose process is `alive` in that way.
+    """Return whether a session may still grow, given its hook's payload and the liveness of its process.
 
-    A Stop alone does not end a turn: another Stop hook may make the model go on, and Claude Code is at work until the
-    last of them has ended. A version that does not say so is believed, unless the transcript tells otherwise.
+    A Stop alone does not end a turn: another Stop hook may make the model go on, and Claude Code is busy until the
+    last hook has ended. For versions without a status, Stop counts as the end unless the transcript says otherwise.
     """
     if payload.event == "SessionEnd":
         return "over"
@@ -47,11 +47,11 @@ def from_hook(payload: Payload, alive: Liveness) -> Ending:
 
 
 def from_files(transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path) -> Ending:
-    """Tell how a session stands that nobody told us about: by its process, and where nothing is known of that by rest.
+    """Return whether a session may still grow, without a hook: by its process, or if that is unknown, by its rest.
 
-    A process that lives is never taken to be done because it is quiet: it may wait for the user, or for a tool. While
-    a foreground agent works only its own file is written to. A process that has ended tells only of the time since
-    its hook ran: a session that has grown since may have been resumed by another.
+    A process that is alive is never taken to be done because it is quiet: it may be waiting for the user or a tool, and
+    while a foreground agent works, only the agent's file grows. If the process has ended but the session has grown
+    since, another process may have resumed it.
     """
     status = transcript.stat()
     written = [status.st_mtime, *(file.written_ns / 1e9 for file in scan(transcript))]
@@ -64,72 +64,72 @@ def from_files(transcript: Path, state: SessionState, now: float, rest_seconds: 
             return "over"
         case "working":
             return "growing"
-        case "idle" if rest >= _QUIET_SECONDS:  # the end of a turn is written a moment later
+        case "idle" if rest >= _QUIET_SECONDS:  # the last lines of a turn are written a moment later
             return "stopped"
         case "unknown" if rest >= rest_seconds:
             return "over"
     return "quiet" if rest >= _QUIET_SECONDS else "growing"
 
 
-# Of a session: its process is between turns; in the middle of one; is there, and does not say; has ended or gone on
-# to another session; or nothing is known of it.
+# The process of a session is between turns ("idle"), within one ("working"), or alive without a status ("alive"); it
+# has ended or moved on to another session ("gone"); or nothing is known about it ("unknown").
 Liveness: TypeAlias = Literal["idle", "working", "alive", "gone", "unknown"]
 
 _MAX_BYTES: Final = 65_536
 _MAX_FILES: Final = 1_000
 _RECORD: Final = re.compile(r"[1-9][0-9]{0,9}\.json")
-_ENDED: Final = ("Z", "X")  # nobody has asked yet how it ended
+_ENDED: Final = ("Z", "X")  # zombies: the process has ended, and its parent has not collected it
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, known by its id and, as ids are used again, when it began; None where that is not known."""
+    """A process: its id and, since ids are reused, its start time; None if that is unknown."""
 
     pid: int
     start: str | None = None
 
     @classmethod
     def running(cls, pid: int) -> Process:
-        """Return the process that has an id now; where none has, one that whoever gets the id later is not."""
+        """Return the process that has an id now. If there is none, no later process with this id will equal it."""
         seen = _stat(pid)
         return cls(pid, seen[1] if seen is not None else "" if cls(pid).is_alive is False else None)
 
     @property
     def is_alive(self) -> bool | None:
-        """Tell whether it is still there; None where that cannot be asked."""
+        """Tell whether the process still runs; None if the system cannot tell."""
         if sys.platform.startswith("linux") and (seen := _stat(self.pid)) is not None:
             state, start = seen
             return state not in _ENDED and self.start in (None, start)
         if self.start == "":
             return False
-        if sys.platform == "win32":  # there os.kill asks nothing: it would interrupt the process, or end it
+        if sys.platform == "win32":  # os.kill(pid, 0) would interrupt or end the process there
             return None
         try:
             os.kill(self.pid, 0)
         except (ProcessLookupError, OverflowError):
             return False
-        except OSError:  # it is there, and not ours
+        except OSError:  # it exists and belongs to another user
             return True
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What such a file says."""
+    """The content of such a file."""
 
     process: Process
     session_id: str
     status: str | None
-    domain: str | None  # the machine and the process namespace that its ids belong to
+    domain: str | None  # the machine and process namespace of its process id
     since_ns: int | None  # when the status last changed
 
 
 def liveness(config_dir: Path, session_id: str, known: Process | None = None) -> Liveness:
-    """Tell how a session's process is. `known`: the process whose hook spoke of the session last."""
+    """Return the liveness of a session's process. `known`: the process whose hook ran last for this session."""
     gone = False
     for record in _records(config_dir):
         if record.session_id != session_id:
-            # It went on with another session: /clear, or a plan carried out with a new context.
+            # It moved on to another session: after /clear, or to carry out a plan with a new context.
             gone |= known is not None and record.process.pid == known.pid and record.process.start == known.start
         elif not _is_here(record.domain) or (alive := record.process.is_alive) is None:
             return "unknown"
@@ -150,7 +150,7 @@ def liveness(config_dir: Path, session_id: str, known: Process | None = None) ->
 
 
 def changed_since(config_dir: Path, session_id: str, time_ns: int) -> bool:
-    """Tell whether a session's process has changed its status since then: it is busy with a turn that began later."""
+    """Tell whether the status of a session's process has changed since then, so that it is busy with a later turn."""
     records = (record for record in _records(config_dir) if record.session_id == session_id)
     return any(record.since_ns is not None and record.since_ns > time_ns for record in records)
 
@@ -168,7 +168,7 @@ def _records(config_dir: Path) -> Iterator[_Record]:
 def _read(path: Path) -> _Record | None:
     try:
         raw = orjson.loads(read_regular(path, _MAX_BYTES, follow=False, any_owner=True))
-    except (OSError, orjson.JSONDecodeError):  # gone meanwhile, or being written
+    except (OSError, orjson.JSONDecodeError):  # removed meanwhile, or being written
         return None
     match raw:
         case {"pid": int(pid), "sessionId": str(session_id), **others} if str(pid) == path.stem:
@@ -186,10 +186,10 @@ def _text(value: object) -> str | None:
 
 
 def _is_here(domain: str | None) -> bool:
-    """Tell whether ids of a domain can be looked up here; a folder can be shared with a container."""
+    """Tell whether process ids of a domain mean something here: the folder can be shared with a container."""
     namespace = domain.rpartition(":pid:")[2] if domain is not None else ""
     if not namespace:
-        return True  # versions before did not say
+        return True  # earlier versions do not write it
     try:
         return os.readlink("/proc/self/ns/pid") == f"pid:{namespace}"  # noqa: PTH115
     except OSError:
@@ -197,7 +197,7 @@ def _is_here(domain: str | None) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """Return the state of a process and when it began, in ticks since the machine did (proc(5)); None: not known."""
+    """Return the state and the start time of a process, in ticks since boot (proc(5)); None if unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         return fields[0], fields[19]

@@ -1,4 +1,4 @@
-"""What Claude Code tells a hook on stdin. It is untrusted text: nothing in it leads outside Claude Code's folder."""
+"""The JSON that Claude Code passes to a hook on stdin. It is untrusted: no path outside Claude Code's folder counts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cc_trace.paths import is_session_id
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The part of a hook's JSON that matters here."""
+    """What is used of a hook's JSON."""
 
     event: str
     transcript: Path
     last_message: str | None = None
-    busy: bool | None = None  # background tasks are running; None: this version does not say
+    busy: bool | None = None  # whether background tasks are running; None: this version does not say
 
     @property
     def session_id(self) -> str:
@@ -28,7 +28,7 @@ class Payload:
 
 
 def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
-    """Return a hook's payload, or why there is nothing to do with it."""
+    """Parse a hook's JSON; return why there is nothing to do if it cannot be used."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -50,12 +50,12 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
 
 
 def _inside(text: str, config_dir: Path) -> Path | None:
-    """Return a transcript's real path if it lies where Claude Code keeps transcripts."""
+    """Return a transcript's real path if it is where Claude Code keeps transcripts."""
     try:
         path = Path(text).expanduser()
         real = path.resolve()
         roots = [(config_dir / name).resolve() for name in ("projects", "sessions")]
-        with contextlib.suppress(FileNotFoundError):  # it may not be written yet
+        with contextlib.suppress(FileNotFoundError):  # it may not exist yet
             real.stat()
     except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, too long, a NUL
         return None

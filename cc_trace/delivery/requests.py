@@ -1,6 +1,6 @@
-"""What a hook asks for: that its session is synced. Its payload, and what only its own process knows.
+"""A hook's request to sync its session: the payload, and what only the hook's own process knows.
 
-A worker that handles another hook's request has another environment: all that the request needs of its own stands here.
+Any worker may handle a request, and its environment may differ from the hook's. So the request carries all it needs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """What only the worker knows that the hook itself started. None: it is not known."""
+    """What only the worker started by the hook itself knows. None: unknown."""
 
     claude_pid: int | None = None
-    link: TraceLink | None = None
-    project: str | None = None
-    environment: HookEnvironment | None = None  # of the hook, without secrets
+    link: TraceLink | None = None  # for the turns since the last sync
+    project: str | None = None  # the folder Claude Code was started in; more reliable than the transcript's
+    environment: HookEnvironment | None = None  # the hook's, without secrets; stored with the session
 
 
 NO_CONTEXT: Final = HookContext()
@@ -38,7 +38,7 @@ class SyncRequest:
     """A request to sync one session."""
 
     payload: Payload
-    hook_ns: int  # when the hook ran
+    hook_ns: int  # when the hook ran, in unix nanoseconds
     context: HookContext = NO_CONTEXT
 
     @property
@@ -48,11 +48,11 @@ class SyncRequest:
 
 
 def request_to_json(request: SyncRequest) -> bytes:
-    """Return the form of the file: what was read from the payload, so that nobody has to read that again."""
+    """Serialize a request. The payload is stored parsed, so that it is parsed only once."""
     payload, context = request.payload, request.context
     raw = {
         "event": payload.event,
-        # A path need not be UTF-8, and must come back as it was: each of its bytes is one character.
+        # A path need not be UTF-8 and must survive the round trip: latin-1 maps each byte to one character.
         "transcript": os.fsencode(payload.transcript).decode("latin-1"),
         "last_message": payload.last_message,
         "busy": payload.busy,
@@ -66,7 +66,7 @@ def request_to_json(request: SyncRequest) -> bytes:
 
 
 def request_from_json(data: bytes, session_id: str) -> SyncRequest | None:
-    """Return the request that was written for a session; None for anything else."""
+    """Parse a request for this session; None if the data is anything else."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -87,9 +87,9 @@ def request_from_json(data: bytes, session_id: str) -> SyncRequest | None:
 
 
 def earlier_request(data: bytes, hook_ns: int, config_dir: Path) -> SyncRequest | str:
-    """Return a request that an earlier version wrote, or why it is none.
+    """Parse a request that an earlier version wrote; return why it cannot be used if it is none.
 
-    It has the payload as text, or is the bare payload of a hook that ran at `hook_ns`.
+    Such a file holds the payload as text, or is the bare payload of a hook that ran at `hook_ns`.
     """
     context = NO_CONTEXT
     try:

@@ -1,17 +1,17 @@
-"""What expires: the state of sessions that are gone, old traces of the local store, and what crashes left behind.
+"""Retention: removes the state of sessions that are gone, old traces of the local store, and leftovers of crashes.
 
-A worker does it after its sweep, at most once a day. Rules:
-- The state of a session goes when its transcript is gone, nothing of it is pending or unclear, nothing has touched it
-  for `state_days`, and the ledger knows every span that it says was delivered. So if the transcript comes back, from a
-  backup or as part of a fork, it is read from its beginning, and the ledger tells what was sent. A session that was
-  delivered before the ledger was lost keeps its state, and so does one that another process is working on.
-- The ledger forgets nothing: see there why.
-- The notes on what was written while tracing was off (`off/`, `off-since/`) stay. They are empty files, and without
-  them a session that its user kept out would be sent when it, or a fork of it, comes back.
-- The local store takes a span again without doubling it, so that its deletions need no record.
-- If we die at any point, nothing is half removed that matters: a state is one file. What is left of its session goes as
-  any lock without a state does, `state_days` after it was last touched; all else goes in the next run.
-- Each run does a bounded amount of work, in small steps between which the caller can do something else.
+A worker does this after its sweep, at most once a day. Rules:
+- A session's state is removed if its transcript is gone, nothing of it is pending or unclear, nothing has touched it
+  for `state_days`, and the ledger knows every span that the state says was delivered. If the transcript comes back,
+  from a backup or as part of a fork, it is read from its beginning, and the ledger knows what was sent. So a session
+  that was delivered before the ledger was lost keeps its state, and so does one that another process is syncing.
+- The ledger keeps everything; its docstring says why.
+- The notes about sessions written while tracing was off (`off/`, `off-since/`) are kept. They are empty files, and
+  without them such a session, or a fork of it, would be sent if it came back.
+- Storing a span again in the local store does not double it, so deletions there need no record.
+- If the process dies at any point, no state is half removed: it is one file. The rest of its session is removed like
+  any lock without a state, `state_days` after it was last touched; everything else in the next run.
+- Each run does a bounded amount of work, in small steps between which the caller can do other things.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from cc_trace.settings import Config
 
 DAY_SECONDS: Final = 86_400.0
-MAX_SESSIONS: Final = 500  # that a run looks at
-MAX_FILES: Final = 1_000  # that a run removes, besides those of sessions
-MAX_TRACES: Final = 5_000  # that a run deletes
+MAX_SESSIONS: Final = 500  # sessions considered per run
+MAX_FILES: Final = 1_000  # files removed per run, besides those of sessions
+MAX_TRACES: Final = 5_000  # traces deleted per run
 _STEP_TRACES: Final = 100
 _OWNERS: Final = "owners-"  # whose the shared agents' files of a project are; found out again where it is missing
-_LOCAL: Final = "local"  # the one destination that does without the ledger
+_LOCAL: Final = "local"  # the one destination that needs no ledger
 # What `write_private` leaves when it is killed, and what is damaged and was put aside. The state
 # folder itself may be a folder with other files in it, so names that are not certainly ours are not touched.
 _LEFT_IN_FOLDER: Final = re.compile(r"\.installed\.\d+\.tmp|ledger\.db\.aside-\d+(-wal|-shm)?")
@@ -53,9 +53,9 @@ _LEFT_IN_OURS: Final = re.compile(r"\..+\.\d+(\.tmp)?|.+\.json\.aside-\d+")
 
 
 def is_due(stamp: Path, now: float) -> bool:
-    """Tell whether the last run began a day ago or more, and note this one.
+    """Tell whether the last run began at least a day ago; if so, note that another one begins.
 
-    Before it begins: a run that dies is tried again a day later, not at every Stop.
+    It is noted beforehand, so that a run that dies is retried a day later and not at every Stop.
     """
     with contextlib.suppress(FileNotFoundError):
         if 0 <= now - stamp.stat().st_mtime < DAY_SECONDS:
@@ -66,7 +66,7 @@ def is_due(stamp: Path, now: float) -> bool:
 
 
 def clean_up(states: States, config_dir: Path, config: Config, now: float, log: Log) -> Iterator[None]:
-    """Remove what has expired, and pause after every step. What goes wrong is logged, and does not end the rest."""
+    """Remove what has expired; yield after every step. An error is logged and does not stop the other steps."""
     parts = [_remove_leftovers(states, now)]
     if config.state_days:
         parts += [
@@ -83,7 +83,7 @@ def clean_up(states: States, config_dir: Path, config: Config, now: float, log: 
 
 
 def _remove_leftovers(states: States, now: float) -> Iterator[None]:
-    """Remove what crashes left behind a day ago or more; but for payloads in the spool, which any worker takes."""
+    """Remove what crashes left behind at least a day ago. Payloads in the spool stay: any worker takes them."""
     found = _named(states.folder, _LEFT_IN_FOLDER)
     for folder in (*states.folders, states.spool.earlier):
         found += _named(folder, _LEFT_IN_SPOOL if folder == states.spool.folder else _LEFT_IN_OURS)
@@ -92,7 +92,7 @@ def _remove_leftovers(states: States, now: float) -> Iterator[None]:
 
 
 def _remove_notes(states: States, before: float) -> Iterator[None]:
-    """Remove notes that are made again when they are needed: which destinations failed, whose agents' files are."""
+    """Remove records that are recreated when needed: destinations' failures, and owners of shared agents' files."""
     backoff = _named(states.folder / "backoff", re.compile(r"[0-9a-f]{32}"))
     owners = _named(states.folder / "agents", re.compile(rf"{_OWNERS}[0-9a-f]{{32}}\.json"))
     old = (path for path, changed in [*backoff, *owners] if changed < before)
@@ -100,7 +100,7 @@ def _remove_notes(states: States, before: float) -> Iterator[None]:
 
 
 def _named(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, float]]:
-    """Return the files in a folder with such names, and when each was changed; moving one aside is a change, too."""
+    """Return the files in a folder that match the patterns, and when each was changed or renamed."""
     found = []
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -120,8 +120,8 @@ def _remove(paths: Iterator[Path]) -> Iterator[None]:
 def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterator[None]:
     """Remove the state of sessions that are gone, delivered, and untouched since then.
 
-    A session is locked before its state is read. One that stays has a lock that was touched just now, and is looked at
-    again after `state_days`: so those that stay never keep others from being looked at.
+    A session is locked before its state is read. That touches its lock file, so a session that has to stay is only
+    considered again after `state_days`, and never keeps others from their turn.
     """
     found = _untouched(states, newest(config_dir), before)
     if not found:
@@ -137,7 +137,7 @@ def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterato
 def _untouched(states: States, transcripts: Collection[str], before: float) -> list[str]:
     """Return the sessions without a transcript of which no file was touched since then, the oldest first.
 
-    A row in the index counts as old: who died while a session was removed may have left nothing else.
+    A session with only a row in the index counts as old: a process that died while removing it may have left just that.
     """
     touched = dict.fromkeys(states.index.rows(), 0.0)
     for name, suffix in (("sessions", ".json"), ("agents", ".json"), ("locks", ".lock")):
@@ -161,15 +161,15 @@ def _settled_counts(states: States) -> Mapping[tuple[str, str], int]:
 
 
 def _is_removable(states: States, session_id: str, settled: Mapping[tuple[str, str], int]) -> bool:
-    """Tell whether nothing is lost with a session's state. One that cannot be read may know anything, and stays."""
+    """Tell whether a session's state can be removed without losing anything. One that cannot be read stays."""
     if not os.path.lexists(states.path(session_id)):
-        return True  # a removal that died, or a lock that was only tried
+        return True  # left by a removal that died, or by a process that only checked the lock
     state = states.peek(session_id)
     return state is not None and not os.path.lexists(state.transcript) and _is_known(state, settled)
 
 
 def _is_known(state: SessionState, settled: Mapping[tuple[str, str], int]) -> bool:
-    """Tell whether all that a state says was delivered stands in the ledger, and nothing else is to be remembered."""
+    """Tell whether the ledger knows everything that a state says was delivered, and nothing else must be kept."""
     for name, cursor in state.destinations.items():
         if cursor.pending or cursor.not_in_ledger:
             return False

@@ -1,8 +1,8 @@
-"""Waiting, off the user's path, until the last reply is in the file: Claude Code writes it up to 156 ms after Stop.
+"""Waiting, in the background, until the last reply is in the file: Claude Code writes it up to 156 ms after Stop.
 
-Quiet counts from the last write or from the hook, whichever was later: a worker that took a while to start has waited
-already. It never counts from the last write alone, since the reply may be about to follow a tool result that is minutes
-old, and its text may have stood in the file before.
+Quiet time counts from the last write or from the hook, whichever was later, so the time a worker takes to start counts.
+It never counts from the last write alone: the reply may be about to follow a tool result that is minutes old, and an
+equal text may be in the file already.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TAIL_BYTES: Final = 1 << 20
 def wait_until_settled(
     transcript: OpenTranscript, last_message: str | None, runtime: Runtime, hook_ns: int | None = None
 ) -> bool:
-    """Wait until the reply is in the file and the file is at rest; return whether it came to that in time.
+    """Wait until the reply is in the file and the file is quiet; return False if that took too long.
 
-    `hook_ns`: when the hook ran; None counts from now.
+    `hook_ns`: when the hook ran; None means now.
     """
     reply = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
     begin = runtime.clock()
@@ -38,11 +38,11 @@ def wait_until_settled(
             tail = _tail(transcript, 1 if found else _TAIL_BYTES)
             found = found or (reply is not None and reply in tail)
             whole = tail.endswith(b"\n")
-            # Of what was there already its time tells; what comes while we look on was written now, whatever the clock
-            # of a file server says.
+            # The first time comes from the file. Later writes count from when we see them, whatever the clock of a file
+            # server says.
             since = max(since, current[1] / 1e9) if seen[0] < 0 else now
             seen = current
-        since = min(since, now)  # a time that is still to come is of another clock
+        since = min(since, now)  # a time in the future comes from another clock
         if found and whole and now - since >= REST_SECONDS:
             return True
         if now - begin >= MAX_SECONDS:
@@ -51,7 +51,7 @@ def wait_until_settled(
 
 
 def _written(transcript: OpenTranscript) -> tuple[int, int]:
-    """Return the size and the time of the last write; zeros where there is no file yet."""
+    """Return the file's size and the time of its last write; zeros if there is no file yet."""
     try:
         status = transcript.stat()
     except OSError:

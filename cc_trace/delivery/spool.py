@@ -1,18 +1,18 @@
-"""The mailbox between hooks and workers: one folder, in which every file is a request on its way.
+"""The mailbox between hooks and workers: a folder in which every file is a request that is not handled yet.
 
-| file | what it is | who goes on with it |
+| file | what it is | who handles it |
 |---|---|---|
-| `PID-N.tmp`, `PID-N.json` | the payload that a hook found on stdin | that hook's worker; any, if that one is dead |
+| `PID-N.tmp`, `PID-N.json` | a payload that a hook read from stdin | that hook's worker; any, if that one is dead |
 | `.PID-N.json.PID` | a payload that a worker is reading | any worker, a minute later |
 | `SESSION.request` | the newest request of a session | whoever holds the session's lock |
-| `SESSION.taken` | the request that is being handled | whoever gets the lock, if that is free |
+| `SESSION.taken` | the request that is being handled | the holder of the lock; any worker, if nobody holds it |
 
 Rules:
-- Only the payload names the session, and only the hook's own worker knows the hook's environment: it reads the
-  payload, once, and writes both down as the session's request. So the request can be handled by any worker.
-- Of two requests of a session the one whose hook ran later stays.
-- A request goes when its work is done. One whose worker died is handled once more by another, which removes it first:
-  a session that kills every worker kills two, not all.
+- The payload names the session, and only the hook's own worker knows the hook's environment. That worker parses the
+  payload once and writes both down as the session's request, so that any worker can handle it.
+- Of two requests for a session, the one whose hook ran later stays.
+- A request is removed when its work is done. If its worker dies, another one handles it once more and removes it
+  beforehand, so a session that crashes its worker crashes two of them, not all.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 _MAX_PAYLOAD_BYTES: Final = 16 << 20
 _MAX_REQUEST_BYTES: Final = 64 << 20  # a payload's last message, with every character escaped
-_WORKER_SECONDS: Final = 5.0  # a worker takes what its hook left within a tenth of a second
+_WORKER_SECONDS: Final = 5.0  # a worker normally takes its hook's payload within a tenth of a second
 _ABANDONED_SECONDS: Final = 60.0
 
 
 class Spool:
-    """The folder. `earlier` is where the versions before kept requests; those are still taken."""
+    """The folder. `earlier` is where earlier versions kept requests, which are still taken."""
 
     def __init__(self, folder: Path, earlier: Path) -> None:
         self.folder = folder
@@ -55,15 +55,15 @@ class Spool:
     def take_payloads(
         self, own: Path | None, context: HookContext, config_dir: Path
     ) -> Iterator[tuple[str, SyncRequest | str]]:
-        """Yield what hooks left, by its name: a request, or why it is none. It is removed when the next is asked for.
+        """Take the payloads that hooks left; yield the name of each, and its request or why it cannot be used.
 
-        `own` is what our own hook left, and `context` what is known of that hook.
+        Each is removed when the next one is requested. `own` is our own hook's payload, and `context` belongs to it.
         """
         for path in self._payloads(own):
             mine = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
             try:
-                path.rename(mine)  # whoever renames it has it; a hook may use its name again at once
-                hook_ns = mine.stat().st_mtime_ns  # when the hook ran; renaming keeps it
+                path.rename(mine)  # whoever renames it owns it; a hook may reuse the name at once
+                hook_ns = mine.stat().st_mtime_ns  # when the hook ran; renaming does not change it
             except OSError:
                 continue  # another worker took it
             yield path.name, self._read_payload(mine, hook_ns, context if path == own else NO_CONTEXT, config_dir)
@@ -71,9 +71,9 @@ class Spool:
                 mine.unlink()
 
     def _payloads(self, own: Path | None) -> list[Path]:
-        """Return what waits for us: our own payload, and what has waited so long that its own worker must be dead.
+        """Return our own payload, and those that have waited so long that their own worker must be dead.
 
-        What another hook left just now is for its own worker, which has that session's environment.
+        A fresh payload of another hook is left to its own worker, which knows that hook's environment.
         """
         waiting = [path for path in self.folder.glob("*.json") if path == own or _age_seconds(path) > _WORKER_SECONDS]
         left = {*self.folder.glob("*.tmp"), *self.folder.glob(".*")}
@@ -83,7 +83,7 @@ class Spool:
     def _read_payload(self, path: Path, hook_ns: int, context: HookContext, config_dir: Path) -> SyncRequest | str:
         try:
             data = read_regular(path, _MAX_PAYLOAD_BYTES, follow=False)
-        except OSError as error:  # no hook of ours has left it
+        except OSError as error:  # not written by our hook
             return error.strerror or str(error)
         if path.parent == self.earlier:
             return earlier_request(data, hook_ns, config_dir)
@@ -91,53 +91,53 @@ class Spool:
         return payload if isinstance(payload, str) else SyncRequest(payload, hook_ns, context)
 
     def post_request(self, request: SyncRequest) -> None:
-        """Leave a request to sync a session; a later one replaces an earlier one."""
+        """Post a request to sync a session; a later one replaces an earlier one."""
         path = self._request(request.session_id)
         known = _read_request(path, request.session_id)
         if known is None or known.hook_ns < request.hook_ns:
             write_private(path, request_to_json(request))
 
     def pending(self) -> list[str]:
-        """Return the sessions that requests were left for."""
+        """Return the sessions with a request that nobody has taken."""
         return self._sessions("*.request")
 
     def taken(self) -> list[str]:
-        """Return the sessions with a request that a worker has taken, whether it lives or not."""
+        """Return the sessions with a request that a worker has taken, whether that worker is alive or not."""
         return self._sessions("*.taken")
 
     def pending_request(self, session_id: str) -> bool:
-        """Tell whether a request was left since the last one was taken."""
+        """Tell whether a request was posted since the last one was taken."""
         return self._request(session_id).exists()
 
     def unfinished_request(self, session_id: str) -> bool:
-        """Tell whether a request was left, or taken and not finished."""
+        """Tell whether there is a request that was not taken, or was taken and not finished."""
         return self.pending_request(session_id) or self._taken(session_id).exists()
 
     def take_request(self, session_id: str) -> SyncRequest | None:
-        """Return a session's request; `finish_request` when its work is done. Only who holds the session's lock may."""
+        """Take a session's request; call `finish_request` when it is done. Requires the session's lock."""
         path, died = self._taken(session_id), False
         try:
-            self._request(session_id).replace(path)  # one that is left from now on is not this one
+            self._request(session_id).replace(path)  # a request posted from now on is another one
         except OSError:
-            died = True  # none was left; what was taken before has lost its worker
+            died = True  # none was posted, so the worker of the one that was taken must have died
         request = _read_request(path, session_id)
         if died or request is None:
             self.finish_request(session_id)
         return request
 
     def finish_request(self, session_id: str) -> None:
-        """Remove the request that was taken. Only who holds the session's lock may."""
+        """Remove the request that was taken. Requires the session's lock."""
         with contextlib.suppress(OSError):
             self._taken(session_id).unlink()
 
     def put_back(self, request: SyncRequest) -> None:
-        """Leave a request again that was taken, unless there is a later one. Only who holds the session's lock may.
+        """Post a request again that was taken, unless there is a later one. Requires the session's lock.
 
-        On a full disk it stays where it is, as that of a worker that died.
+        On a full disk it stays taken, as if its worker had died.
         """
         try:
             descriptor = open_private(self._request(request.session_id), os.O_WRONLY | os.O_EXCL)
-            with os.fdopen(descriptor, "wb") as file:  # nobody else takes requests of this session while it is written
+            with os.fdopen(descriptor, "wb") as file:  # nobody takes it half written: we hold the session's lock
                 file.write(request_to_json(request))
         except FileExistsError:
             pass
@@ -158,7 +158,7 @@ class Spool:
 def _read_request(path: Path, session_id: str) -> SyncRequest | None:
     try:
         data = read_regular(path, _MAX_REQUEST_BYTES, follow=False)
-    except OSError:  # there is none, or it is no worker's of ours
+    except OSError:  # there is none, or it was not written by our worker
         return None
     return request_from_json(data, session_id)
 

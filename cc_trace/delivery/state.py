@@ -1,10 +1,11 @@
-"""What has been delivered of each session: one small file per session, and the lock that guards it.
+"""The state folder: what has been delivered of each session, one small file each, and the session's lock.
 
 Rules:
-- A file is written beside its old version, synced, and renamed over it. Who dies in between leaves the old one.
+- A file is written beside its old version, synced, and renamed over it. If the process dies in between, the old one
+  stays.
 - Modes are 0600 in folders of 0700 whatever the umask; a symlink is never followed for writing.
-- A file that is damaged or of a newer version is kept aside and the session begun again: the ledger knows what has
-  been delivered, so nothing is sent twice.
+- A file that is damaged, or written by a newer version, is put aside and the session starts over: the ledger knows what
+  was delivered, so nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from cc_trace.delivery.cursor import SessionState
     from cc_trace.transcript import Delivered
 
-MAX_BYTES: Final = 64 << 20  # of a state: those of the longest sessions have a few megabytes
-_MARK_WITHIN: Final = 100  # bytes from the beginning of a state file
+MAX_BYTES: Final = 64 << 20  # of a state file: the longest sessions have a few megabytes
+_MARK_WITHIN: Final = 100  # the accepted mark is within so many bytes from the beginning
 
 
 class States:
@@ -59,76 +60,76 @@ class States:
         self.index = SessionIndex(folder / "index.db", self._all)
 
     def prepare(self) -> None:
-        """Make the folders, closed to others."""
+        """Create the folders, private to their owner."""
         private_folder(self.folder)
         for folder in self.folders:
             private_folder(folder)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return the folders that are ours alone; the state folder itself may be shared with other files."""
+        """Return the folders that contain only our files; the state folder itself may contain others."""
         own = (self._sessions, self._locks, self._off, self._disabled_since, self._agents, self._workers)
         return (*own, self.spool.folder, self.folder / "backoff")
 
     def stamp_installed(self) -> None:
-        """Note that sessions are ours to deliver from now on, if that is not noted yet."""
+        """Record that cc-trace is installed from now on, unless that is recorded already."""
         if not (self.folder / "installed").exists():
             write_private(self.folder / "installed", b"")
 
     @property
     def installed_ns(self) -> int | None:
-        """Return since when sessions are ours to deliver; what was before is history. None: not installed."""
+        """Return when cc-trace was installed; earlier sessions are left to backfill. None: not installed."""
         try:
             return (self.folder / "installed").stat().st_mtime_ns
         except FileNotFoundError:
             return None
 
     def suppress(self, session_id: str) -> None:
-        """Note that a session was written to while tracing was off: it stays untraced when tracing is on again."""
+        """Record that a session was written to while tracing was off: it stays untraced when tracing is on again."""
         self.path(session_id)
         _note(self._off / session_id)
 
     def unsuppress(self, session_id: str) -> None:
-        """Forget that a session was written to while tracing was off: its user asks for it."""
+        """Forget that a session was written to while tracing was off, because its user has asked for it."""
         (self._off / session_id).unlink(missing_ok=True)
 
     def all_suppressed(self) -> dict[str, int]:
-        """Return the sessions that were written to while tracing was off, and when that was noted first."""
+        """Return the sessions that were written to while tracing was off, and when that was first recorded."""
         notes = sorted(path for path in self._off.glob("*") if is_session_id(path.name))
         return {path.name: path.stat().st_mtime_ns for path in notes}
 
     def is_suppressed(self, session_id: str) -> bool:
-        """Tell whether a session was written to while tracing was off. The hook itself notes it, too."""
+        """Tell whether a session was written to while tracing was off. The hook itself records that too."""
         return (self._off / session_id).exists()
 
     def disabled_since_ns(self, project: str | None) -> int:
-        """Return when a project was first seen to be off, which is now if it never was."""
+        """Return when tracing was first found to be off for a project; record now if it never was."""
         return _note(self._disabled_since / _digest(project))
 
     def mark_enabled(self, project: str | None) -> None:
-        """Note that a project is not off."""
+        """Record that tracing is on for a project."""
         (self._disabled_since / _digest(project)).unlink(missing_ok=True)
 
     def path(self, session_id: str) -> Path:
-        """Return a session's state file; an id that could lead elsewhere is refused."""
+        """Return the path of a session's state file. Raises StateError for an id that would lead elsewhere."""
         if not is_session_id(session_id):
             message = f"{session_id[:80]!r} is not a session id"
             raise StateError(message)
         return self._sessions / f"{session_id}.json"
 
     def sessions(self) -> list[str]:
-        """Return the ids of all sessions there is a state of."""
+        """Return the ids of all sessions that have a state."""
         return sorted(path.stem for path in self._sessions.glob("*.json") if is_session_id(path.stem))
 
     def peek(self, session_id: str) -> SessionState | None:
-        """Return a session's state for a look, without its lock: one that is damaged is as good as none."""
+        """Read a session's state without its lock; None if there is none, or it is damaged."""
         try:
             return from_json(read_regular(self.path(session_id), MAX_BYTES, follow=False), session_id)
         except (OSError, *DAMAGE):
             return None
 
     def load(self, session_id: str) -> tuple[SessionState | None, str | None]:
-        """Return a session's state, None where there is none, and what was wrong with one that was put aside."""
+        """Return a session's state or None, and what was wrong with a state that had to be put aside."""
         path = self.path(session_id)
         try:
             data = read_regular(path, MAX_BYTES, follow=False)
@@ -152,23 +153,23 @@ class States:
         return f"state removed ({why})"
 
     def save(self, state: SessionState) -> None:
-        """Write a session's state. If we die before the rename, the old one stands."""
+        """Write a session's state. If we die before the rename, the old one stays."""
         path = self.path(state.session_id)
         self.index.invalidate(state.session_id)
         write_private(path, to_json(state))
         self.index.put(state)
 
     def remove(self, session_id: str) -> None:
-        """Forget a session, with its agents, its row in the index and its lock file. Only who holds its lock may.
+        """Remove a session's state, agents' file, row in the index and lock file. Requires the session's lock.
 
-        Who dies in between leaves files that can be removed the same way. A row without a state does no harm: it says
-        what was delivered, and a transcript that has something new is read from its beginning.
+        If the process dies in between, the rest can be removed the same way. A row without a state does no harm: if the
+        transcript has something new, it is read from its beginning.
         """
         path = self.path(session_id)
         (self._agents / f"{session_id}.json").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         self.index.remove(session_id)
-        with contextlib.suppress(PermissionError):  # Windows keeps a file that is open
+        with contextlib.suppress(PermissionError):  # Windows does not remove open files
             (self._locks / f"{session_id}.lock").unlink(missing_ok=True)
 
     def _all(self) -> Iterator[SessionState]:
@@ -177,7 +178,7 @@ class States:
                 yield state
 
     def mark_accepted(self, session_id: str) -> None:
-        """Record that what the saved state was sending is accepted, in place: a full disk has room for that."""
+        """Record in place that the intent of the saved state was accepted. That works on a full disk."""
         descriptor = os.open(self.path(session_id), os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
         try:
             at = os.read(descriptor, _MARK_WITHIN).find(NOT_ACCEPTED_MARK)
@@ -189,13 +190,13 @@ class States:
             os.close(descriptor)
 
     def not_in_ledger(self, session_id: str, destination: str) -> frozenset[str]:
-        """Return what a session has delivered and the ledger was not told of."""
+        """Return the spans that a session has delivered and that the ledger could not record."""
         state = self.peek(session_id)
         cursor = state.destinations.get(destination) if state is not None else None
         return frozenset(cursor.not_in_ledger if cursor is not None else ())
 
     def agents(self, session_id: str) -> dict[str, dict[str, Delivered]]:
-        """Return what each destination has of a session's agents' files. None is known: they are all read again."""
+        """Return what each destination has of a session's agents' files; if that is lost, all are read again."""
         self.path(session_id)
         try:
             return agents_from_json(read_regular(self._agents / f"{session_id}.json", MAX_BYTES))
@@ -203,12 +204,12 @@ class States:
             return {}
 
     def save_agents(self, session_id: str, agents: Mapping[str, Mapping[str, Delivered]]) -> None:
-        """Write it: after the state, so that it never says more than has been delivered."""
+        """Write what each destination has of the agents' files; after the state, so that it never says too much."""
         self.path(session_id)
         write_private(self._agents / f"{session_id}.json", agents_to_json(agents))
 
     def owners(self, folder: Path) -> dict[str, str]:
-        """Return whose the agents' files are that the sessions of a project share, as far as it has been found out."""
+        """Return the known owners of the agents' files that a project's sessions share: file name -> session."""
         try:
             raw = orjson.loads(read_regular(self._owners(folder), MAX_BYTES))
         except (OSError, *DAMAGE):
@@ -217,7 +218,7 @@ class States:
         return raw if valid else {}
 
     def save_owners(self, folder: Path, owners: Mapping[str, str]) -> None:
-        """Write whose they are: it never changes, and finding it out means opening each of them."""
+        """Write the owners: they never change, and finding them out means opening every file."""
         if self._agents.is_dir():
             write_private(self._owners(folder), orjson.dumps(owners))
 
@@ -226,18 +227,18 @@ class States:
 
     @contextlib.contextmanager
     def locked(self, session_id: str, timeout_seconds: float = 0) -> Iterator[bool]:
-        """Hold a session's lock; False where another process has it. A lock is never broken."""
+        """Hold a session's lock; yield False if another process holds it. A lock is never broken."""
         self.path(session_id)
         path = self._locks / f"{session_id}.lock"
         with locked_file(path, timeout_seconds) as held:
             if held:
                 with contextlib.suppress(OSError):
-                    os.utime(path)  # since when it is held, for `doctor`
+                    os.utime(path)  # `doctor` shows since when it is held
             yield held
 
     @contextlib.contextmanager
     def worker_slot(self, count: int) -> Iterator[bool]:
-        """Be one of so many workers that run at once; False where all slots are taken."""
+        """Hold one of a number of worker slots; yield False if all are taken."""
         for number in range(count):
             with locked_file(self._workers / f"{number}.lock") as held:
                 if held:
@@ -246,17 +247,17 @@ class States:
         yield False
 
     def is_locked(self, session_id: str) -> bool:
-        """Tell whether a process is at work on a session."""
+        """Tell whether a process is syncing a session."""
         with self.locked(session_id) as held:
             return not held
 
     def abandoned(self) -> list[str]:
-        """Return the sessions with a request whose worker died before its work was done."""
+        """Return the sessions with a request whose worker died."""
         return [session_id for session_id in self.spool.taken() if not self.is_locked(session_id)]
 
 
 def _note(path: Path) -> int:
-    """Make an empty file where there is none, and return when it was made."""
+    """Create an empty file unless it exists; return when it was created."""
     if not path.exists():
         write_private(path, b"")
     return path.stat().st_mtime_ns

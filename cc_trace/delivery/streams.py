@@ -1,13 +1,13 @@
-"""Runs of which only their output is known: it is kept as a transcript in the state folder, and synced from there.
+"""Runs of which only the output is known: it is saved as a transcript in the state folder and synced from there.
 
-A run whose transcript is on this machine is synced from that: it tells more. Spans have the same ids from either.
+If Claude Code's own transcript is on this machine, it is used instead, as it says more. Span ids are the same.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery.sync import Caller
+from cc_trace.delivery.requests import HookContext
 from cc_trace.errors import NotFoundError
 from cc_trace.files import private_folder
 from cc_trace.paths import find
@@ -36,12 +36,12 @@ def stream_transcript(app: App, run: StreamTranscript, cwd: Path) -> Path:
 def sync_stream(
     app: App, sync: Sync, run: StreamTranscript, cwd: Path, *, ended: bool = False, deadline: float | None = None
 ) -> Report:
-    """Deliver a run; `ended`: its process is gone, and nothing will be added to its transcript."""
+    """Deliver a run; `ended`: its process has exited, so nothing will be added to its transcript."""
     path = stream_transcript(app, run, cwd)
     made = path.parent == app.states.folder / FOLDER
     project = run.cwd or str(cwd)
     remembered = app.sources.remember()
     off = app.off(project, remembered)
     link = app.config(project, remembered).link if off is None else None
-    caller = Caller(link=link, named=True, project=project, environment=remembered)
-    return sync.session(path, "over" if made or ended else None, deadline=deadline, caller=caller)
+    context = HookContext(link=link, project=project, environment=remembered)
+    return sync.session(path, "over" if made or ended else None, deadline=deadline, named=True, context=context)

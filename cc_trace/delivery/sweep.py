@@ -1,7 +1,7 @@
-"""Sessions that were left behind: killed, interrupted, or the backend was down at their end.
+"""Finding sessions with undelivered turns: killed, interrupted, or finished while the backend was down.
 
-Found by size and time against the index of the states, without reading a transcript or a state. What no state knows and
-was before the installation is history and not touched; what a state knows to be pending counts, however old it is.
+They are found by comparing the sizes and times of files with the index of states, without reading a transcript or a
+state. Sessions without a state from before the installation are left alone; sessions with one count, however old.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from cc_trace.delivery.state import States
     from cc_trace.settings import HookEnvironment
 
-MAX_SESSIONS: Final = 20  # that a worker tries
-_AGENTS_NS: Final = 2 * 86_400 * 10**9  # a worker looks at agents' files of sessions written to since then
-MAX_UNKNOWN: Final = 200  # sessions without a state whose project a worker looks up
+MAX_SESSIONS: Final = 20  # sessions that a worker tries per sweep
+_AGENTS_NS: Final = 2 * 86_400 * 10**9  # how long after a session's last line a worker still checks its agents' files
+MAX_UNKNOWN: Final = 200  # sessions without a state of which a worker looks up the project
 
 
-# A session's destinations, by its project and its hook's environment.
+# Returns a session's destinations, given its project and its hook's environment.
 DestinationsOf: TypeAlias = "Callable[[str | None, HookEnvironment | None], Sequence[str] | None]"
-# Path, size, mtime in ns, and whether it may have agents' files; plain, for there are thousands.
+# Path, size, mtime in ns, and whether it may have agents' files; a plain tuple, as there are thousands.
 Transcript: TypeAlias = tuple[str, int, int, bool]
 
 
@@ -49,18 +49,19 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
     max_unknown: int | None = None,
     transcripts: Mapping[str, Transcript] | None = None,
 ) -> Iterator[Path]:
-    """Yield the transcripts that may hold undelivered turns, those first that have waited longest.
+    """Yield the transcripts that may have undelivered turns; those that have waited longest come first.
 
-    So a backend that is down does not keep the sessions of another from their turn. `destinations_of` a session: none
-    where it is off, None where its settings are wrong; the latter are yielded if `wrong`. Of sessions that no state
-    knows, those count that were written to since then; None: none of them. No more than `max_unknown` of them are
-    looked at, the newest and some others, so that each is sometime. `transcripts` are all there are, if known already.
+    So a backend that is down does not keep the sessions of another one from their turn. `destinations_of` returns no
+    names if tracing is off for a session, and None if its settings are wrong; such sessions are yielded if `wrong`.
+    Sessions without a state count if they were written to after `since_ns`; none does if that is None. At most
+    `max_unknown` of them are considered: the newest, and a random choice of the others. `transcripts`: all there are,
+    if the caller has listed them.
     """
     rows = states.index.rows()
-    names_of = _Once(destinations_of)
+    names_of = _DestinationCache(destinations_of)
     known: list[tuple[float, int, Path]] = []
     unknown: list[tuple[int, str]] = []
-    # By project, environment and complete destinations: whether those are all that are configured, and whether any is.
+    # (project, environment, complete destinations) -> whether these are all that are configured, and whether any is.
     coverage: dict[tuple[str | None, str | None, frozenset[str]], tuple[bool, bool]] = {}
     agents, agents_since_ns = AgentListing(states), 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
     found = newest(config_dir) if transcripts is None else transcripts
@@ -107,8 +108,8 @@ def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
     return [*paths[:half], *random.sample(paths[half:], limit - half)]
 
 
-class _Once:
-    """Asks once for each project and environment of a hook."""
+class _DestinationCache:
+    """Caches the destinations by project and hook's environment."""
 
     def __init__(self, destinations_of: DestinationsOf) -> None:
         self._ask = destinations_of
@@ -122,10 +123,10 @@ class _Once:
         return self._known[key]
 
 
-def _is_pending(row: IndexRow, size: int, names_of: _Once, *, recent: bool, wrong: bool) -> bool:
-    """Tell whether a session may hold something for its project's destinations.
+def _is_pending(row: IndexRow, size: int, names_of: _DestinationCache, *, recent: bool, wrong: bool) -> bool:
+    """Tell whether a session may have something new for its project's destinations.
 
-    One that a destination never got anything of counts if it is recent: what was backfilled elsewhere is history here.
+    For a destination that never got anything of the session, it counts only if it is recent.
     """
     grown = size != row.size
     if not grown and not row.pending and not recent:
@@ -141,14 +142,14 @@ def _is_pending(row: IndexRow, size: int, names_of: _Once, *, recent: bool, wron
 
 
 def newest(config_dir: Path) -> dict[str, Transcript]:
-    """Return each session's transcript. An id can stand in two folders; the newer file is the session.
+    """Return each session's transcript. If two folders have the same id, the newer file counts.
 
-    Names are taken as they are: `is_main` tells whether one is a session's, for the few that are to be read. This is
-    done for each of 10,000 files once a minute.
+    This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main` for the few
+    files that they read.
     """
     found: dict[str, Transcript] = {}
     for folder in _folders(config_dir):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:  # not there, or no folder
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:  # missing, or not a folder
             listed, others = [], set()
             for entry in entries:
                 name = entry.name
@@ -168,7 +169,7 @@ def newest(config_dir: Path) -> dict[str, Transcript]:
 
 
 def _folders(config_dir: Path) -> Iterator[str]:
-    """Yield the folders in which Claude Code keeps transcripts, in all layouts."""
+    """Yield the folders where Claude Code keeps transcripts, in all layouts."""
     projects = os.path.join(config_dir, "projects")  # noqa: PTH118  (as above)
     yield projects
     with contextlib.suppress(OSError), os.scandir(projects) as entries:
@@ -182,9 +183,9 @@ def is_pending(
     destinations: Sequence[str],
     agent_bytes: Callable[[], int] | None = None,
 ) -> bool:
-    """Tell whether a session of this size may hold something that one of these destinations does not have.
+    """Tell whether a session of this size may have something that one of these destinations does not have.
 
-    `agent_bytes` tells how long its agents' files are; None: they are not looked at.
+    `agent_bytes` returns the total size of its agents' files; with None they are not checked.
     """
     if state is None or size != state.size:
         return True
@@ -196,12 +197,12 @@ def is_pending(
 
 
 def main_transcripts(config_dir: Path) -> Iterator[Path]:
-    """Yield the main transcripts below Claude Code's folder, in all layouts."""
+    """Yield the main transcripts in Claude Code's folder, in all layouts."""
     for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
         yield from filter(is_main, config_dir.glob(pattern))
 
 
 def is_main(path: Path) -> bool:
-    """Tell a session's own transcript from those of its agents."""
+    """Tell whether a file is a session's main transcript, not an agent's."""
     named = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
     return named and path.is_file()

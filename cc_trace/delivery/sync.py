@@ -1,9 +1,9 @@
-"""From a hook's payload, or a user's command, to delivered turns: wait, lock, read on, send, save, look once more.
+"""Deliver a session's turns, for a hook or a command: wait, lock, read on, send, save, check once more.
 
 Rules:
-- One process works on a session at a time. Who finds it locked leaves its request and goes; the holder takes the
-  request before it begins and looks for new ones after it has let go, so none is missed.
-- One destination never holds up another, and one session's failure none of the others.
+- One process works on a session at a time. A process that finds it locked leaves its request and moves on. The holder
+  takes the request before it begins and checks for new ones after releasing the lock, so none is missed.
+- A destination never holds up another one, and a session that fails never holds up the others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cc_trace.delivery.deliver import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
 from cc_trace.delivery.liveness import Process, changed_since, from_files, from_hook, liveness
+from cc_trace.delivery.requests import NO_CONTEXT
 from cc_trace.delivery.settling import wait_until_settled
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.export import Retryable
@@ -34,35 +35,31 @@ if TYPE_CHECKING:
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.liveness import Liveness
     from cc_trace.delivery.payload import Payload
-    from cc_trace.delivery.requests import SyncRequest
+    from cc_trace.delivery.requests import HookContext, SyncRequest
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
     from cc_trace.export import Destination
     from cc_trace.log import Log
-    from cc_trace.settings import HookEnvironment
     from cc_trace.spans import Ending, Session
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks for one certain session, and what is known from that."""
+class _Caller:
+    """What asked for a session to be synced. A sweep asks for no session in particular and has none of this."""
 
-    claude_pid: int | None = None
-    link: TraceLink | None = None  # of the turns since the last sync; None: this caller does not know
-    named: bool = False  # a user asks for just this session
-    project: str | None = None  # whose hook it is, which knows better than the transcript
-    environment: HookEnvironment | None = None  # of the hook, to be remembered with its session
-    hook_ns: int | None = None  # when its hook ran; what began later is not meant
+    context: HookContext = NO_CONTEXT
+    named: bool = False  # a user asked for this very session
+    hook_ns: int | None = None  # when the hook ran; turns that began later are not covered by what it said
 
 
-NO_CALLER: Final = Caller()
-WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # and so the session stays suppressed
-SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork, or what it was forked from
+_NO_CALLER: Final = _Caller()
+WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # so the session stays suppressed
+SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork of it, or its origin
 
 
 @dataclass(slots=True)
 class Report:
-    """What one sync of a session came to."""
+    """The result of syncing one session."""
 
     session_id: str
     sent: dict[str, int] = field(default_factory=dict)
@@ -73,7 +70,7 @@ class Report:
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
 
     def after(self, before: Report) -> Report:
-        """Return this and what an earlier sync of the session came to, of which this is the rest."""
+        """Return this report added to that of an earlier sync of the same session."""
         sent, turns = Counter(before.sent), Counter(before.turns)
         sent.update(self.sent)
         turns.update(self.turns)
@@ -81,7 +78,7 @@ class Report:
 
     @property
     def waits(self) -> bool:
-        """Tell whether all that is pending is what another session is sending just now."""
+        """Tell whether everything pending is currently being sent by another session."""
         return bool(self.pending) and set(self.pending.values()) == {SENT_BY_ANOTHER}
 
     @property
@@ -100,19 +97,19 @@ class _Work:
     report: Report
     agents: AgentDeliveries
     deadline: float | None
-    running_from: int | None  # as in Delivery
+    running_from: int | None  # see Delivery
 
 
 _PASSES: Final = 3
-_LONGEST_WAIT_SECONDS: Final = 86_400.0  # beyond that the clock was set, not a backend's wish
-_HOOKS_SECONDS: Final = 60.0  # that other Stop hooks may take before the end of a turn is left to another worker
-_GOES_ON_SECONDS: Final = 1.0  # after the last Stop hook's lines a turn is over at once, or goes on
+_LONGEST_WAIT_SECONDS: Final = 86_400.0  # a longer wait means that the clock was changed
+_HOOKS_SECONDS: Final = 60.0  # how long to wait for other Stop hooks before leaving the root to a later worker
+_GOES_ON_SECONDS: Final = 1.0  # once Stop hooks have written their lines, a turn either ends or goes on at once
 _POLL_SECONDS: Final = 0.05
-_LOCK_SECONDS: Final = 1.0  # a lock that is only tried, to see whether a session is at work, is free again at once
+_LOCK_SECONDS: Final = 1.0  # enough to outlast a process that only checks whether the lock is held
 
 
 class Sync:
-    """Delivers sessions to the destinations of their projects. Of a session nobody asks for, its project decides."""
+    """Delivers sessions to the destinations that their projects are configured for."""
 
     def __init__(
         self,
@@ -127,7 +124,7 @@ class Sync:
         self._plan_of = plan_of
         self._log = log
         self._runtime = runtime
-        self._failed: dict[str, str] = {}  # addresses that failed us, and why: who is patient tries each once
+        self._failed: dict[str, str] = {}  # address -> error; a patient runtime tries each address only once
         self._ledger = self._open_ledger()
         self._gave_way = False
 
@@ -142,12 +139,12 @@ class Sync:
             return self._new_ledger(path, error)
 
     def _new_ledger(self, path: Path, error: sqlite3.DatabaseError) -> Ledger:
-        """Begin again with an empty ledger: each session's state still knows what it has sent."""
+        """Start over with an empty ledger: each session's state still knows what that session has sent."""
         self._log.write(f"ledger kept aside as {put_aside(path)}: {error}")
         return Ledger(path, self._states.is_locked, self._states.not_in_ledger)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._ledger.close()
 
     def handle_requests(self, session_id: str, deadline: float | None = None) -> None:
@@ -160,8 +157,8 @@ class Sync:
                     return
                 self._runtime.reached("locked")
                 while (request := self._next_request(session_id)) is not None:
-                    self._handle_safely(request.payload, deadline, _caller(request))
-                    if self._gave_way:  # to the requests of others, after which ours goes on
+                    self._handle_safely(request.payload, deadline, _Caller(request.context, hook_ns=request.hook_ns))
+                    if self._gave_way:  # requests of other sessions go first, then this one again
                         self._gave_way = False
                         spool.put_back(request)
                         return
@@ -172,8 +169,8 @@ class Sync:
     def _next_request(self, session_id: str) -> SyncRequest | None:
         return None if self._runtime.interrupted() else self._states.spool.take_request(session_id)
 
-    def _handle_safely(self, payload: Payload, deadline: float | None, caller: Caller) -> None:
-        """Do what a hook asks for; what goes wrong with it must not hold up the requests of others."""
+    def _handle_safely(self, payload: Payload, deadline: float | None, caller: _Caller) -> None:
+        """Handle a hook's request; an error is logged, so that it does not hold up the requests of other sessions."""
         try:
             with OpenTranscript(payload.transcript) as transcript:
                 self._handle_request(payload, transcript, deadline, caller)
@@ -181,43 +178,43 @@ class Sync:
             self._log.write(f"{payload.session_id}: {error}")
 
     def _handle_request(
-        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller
+        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
     ) -> None:
         settled = wait_until_settled(transcript, payload.last_message, self._runtime, caller.hook_ns)
         self._runtime.reached("settled")
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
             return
-        self._sync_predecessor(transcript, deadline, caller.claude_pid)
+        self._sync_predecessor(transcript, deadline, caller.context.claude_pid)
         ending = self._find_ending(payload, transcript, deadline, caller) if settled else "growing"
         self._sync_safely(transcript, ending, deadline, caller)
 
     def _find_ending(
-        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: Caller
+        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
     ) -> Ending:
-        """Return how a session stands that a hook spoke of; wait where Stop hooks of others are still running.
+        """Return whether the session of a hook's payload may still grow; wait while other Stop hooks are running.
 
-        With a deadline the hook waits for us, and Claude Code is at work because of that: then a turn ends with our
-        own Stop only where nobody else can make it go on. Else its root is left to SessionEnd, or a later worker.
+        With a deadline the hook is waiting for us, which keeps Claude Code busy: then our Stop ends the turn only if no
+        other hook can make the model go on. Otherwise the root is left to SessionEnd, or to a later worker.
         """
         if deadline is not None:
-            blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.project)
+            blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.context.project)
             return "growing" if blocked else from_hook(payload, "unknown")
-        known = None if caller.claude_pid is None else Process.running(caller.claude_pid)
+        known = None if caller.context.claude_pid is None else Process.running(caller.context.claude_pid)
         alive = liveness(self._config_dir, payload.session_id, known)
         if payload.event == "Stop" and not payload.busy and alive == "working":
-            self._sync_safely(transcript, "growing", deadline, caller)  # all but the root can go now
-            transcript.close()  # what follows can take a minute
+            self._sync_safely(transcript, "growing", deadline, caller)  # send everything but the root
+            transcript.close()  # waiting can take a minute
             alive = self._after_other_hooks(payload, transcript, known, caller.hook_ns)
         return from_hook(payload, alive)
 
     def _after_other_hooks(
         self, payload: Payload, transcript: OpenTranscript, known: Process | None, hook_ns: int | None
     ) -> Liveness:
-        """Wait, within bounds, until Claude Code is no longer at work; return how it is then.
+        """Wait, within bounds, until Claude Code has stopped working; return its liveness then.
 
-        A turn that goes on stops again, and that Stop's worker looks after it; so does the worker of a later
-        request. The bound counts from the hook, at `hook_ns`: a request that makes way for others is taken many times.
+        Waiting ends early if the turn goes on, since it will stop again and have another worker, and if a later request
+        comes. The limit counts from when the hook ran, at `hook_ns`: a request that gives way is taken many times.
         """
         runtime = self._runtime
         begin = grown_at = runtime.clock()
@@ -232,7 +229,7 @@ class Sync:
             waiting = self._states.spool.pending()
             if late or next_turn or runtime.interrupted() or payload.session_id in waiting:
                 return "working"
-            if waiting:  # there are only a few workers: others are not to wait for somebody else's hooks
+            if waiting:  # there are few workers: no session should wait for the hooks of another
                 self._gave_way = True
                 return "working"
             runtime.sleep(_POLL_SECONDS)
@@ -240,9 +237,9 @@ class Sync:
         return alive if settled else "working"
 
     def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
-        """Deliver first what is pending of the session before; its failure is its own.
+        """Deliver first what is pending of the session that this one continues or was forked from.
 
-        The same process goes on with another session: then the one before is over. A fork's origin may still run.
+        If the same process ran both, the earlier session is over. The origin of a fork may still be running.
         """
         previous = transcript.head.first_session_id
         if previous is None or previous == transcript.session_id or not is_session_id(previous):
@@ -259,22 +256,28 @@ class Sync:
         ending: Ending | None = None,
         *,
         deadline: float | None = None,
-        caller: Caller = NO_CALLER,
+        named: bool = False,
+        context: HookContext = NO_CONTEXT,
     ) -> Report:
-        """Sync one session, unless another process is at it. Without an `ending`, its time at rest tells."""
+        """Sync one session, unless another process is syncing it.
+
+        Without an `ending`, the session's process and the time since its last line decide whether it is over.
+        `named`: a user asked for this very session. `context`: what is known of the process that ran it.
+        """
+        caller = _Caller(context, named)
         session_id = transcript.stem
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
                 return Report(session_id, busy=True)
             with OpenTranscript(transcript) as opened:
                 report = self._sync_safely(opened, ending, deadline, caller)
-        self.handle_requests(session_id, deadline)  # a hook that found us at work has left one
+        self.handle_requests(session_id, deadline)  # a hook that found the session locked has left one
         return report
 
     def _sync_safely(
-        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: Caller
+        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: _Caller
     ) -> Report:
-        """Sync a session whose lock we hold; what goes wrong with it must not hold up the others."""
+        """Sync a session whose lock we hold; an error goes into its report, so that it does not hold up the others."""
         try:
             return self._sync_session(transcript, ending, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript is gone, the disk is full, a setting is wrong
@@ -282,19 +285,19 @@ class Sync:
             return Report(transcript.session_id, pending={"*": getattr(error, "strerror", None) or str(error)})
 
     def _sync_session(
-        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: Caller
+        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: _Caller
     ) -> Report:
         state, report = self._load_state(transcript), Report(transcript.session_id)
-        state.cwd = caller.project or state.cwd or transcript.head.cwd
-        if caller.environment is not None:
-            state.environment = {who: dict(variables) for who, variables in caller.environment.items()}
+        state.cwd = caller.context.project or state.cwd or transcript.head.cwd
+        if caller.context.environment is not None:
+            state.environment = {who: dict(variables) for who, variables in caller.context.environment.items()}
         plan = self._plan_of(state)
         if (off := self._check_off(plan, transcript, state, caller)) is not None:
             return Report(transcript.session_id, off=off)
-        if caller.claude_pid is not None:
-            process = Process.running(caller.claude_pid)
+        if caller.context.claude_pid is not None:
+            process = Process.running(caller.context.claude_pid)
             state.claude_pid, state.claude_start = process.pid, process.start
-        _remember_link(state, caller.link)
+        _remember_link(state, caller.context.link)
         work = _Work(
             transcript=transcript,
             state=state,
@@ -311,7 +314,7 @@ class Sync:
             now = self._runtime.clock()
             current = ending or from_files(transcript.path, state, now, plan.rest_seconds, self._config_dir)
             for destination in plan.destinations:
-                if destination.name not in report.pending:  # if it failed just now, asking again at once is no use
+                if destination.name not in report.pending:  # no use retrying what failed a moment ago
                     self._sync_destination(work, destination, current, hook_ns)
             state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
             self._states.save(state)
@@ -323,7 +326,7 @@ class Sync:
         return report
 
     def _sync_destination(self, work: _Work, destination: Destination, ending: Ending, hook_ns: int | None) -> None:
-        """Read on where one destination has got to, and deliver what it does not have."""
+        """Read on from a destination's cursor and deliver what the destination does not have."""
         name, state, agents = destination.name, work.state, work.agents
         cursor = state.cursor(name)
         files = agents.to_read(name, cursor)
@@ -343,13 +346,13 @@ class Sync:
         if session.went_on and state.claude_pid is not None:
             process = Process(state.claude_pid, state.claude_start)
             if process.is_alive is False:
-                state.claude_pid = state.claude_start = None  # another process goes on with it
+                state.claude_pid = state.claude_start = None  # another process has resumed the session
 
-    def _check_off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: Caller) -> str | None:
-        """Tell why a session is not traced. One that was written to while tracing was off is not, unless asked for.
+    def _check_off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: _Caller) -> str | None:
+        """Return why a session is not traced, None if it is; note sessions that were written to while tracing was off.
 
-        That is noted when a hook speaks of it, or when a worker finds it grown since its project was first seen to be
-        off; not when a user looks at history.
+        Such a session stays untraced until a user names it. It is noted when its hook runs, or when a worker finds that
+        it has grown since its project was first found to be off; not when a user works on old sessions.
         """
         session_id, states = transcript.session_id, self._states
         if plan.off is not None:
@@ -374,7 +377,7 @@ class Sync:
         return status.st_size != state.size and status.st_mtime_ns > since_ns
 
     def _load_state(self, transcript: OpenTranscript) -> SessionState:
-        """Return what is known of a session; a transcript that shrank or begins otherwise is read again."""
+        """Load the state of a session; if its transcript was rewritten, take all cursors back to the beginning."""
         session_id = transcript.session_id
         state, trouble = self._states.load(session_id)
         if trouble is not None:
@@ -387,7 +390,7 @@ class Sync:
             for cursor in state.destinations.values():
                 cursor.offset, cursor.line, cursor.turns = BEGINNING.offset, BEGINNING.number, 0
                 cursor.fingerprint = ""
-            self._states.save_agents(session_id, {})  # their places have moved
+            self._states.save_agents(session_id, {})  # their positions have changed
         state.transcript = str(transcript.path)
         state.fingerprint_bytes = min(size, FINGERPRINT_BYTES)
         state.fingerprint = transcript.fingerprint(state.fingerprint_bytes)
@@ -395,10 +398,10 @@ class Sync:
 
     @staticmethod
     def _rewritten(transcript: OpenTranscript, size: int, state: SessionState) -> bool:
-        """Tell whether the offsets of a state do not fit its transcript any more.
+        """Tell whether the offsets of a state no longer fit its transcript.
 
-        What stands before each of them is looked at, not only the beginning: text taken out of an earlier turn moves
-        all that follows, and the file may have outgrown its old size since.
+        The bytes before each offset are compared, not only the first ones: removing text from an earlier turn moves
+        everything after it, and the file may have grown beyond its old size since.
         """
         if size < max(state.size, state.furthest):
             return True
@@ -411,12 +414,12 @@ class Sync:
         )
 
     def _deliver(self, work: _Work, session: Session, destination: Destination) -> set[str] | None:
-        """Deliver to one destination; return the agents with work that is not there, None if that is not known."""
+        """Deliver to one destination; return the agents with undelivered work, None if nothing was tried."""
         name, state, plan, report = destination.name, work.state, work.plan, work.report
         cursor, runtime = state.cursor(name), self._runtime
         address = plan.addresses.get(name, name)
         if runtime.patient and (why := self._reason_to_wait(address, cursor)) is not None:
-            # Noted, for what was written meanwhile is not looked at, though the state has its size.
+            # The state will have the transcript's new size, so the error marks the session as pending.
             cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
             report.pending[name] = why
             return None
@@ -442,7 +445,7 @@ class Sync:
             if is_damaged(error):
                 self._ledger.close()
                 self._ledger = self._new_ledger(self._states.folder / "ledger.db", error)
-        except Exception as error:  # noqa: BLE001  (a fault of ours in one destination must not hold up the others)
+        except Exception as error:  # noqa: BLE001  (a bug in one destination must not hold up the others)
             complete, cursor.error = False, f"{type(error).__name__}: {error}"
             cursor.error_at = runtime.clock()
         finally:
@@ -459,7 +462,7 @@ class Sync:
         return unsettled
 
     def _reason_to_wait(self, address: str, cursor: Cursor) -> str | None:
-        """Return why a destination is not to be tried now by who is patient."""
+        """Return why a patient runtime leaves a destination alone for now; None if it may be tried."""
         now = self._runtime.clock()
         if 0 < (cursor.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"
@@ -468,11 +471,11 @@ class Sync:
         return self._failed.get(address)
 
     def _note_health(self, address: str, delivery: Delivery) -> None:
-        """Tell all sessions of this machine whether the destination was there."""
+        """Record for all sessions of this machine whether the destination could be reached."""
         failure, runtime = delivery.failure, self._runtime
         if failure is not None:
             self._failed[address] = failure.message
-        with contextlib.suppress(OSError):  # a full disk; then each session finds out by itself
+        with contextlib.suppress(OSError):  # the disk is full: then each session finds out for itself
             if failure is not None:
                 after = failure.after_seconds if isinstance(failure, Retryable) else None
                 self._states.backoff.failed(address, runtime.clock(), failure.message, after, runtime.jitter())
@@ -480,20 +483,8 @@ class Sync:
                 self._states.backoff.recovered(address)
 
 
-def _caller(request: SyncRequest) -> Caller:
-    """Return who left a request."""
-    context = request.context
-    return Caller(
-        claude_pid=context.claude_pid,
-        link=context.link,
-        project=context.project,
-        environment=context.environment,
-        hook_ns=request.hook_ns,
-    )
-
-
 def _remember_link(state: SessionState, link: TraceLink | None) -> None:
-    """Note the link of the turns of which nothing has been sent yet: a later sync may not know it any more."""
+    """Store the link for turns of which nothing has been sent yet: a later sync will not know it."""
     last = state.links[max(state.links, key=int)] if state.links else [*TraceLink()]
     if link is not None and last != [*link]:
         state.links[str(state.untouched())] = [*link]

@@ -1,4 +1,4 @@
-"""What a hook starts in the background: it takes the requests of all hooks, syncs their sessions, and sweeps."""
+"""The background process that a hook starts: it handles the requests of all hooks, then sweeps and cleans up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PID_DIGITS = 10
 
 
 def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: float | None) -> int:
-    """Work for a hook. Nobody reads what is printed: a wrong setting stands in the log, the payload in the spool."""
+    """Run the worker of one hook. Nobody sees its output: errors are logged, and the payload stays in the spool."""
     app = App.open(environment, hooked=True)
     app.states.stamp_installed()
     (app.states.folder / "hooked").touch(mode=0o600)
@@ -40,21 +40,21 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
         return _work(app, spooled, deadline_seconds, context, workers)
     except CcTraceError as error:
         app.log.write(f"nothing is delivered: {error}")
-    except Exception as error:  # noqa: BLE001  (whatever it was, this is the only place that can tell)
+    except Exception as error:  # noqa: BLE001  (the log is the only place where anybody will see it)
         app.log.write(f"the worker ended: {type(error).__name__}: {error}")
     return 2
 
 
 def _work(app: App, spooled: Path, deadline_seconds: float | None, context: HookContext, workers: int) -> int:
-    """Be the worker that a hook started: nobody waits for it, nobody reads what it prints."""
+    """Detach from the terminal, post the payloads as requests, and handle them: at once if the hook waits."""
     with contextlib.suppress(OSError, AttributeError):
-        os.setsid()  # so that what is done to Claude Code's process group is not done to us
+        os.setsid()  # signals to Claude Code's process group must not reach us
     for name in ("SIGHUP", "SIGINT"):
         with contextlib.suppress(AttributeError, ValueError):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     app.reached("started")
     sessions = take_spool(app, spooled, context)
-    if deadline_seconds is not None:  # the hook waits for us: its own session, now
+    if deadline_seconds is not None:  # the hook is waiting: its own session first, without a slot
         deadline = time.time() + deadline_seconds
         with app.sync() as sync:
             for session_id in dict.fromkeys([*sessions, *app.states.spool.pending(), *app.states.abandoned()]):
@@ -65,10 +65,10 @@ def _work(app: App, spooled: Path, deadline_seconds: float | None, context: Hook
 
 
 def _take_turns(app: App, workers: int) -> None:
-    """Handle all requests, as one of a few workers; where there are enough, they handle ours.
+    """Handle all requests as one of at most so many workers; without a free slot, leave ours to the others.
 
-    No request is missed: it was left before a slot was looked for, and whoever has one looks for requests again after
-    giving it back. Who is killed with a slot leaves its requests to the next worker.
+    No request is missed: ours was posted before we looked for a slot, and a worker checks for requests once more after
+    releasing its slot. The requests of a worker that is killed are left to the next one.
     """
     while True:
         with app.states.worker_slot(workers) as held:
@@ -92,9 +92,9 @@ def _take_turns(app: App, workers: int) -> None:
 
 
 def take_spool(app: App, spooled: Path | None, context: HookContext = NO_CONTEXT) -> list[str]:
-    """Turn what hooks left in the spool into requests; also what earlier workers never took. Return the sessions.
+    """Post a request for each payload in the spool, including those of workers that died; return their sessions.
 
-    `context` is what our own hook's process knows. It goes with the request, for another worker may handle it.
+    `context` belongs to the payload `spooled`. It is stored with the request, which any worker may handle.
     """
     sessions: list[str] = []
     for name, found in app.states.spool.take_payloads(spooled, context, app.config_dir):
@@ -109,7 +109,7 @@ def take_spool(app: App, spooled: Path | None, context: HookContext = NO_CONTEXT
 
 
 def _sweep_is_due(stamp: Path) -> bool:
-    """Tell whether the last look around was long enough ago, and note this one."""
+    """Tell whether the last sweep was long enough ago; if so, note that another one begins."""
     with contextlib.suppress(FileNotFoundError):
         if 0 <= time.time() - stamp.stat().st_mtime < _SWEEP_EVERY_SECONDS:
             return False
@@ -118,12 +118,12 @@ def _sweep_is_due(stamp: Path) -> bool:
 
 
 def _sweep(app: App, sync: Sync) -> None:
-    """Deliver what is pending, of a bounded number of sessions. One that cannot even be read does not count."""
+    """Deliver a bounded number of pending sessions. A session that cannot be read does not count."""
     left, since_ns = MAX_SESSIONS, app.states.installed_ns or 0
     found = pending_sessions(app.states, app.config_dir, app.reachable, since_ns, max_unknown=MAX_UNKNOWN)
     for path in found:
         left -= "*" not in sync.session(path).pending
-        for session_id in app.states.spool.pending():  # who stops just now does not wait for what is old
+        for session_id in app.states.spool.pending():  # new turns do not wait for old ones
             sync.handle_requests(session_id)
         if not left:
             break
@@ -131,7 +131,7 @@ def _sweep(app: App, sync: Sync) -> None:
 
 
 def _clean_up(app: App, sync: Sync) -> None:
-    """Remove what has expired, once a day. Whatever goes wrong with it, deliveries go on."""
+    """Remove what has expired, once a day. An error is logged and does not stop deliveries."""
     now = app.runtime.clock()
     try:
         if not is_due(app.states.folder / "cleaned", now):
