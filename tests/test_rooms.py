@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PACKAGE = ROOT / "cc_trace"
 # Every room may use the ground floor.
-GROUND = {"errors", "escapes", "files", "log", "paths", "text"}
+GROUND = {"errors", "escapes", "files", "log", "paths", "text", "values"}
 # In the order data flows: a room may use those before it.
 ROOMS = (
     "transcript",
@@ -25,11 +25,11 @@ ROOMS = (
     "turns",
     "spans",
     "privacy",
+    "store",
     "export",
     "settings",
     "install",
     "delivery",
-    "store",
     "doctor",
     "view",
     "cli",

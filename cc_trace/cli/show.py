@@ -11,7 +11,7 @@ import orjson
 from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import claude_folder, find, here, home, state_folder
-from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, Session, SessionSummary
+from cc_trace.spans import Session
 from cc_trace.text import plural
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cc_trace.spans import Span
+    from cc_trace.spans import SessionSummary, Span
+    from cc_trace.store import StoredSession
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -82,38 +83,13 @@ class Source(Protocol):
         """Yield the session's spans; the summary is complete afterwards."""
 
 
-class _Stored:
-    """A session in the local store: what is left when its transcript is gone."""
-
-    def __init__(self, session_id: str, spans: list[Span]) -> None:
-        self.summary = SessionSummary(session_id)
-        self._spans = spans
-
-    def spans(self) -> Iterator[Span]:
-        summary = self.summary
-        roots: set[str] = set()
-        for span in self._spans:
-            if span.kind == "turn":
-                summary.turns += 1
-                roots.add(span.span_id)
-                summary.goal = summary.goal or str(span.input)[:GOAL_CHARS]
-                summary.latest_output = str(span.output)[:OUTPUT_CHARS] or summary.latest_output
-                summary.describe(span.metadata)
-            summary.first_ns = min(
-                (time for time in (summary.first_ns, span.start_ns) if time is not None), default=None
-            )
-            summary.last_ns = max((time for time in (summary.last_ns, span.end_ns) if time is not None), default=None)
-            summary.count(span, main=span.parent_id in roots)
-            yield span
-
-
-def _stored(path: Path, session_id: str) -> _Stored | None:
+def _stored(path: Path, session_id: str) -> StoredSession | None:
     if not path.is_file():
         return None
-    from cc_trace.export import read_session  # noqa: PLC0415  (only when a transcript is gone)
+    from cc_trace.store import StoredSession, read_session  # noqa: PLC0415  (only when a transcript is gone)
 
     spans = list(read_session(path, session_id))
-    return _Stored(session_id, spans) if spans else None
+    return StoredSession(session_id, spans) if spans else None
 
 
 def _wanted(session: Source, turn: int | None) -> Iterator[Span]:

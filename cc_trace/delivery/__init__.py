@@ -19,6 +19,7 @@ from cc_trace.delivery.ledger import Ledger, open_ledger
 from cc_trace.delivery.liveness import from_files
 from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import States
+from cc_trace.delivery.store_updates import StoreUpdates
 from cc_trace.delivery.streams import sync_stream
 from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
 from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Report, Sync
@@ -36,6 +37,7 @@ __all__ = [
     "Report",
     "SessionState",
     "States",
+    "StoreUpdates",
     "Sync",
     "TranscriptFile",
     "count_unsent",

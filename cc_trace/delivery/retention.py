@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.delivery.ledger import open_ledger
 from cc_trace.delivery.sweep import newest
 from cc_trace.errors import CcTraceError
-from cc_trace.export import remove_traces
 from cc_trace.paths import is_session_id
+from cc_trace.store import remove_traces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.doctor.check import failed, ok
-from cc_trace.export import VERSION
 from cc_trace.files import check_beside_database, open_regular
+from cc_trace.store import VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path

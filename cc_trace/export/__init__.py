@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         open_destination,
     )
     from cc_trace.export.endpoint import redacted
-    from cc_trace.export.local import VERSION, read_session, remove_traces
     from cc_trace.export.outcomes import (
         MAX_BATCH_BYTES,
         MAX_BATCH_SPANS,
@@ -36,7 +35,6 @@ __all__ = [
     "LANGFUSE_CLOUD",
     "MAX_BATCH_BYTES",
     "MAX_BATCH_SPANS",
-    "VERSION",
     "Accepted",
     "Cost",
     "Destination",
@@ -50,9 +48,7 @@ __all__ = [
     "Unclear",
     "check_name",
     "open_destination",
-    "read_session",
     "redacted",
-    "remove_traces",
 ]
 
 # Loaded when first used: what a command does not need, it does not wait for.
@@ -71,12 +67,9 @@ _MODULES: Final = {
     "Rejected": "outcomes",
     "Retryable": "outcomes",
     "Unclear": "outcomes",
-    "VERSION": "local",
     "check_name": "destination",
     "open_destination": "destination",
-    "read_session": "local",
     "redacted": "endpoint",
-    "remove_traces": "local",
 }
 
 

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace import __version__
-from cc_trace.export.profiles.text import INT64, MAX_DEPTH, TOO_DEEP, attribute, readable
+from cc_trace.export.profiles.text import attribute
 from cc_trace.export.protobuf import chunk, chunks, double, fixed64, integer
+from cc_trace.values import INT64, MAX_DEPTH, TOO_DEEP, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -26,7 +26,7 @@ _STAMPS: Final = ("installed", "hooked", "swept", "cleaned")
 # With what SQLite puts beside its files, a ledger that was put aside, and a file that was being written.
 _STATE_FILES: Final = re.compile(
     r"(?:installed|hooked|swept|cleaned|traces\.jsonl|cc-trace\.log(?:\.1)?|\.installed\.\d+\.tmp)"
-    r"|index\.db\.stale|(?:traces\.db|index\.db|store\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
+    r"|index\.db\.stale|(?:traces\.db|index\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
 )
 
 

@@ -126,7 +126,7 @@ def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], fold
 
 
 def _stored(state: Path) -> tuple[Span, ...]:
-    from cc_trace.export import read_session  # noqa: PLC0415  (sqlite3, which `uninstall` may lack)
+    from cc_trace.store import read_session  # noqa: PLC0415  (sqlite3, which `uninstall` may lack)
 
     path = state / "traces.db"
     return tuple(read_session(path, SESSION_ID)) if path.is_file() else ()

@@ -80,6 +80,7 @@ class Privacy:
     """Makes of each span the one that may leave."""
 
     def __init__(self, settings: PrivacySettings) -> None:
+        self.settings = settings
         self.content = settings.content
         self._max_chars = settings.max_chars
         self.redactor = Redactor(settings.mask)

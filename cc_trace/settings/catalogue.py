@@ -221,6 +221,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "30",
     ),
     Setting(
+        "store",
+        "false: the local store has nothing of these sessions, unless `local` is one of the destinations",
+        "flag",
+        "true",
+        in_project="restriction",
+    ),
+    Setting(
         "store_days",
         "traces in the local store are deleted this many days after they ended; 0: never",
         "number",

@@ -63,6 +63,7 @@ class Config(Scope):
     unclear_seconds: float
     workers: int
     state_days: float
+    store: bool
     store_days: float
     debug: bool
 
@@ -105,6 +106,7 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         unclear_seconds=settings.number("unclear_seconds"),
         workers=_workers(settings),
         state_days=settings.number("state_days"),
+        store=settings.flag("store") is not False,
         store_days=settings.number("store_days"),
         debug=settings.flag("debug") is True,
     )

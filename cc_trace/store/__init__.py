@@ -1,13 +1,63 @@
-"""What is known of all sessions of this machine, in one SQLite file that answers questions.
+"""All sessions of this machine in one SQLite file that answers questions.
 
-It is made from the transcripts and brought up to date by whoever asks. What is in it has passed through `privacy`;
-sessions that are off, excluded or suppressed are not in it.
+The `local` destination delivers to it, and whoever asks brings it up to date from the transcripts. What is in it has
+passed through `privacy`; sessions that are off, excluded or suppressed are not in it.
 """
 
 from __future__ import annotations
 
-from cc_trace.store import insights, lists, questions
-from cc_trace.store.store import Store, store_path
-from cc_trace.store.terminal import SEQUENCE, overwritten, plain
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["SEQUENCE", "Store", "insights", "lists", "overwritten", "plain", "questions", "store_path"]
+if TYPE_CHECKING:
+    from cc_trace.store import insights, lists, questions
+    from cc_trace.store.delivered import StoredSession, read_session, remove_traces, row_of, write_spans
+    from cc_trace.store.schema import VERSION, connect
+    from cc_trace.store.span_rows import to_json
+    from cc_trace.store.store import Store, store_path
+    from cc_trace.store.terminal import SEQUENCE, overwritten, plain
+
+__all__ = [
+    "SEQUENCE",
+    "VERSION",
+    "Store",
+    "StoredSession",
+    "connect",
+    "insights",
+    "lists",
+    "overwritten",
+    "plain",
+    "questions",
+    "read_session",
+    "remove_traces",
+    "row_of",
+    "store_path",
+    "to_json",
+    "write_spans",
+]
+
+# Loaded when first used: a delivery does not wait for what only questions need.
+_MODULES: Final = {
+    "SEQUENCE": "terminal",
+    "VERSION": "schema",
+    "Store": "store",
+    "StoredSession": "delivered",
+    "connect": "schema",
+    "overwritten": "terminal",
+    "plain": "terminal",
+    "read_session": "delivered",
+    "remove_traces": "delivered",
+    "row_of": "delivered",
+    "store_path": "store",
+    "to_json": "span_rows",
+    "write_spans": "delivered",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in ("insights", "lists", "questions"):
+        return import_module(f"{__name__}.{name}")
+    if name not in _MODULES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
 _DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
 _SUMS: Final = (
-    "SUM(cost_usd) cost_usd, SUM(spans.input) input, SUM(spans.output) output, SUM(cache_read) cache_read,"
-    " SUM(cache_write) cache_write, COUNT(*) requests, SUM(status = 'error') errors"
+    "SUM(cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output, SUM(cache_read_tokens) cache_read,"
+    " SUM(cache_write_tokens) cache_write, COUNT(*) requests, SUM(status = 'error') errors"
 )
 
 
@@ -66,7 +66,7 @@ def insights(store: Store, chosen: Filter) -> Insights:
         order = "1 DESC" if name == "day" else "2 DESC"
         found = store.read(
             f"SELECT {column} name, SUM(spans.cost_usd) cost_usd,"
-            f" SUM(input + output + cache_read + cache_write) tokens, COUNT(*) requests,"
+            f" SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) tokens, COUNT(*) requests,"
             f" SUM(status = 'error') errors {responses} GROUP BY 1 ORDER BY {order} LIMIT {limit}",
             values,
         )

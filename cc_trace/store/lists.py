@@ -25,7 +25,7 @@ _SORTS: Final = {
     "recent": "start_ns DESC",
     "cost": "COALESCE(total_usd, cost_usd, 0) DESC",
     "duration": "end_ns - start_ns DESC",
-    "tokens": "COALESCE(spans.input + output + cache_read + cache_write, 0) DESC",
+    "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
 
 
@@ -83,12 +83,12 @@ def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) 
     table = f"FROM spans JOIN sessions USING (session_id) WHERE {where}"
     sums = store.read(
         "SELECT COUNT(*) count, SUM(spans.cost_usd) cost, SUM(spans.total_usd) total,"
-        f" SUM(spans.input + output + cache_read + cache_write) tokens, SUM({took}) took {table}",
+        f" SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) tokens, SUM({took}) took {table}",
         values,
     )[0]
     rows = store.read(
         f"SELECT {_PICK.replace('cost_usd', 'spans.cost_usd', 1)}, title, project, {took} took_ns,"
-        " spans.input + output + cache_read + cache_write tokens"
+        " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*values, min(limit, MAX_ROWS), max(0, offset)],
     )

@@ -26,8 +26,8 @@ _SORTS: Final = {
 _SESSION: Final = "session_id, title, project, cwd, branch, first_ns, last_ns, turns, cost_usd, tokens, errors, state"
 _DAY: Final = "date({} / 1000000000, 'unixepoch', 'localtime')"
 _ROW: Final = (
-    "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_ns, status, cost_usd,"
-    " total_usd, input, output, cache_read, cache_write, hot, lane, waits"
+    "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_token_ns, status, cost_usd,"
+    " total_usd, hot, lane, waits"
 )
 
 
@@ -142,8 +142,9 @@ def turns(store: Store, session_id: str, offset: int = 0, limit: int = MAX_ROWS)
         " (SELECT COUNT(*) FROM spans s WHERE s.session_id = root.session_id AND s.turn = root.turn"
         " AND s.kind = 'tool') tools, (SELECT SUM(status = 'error') FROM spans s"
         " WHERE s.session_id = root.session_id AND s.turn = root.turn"
-        " AND s.kind <> 'turn') errors, (SELECT SUM(output) FROM spans s WHERE s.session_id = root.session_id AND"
-        " s.turn = root.turn) output, turns.running FROM spans root JOIN turns USING (session_id, turn)"
+        " AND s.kind <> 'turn') errors, (SELECT SUM(output_tokens) FROM spans s"
+        " WHERE s.session_id = root.session_id AND s.turn = root.turn) output, turns.running"
+        " FROM spans root JOIN turns USING (session_id, turn)"
         " WHERE root.session_id = ? AND root.place = 0 ORDER BY root.turn LIMIT ? OFFSET ?",
         [session_id, limit, offset],
     )
@@ -207,7 +208,7 @@ def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
         "label": row["label"],
         "start": at(row["start_ns"]),
         "end": at(row["end_ns"]),
-        "first": at(row["first_ns"]),
+        "first": at(row["first_token_ns"]),
         "status": row["status"],
         "cost": row["cost_usd"],
         "total": row["total_usd"],
@@ -234,12 +235,13 @@ def span(store: Store, span_id: str) -> sqlite3.Row | None:
 def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the latest requests of a session's main thread, and its compactions, in order."""
     found = store.read(
-        "SELECT span_id, turn, kind, name, model, start_ns, input, output, cache_read, cache_write, cost_usd,"
+        "SELECT span_id, turn, kind, name, model, start_ns, input_tokens input, output_tokens output,"
+        " cache_read_tokens cache_read, cache_write_tokens cache_write, cost_usd,"
         " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
         " json_extract(span, '$.metadata.preTokens') before_tokens,"
         " json_extract(span, '$.metadata.postTokens') after_tokens,"
         " json_extract(span, '$.metadata.trigger') trigger FROM spans WHERE session_id = ? AND agent = '' AND"
-        " ((kind = 'generation' AND input IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
+        " ((kind = 'generation' AND input_tokens IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
         " ORDER BY turn DESC, place DESC LIMIT ?",
         [session_id, MAX_REQUESTS],
     )

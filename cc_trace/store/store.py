@@ -1,10 +1,12 @@
-"""The file: private SQLite, made from the transcripts.
+"""Writing to the store what the transcripts say, session by session.
 
 Rules:
-- It is a cache. Whoever deletes it loses nothing; one of another version is made anew.
 - What is in it has passed through `privacy`, with the settings of its session's project. A session that is off or
   excluded is not in it.
-- A turn is written in one transaction, when it differs from what the index has of it.
+- A turn is written in one transaction, when it differs from what the store has of it. Who dies in it leaves the store
+  as it was before.
+- A span that several sessions have (a fork copies turns) counts once, in the session that had it first; the rows of the
+  others are marked `copied`.
 """
 
 from __future__ import annotations
@@ -14,49 +16,57 @@ import hashlib
 import json
 import sqlite3
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cc_trace.files import prepare_database
+from cc_trace.errors import StateError
 from cc_trace.spans import Session
+from cc_trace.store.delivered import StoredSession, read_session
 from cc_trace.store.layout import rows
+from cc_trace.store.schema import PLACED, TYPED, connect
+from cc_trace.store.span_rows import integer, to_json, typed
 from cc_trace.turns import current_activity
+from cc_trace.values import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cc_trace.privacy import Privacy
     from cc_trace.spans import SessionSummary, Span, Trace
     from cc_trace.store.layout import Row
+    from cc_trace.store.span_rows import Value
     from cc_trace.transcript import JsonValue
 
-VERSION: Final = 1
-_BUSY_SECONDS: Final = 10.0
-_INT64: Final = 1 << 63
 _TEXT_CHARS: Final = 20_000  # of one span that can be searched
-_SCHEMA: Final = f"""
-CREATE TABLE sessions (session_id TEXT PRIMARY KEY, path TEXT, stamp TEXT, title TEXT, project TEXT, cwd TEXT,
-    branch TEXT, first_ns INTEGER, last_ns INTEGER, turns INTEGER, cost_usd REAL, tokens INTEGER, errors INTEGER,
-    state TEXT, summary TEXT);
-CREATE TABLE turns (session_id TEXT, turn INTEGER, digest TEXT, running INTEGER, PRIMARY KEY (session_id, turn));
-CREATE TABLE spans (row INTEGER PRIMARY KEY, span_id TEXT, session_id TEXT, turn INTEGER, place INTEGER,
-    last INTEGER, depth INTEGER, parent_id TEXT, kind TEXT, name TEXT, label TEXT, agent TEXT, model TEXT,
-    start_ns INTEGER, end_ns INTEGER, first_ns INTEGER, status TEXT, cost_usd REAL, total_usd REAL,
-    input INTEGER, output INTEGER, cache_read INTEGER, cache_write INTEGER, hot INTEGER, lane TEXT, waits TEXT,
-    copied INTEGER, span TEXT);
-CREATE UNIQUE INDEX spans_in_place ON spans (session_id, turn, place);
-CREATE INDEX spans_by_id ON spans (span_id);
-CREATE INDEX spans_by_kind ON spans (kind, start_ns);
-CREATE INDEX sessions_by_time ON sessions (last_ns);
-CREATE VIRTUAL TABLE texts USING fts5 (text, tokenize = 'unicode61');
-PRAGMA user_version = {VERSION};
-"""
-_COLUMNS: Final = (
-    *("span_id", "session_id", "turn", "place", "last", "depth", "parent_id", "kind", "name", "label", "agent"),
-    *("model", "start_ns", "end_ns", "first_ns", "status", "cost_usd", "total_usd", "input", "output"),
-    *("cache_read", "cache_write", "hot", "lane", "waits", "copied", "span"),
-)
+_BATCH_BYTES: Final = 8 << 20  # that are written at once
+_TITLE_CHARS: Final = 200
+_MAX_FILES: Final = 1_000  # of a session's changed files that are named
+_COLUMNS: Final = ("row", *TYPED, *PLACED, "span")
 _INSERT: Final = f"INSERT INTO spans ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+_HOLDERS: Final = (
+    "SELECT span_id, spans.session_id, predecessor FROM json_each(?) JOIN spans ON span_id = value"
+    " LEFT JOIN sessions ON sessions.session_id = spans.session_id WHERE spans.session_id <> ? AND copied = 0"
+)
+# A response that called several tools is divided evenly among them, so that the rows sum up to the total. `quarter` is
+# the quarter of an hour, in which every time zone's days begin.
+_COUNT_USAGE: Final = """
+INSERT INTO usage SELECT session_id, COALESCE(start_ns, 0) / 900000000000, 'generation', COALESCE(model, ''), agent,
+    COALESCE(call.value, ''), SUM(part), SUM(status = 'error'), SUM(input_tokens * part), SUM(output_tokens * part),
+    SUM(cache_read_tokens * part), SUM(cache_write_tokens * part), SUM(cost_usd * part)
+    FROM (SELECT *, 1.0 / MAX(1, COALESCE(json_array_length(calls), 0)) part FROM spans
+    WHERE session_id = ?1 AND kind = 'generation' AND copied = 0) LEFT JOIN json_each(calls) call GROUP BY 2, 4, 5, 6
+UNION ALL SELECT session_id, COALESCE(start_ns, 0) / 900000000000, 'tool', '', agent, COALESCE(tool, name), COUNT(*),
+    SUM(status = 'error'), 0, 0, 0, 0, 0 FROM spans WHERE session_id = ?1 AND kind = 'tool' AND copied = 0
+    GROUP BY 2, 5, 6
+"""
+
+
+class _Made(NamedTuple):
+    """A turn as it is written, with the columns of each span before and after `copied`, and its words."""
+
+    turn: tuple[str, int, str, bool]
+    rows: list[tuple[tuple[Value, ...], tuple[object, ...], str]]
+    bytes: int
 
 
 class Store:
@@ -66,34 +76,29 @@ class Store:
         self._path = path
         self._writing = threading.Lock()
         self._local = threading.local()
-        try:
-            self._writer = self._connect(path)
-            _prepare(self._writer)
-        except sqlite3.DatabaseError as error:  # another version, or damaged: it holds nothing that is not elsewhere
-            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full: others may be using it
-                raise
-            for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
-                each.unlink(missing_ok=True)
-            self._writer = self._connect(path)
-            _prepare(self._writer)
+        self._writer = self._connect()
 
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        prepare_database(path)
-        database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            database = connect(self._path)
+        except (OSError, sqlite3.Error) as error:
+            message = f"cannot use the local store {self._path}: {error}; cc-trace doctor says what to do"
+            raise StateError(message) from error
         database.row_factory = sqlite3.Row
         return database
 
     def read(self, question: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Return the rows that answer a question."""
         if not hasattr(self._local, "reader"):
-            self._local.reader = self._connect(self._path)
+            self._local.reader = self._connect()
             self._local.reader.execute("PRAGMA query_only = 1")
         found: list[sqlite3.Row] = self._local.reader.execute(question, values).fetchall()
         return found
 
     def stamps(self) -> dict[str, str]:
         """Return how each session's files were when they were read."""
-        return {row["session_id"]: row["stamp"] for row in self.read("SELECT session_id, stamp FROM sessions")}
+        found = self.read("SELECT session_id, stamp FROM sessions WHERE stamp IS NOT NULL")
+        return {row["session_id"]: row["stamp"] for row in found}
 
     def close(self) -> None:
         """Let go of the file."""
@@ -101,25 +106,47 @@ class Store:
 
     def remove(self, session_id: str) -> None:
         """Forget a session."""
+        if not self.read(
+            "SELECT 1 FROM spans WHERE session_id = ?1 UNION SELECT 1 FROM sessions WHERE session_id = ?1",
+            [session_id],
+        ):
+            return
         with self._transaction() as database:
-            for (turn,) in database.execute("SELECT turn FROM turns WHERE session_id = ?", (session_id,)).fetchall():
-                _delete_turn(database, session_id, turn)
-            database.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
+            own = "SELECT row FROM spans WHERE session_id = ?"
+            database.execute(f"DELETE FROM texts WHERE rowid IN ({own})", (session_id,))  # noqa: S608  (ours)
+            for table in ("spans", "turns", "usage", "sessions"):
+                database.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))  # noqa: S608  (likewise)
 
-    def update(self, path: Path, stamp: str, privacy: Privacy, rest_seconds: float) -> bool:
-        """Read a session and write what is new of it; return whether anything was. Raises OSError.
+    def update(self, path: Path, stamp: str, privacy: Privacy, rest_seconds: float, since_ns: int = 0) -> bool:
+        """Read a session and write what is new of it; return whether anything was. Raises OSError, sqlite3.Error.
 
-        `rest_seconds`: for how long its files have not changed.
+        `rest_seconds`: for how long its files have not changed. `since_ns`: turns that ended before are left out.
         """
         session = Session(path, look_ahead=True, requests=True)
         last: Trace | None = None
         changed = False
         numbers: set[int] = set()
+        made: list[_Made] = []
+        size = [0]
+
+        def write(trace: Trace, *, running: bool) -> bool:
+            if _ended_ns(trace.spans) < since_ns:
+                return False
+            numbers.add(trace.turn.number)
+            turn = self._made(trace.spans, privacy, running=running)
+            if turn is not None:
+                made.append(turn)
+                size[0] += turn.bytes
+            if size[0] >= _BATCH_BYTES:
+                self._write_turns(made)
+                made.clear()
+                size[0] = 0
+            return turn is not None
+
         for trace in session.traces():
             if last is not None:
-                changed |= self._write_turn(last, privacy, running=False)
+                changed |= write(last, running=False)
             last = trace
-            numbers.add(trace.turn.number)
         turn = last.turn if last is not None else None
         state = current_activity(
             turn,
@@ -129,68 +156,127 @@ class Store:
         )
         if last is not None:
             running = state in ("working", "waiting for approval") and not session.asked_after(turn)
-            changed |= self._write_turn(last, privacy, running=running)
-        return self._write_session(session.summary, path, stamp, state, privacy, numbers) or changed
+            changed |= write(last, running=running)
+        self._write_turns(made)
+        self._remove_other_turns(session.summary.session_id, numbers)
+        return self._write_session(session.summary, str(path), stamp, state, privacy) or changed
 
-    def _write_turn(self, trace: Trace, privacy: Privacy, *, running: bool) -> bool:
-        spans, number = trace.spans, trace.turn.number
-        session_id = spans[0].session_id
-        digest = _digest(spans)
+    def unplaced(self) -> list[str]:
+        """Return the sessions of which spans were delivered that no update has looked at since."""
+        return [row[0] for row in self.read("SELECT DISTINCT session_id FROM spans WHERE place IS NULL")]
+
+    def lay_out(self, session_id: str) -> None:
+        """Do for a session whose transcript is gone what `update` does, from the spans that were delivered."""
+        stored = StoredSession(session_id, list(read_session(self._path, session_id)))
+        turns: dict[int, list[Span]] = {}
+        for span in stored.spans():
+            turns.setdefault(span.turn, []).append(span)
+        for spans in turns.values():
+            if (made := self._made(spans, None, running=False)) is not None:
+                self._write_turns([made])
+        self._write_session(stored.summary, None, None, "idle", None)
+
+    def _made(self, spans: Sequence[Span], privacy: Privacy | None, *, running: bool) -> _Made | None:
+        """Return what is to be written of a turn; None if it is there. `privacy` None: what it has may all leave."""
+        session_id, number = spans[0].session_id, spans[0].turn
+        digest = _digest(spans, privacy)
         known = self._writer.execute(
             "SELECT digest, running FROM turns WHERE session_id = ? AND turn = ?", (session_id, number)
         ).fetchone()
         if known is not None and known["digest"] == digest and bool(known["running"]) == running:
-            return False
-        made = rows([privacy(span, spans) for span in spans])
+            unplaced = "SELECT 1 FROM spans WHERE session_id = ? AND turn = ? AND place IS NULL"
+            if self._writer.execute(unplaced, (session_id, number)).fetchone() is None:
+                return None
+        made = rows(spans if privacy is None else [privacy(span, spans) for span in spans])
+        prepared, size = [], 0
+        for row in made:
+            data, text = to_json(row.span).decode(), searchable(row.span)
+            prepared.append((typed(row.span), (*_placed(row), data), text))
+            size += len(data) + len(text)
+        return _Made((session_id, number, digest, running), prepared, size)
+
+    def _write_turns(self, turns: Sequence[_Made]) -> None:
+        """Write some turns, each as a whole. Many at once, for each commit makes the index of words work."""
+        if not turns:
+            return
         with self._transaction() as database:
-            _delete_turn(database, session_id, number)
-            database.execute("INSERT INTO turns VALUES (?, ?, ?, ?)", (session_id, number, digest, running))
-            for row in made:
-                place = database.execute(_INSERT, _values(row, session_id, number, database)).lastrowid
-                if text := searchable(row.span):
-                    database.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (place, text))
-        return True
+            for made in turns:
+                session_id, number = made.turn[:2]
+                _delete_turn(database, session_id, number)
+                database.execute("INSERT INTO turns VALUES (?, ?, ?, ?)", made.turn)
+                copied = _copies(database, session_id, [str(columns[0]) for columns, _, _ in made.rows])
+                first = database.execute("SELECT COALESCE(MAX(row), 0) + 1 FROM spans").fetchone()[0]
+                database.executemany(
+                    _INSERT,
+                    [
+                        (row, *columns, columns[0] in copied, *placed)
+                        for row, (columns, placed, _) in enumerate(made.rows, first)
+                    ],
+                )
+                database.executemany(
+                    "INSERT INTO texts (rowid, text) VALUES (?, ?)",
+                    [(row, text) for row, (_, _, text) in enumerate(made.rows, first) if text],
+                )
+
+    def _remove_other_turns(self, session_id: str, numbers: set[int]) -> None:
+        found = self._writer.execute("SELECT DISTINCT turn FROM spans WHERE session_id = ?", (session_id,)).fetchall()
+        if gone := [turn for (turn,) in found if turn not in numbers]:
+            with self._transaction() as database:
+                for turn in gone:
+                    _delete_turn(database, session_id, turn)
 
     def _write_session(
-        self, summary: SessionSummary, path: Path, stamp: str, state: str, privacy: Privacy, numbers: set[int]
+        self, summary: SessionSummary, path: str | None, stamp: str | None, state: str, privacy: Privacy | None
     ) -> bool:
-        session_id = summary.session_id
-        title = (summary.title or summary.goal or summary.latest_output) if privacy.content != "metadata" else ""
-        told = privacy.text(title or session_id)
+        session_id, content = summary.session_id, privacy.content if privacy is not None else "full"
+        outgoing = privacy.text if privacy is not None else str
+        title = (summary.title or summary.goal or summary.latest_output) if content != "metadata" else ""
+        told = outgoing(title) if title else ""
+        about: dict[str, JsonValue] = {
+            "files": [outgoing(name) for name in list(summary.files_modified)[:_MAX_FILES]]
+            if content == "full"
+            else [],
+            "lines_added": summary.lines_added,
+            "lines_removed": summary.lines_removed,
+            "predecessor": summary.predecessor,
+            "version": summary.version,
+            "mode": summary.mode,
+            "models": list(summary.models),
+            "unseen_cost_usd": summary.unseen_cost_usd,
+            "unpriced": summary.unpriced,
+        }
         with self._transaction() as database:
-            gone = [
-                turn
-                for (turn,) in database.execute("SELECT turn FROM turns WHERE session_id = ?", (session_id,)).fetchall()
-                if turn not in numbers
-            ]
-            for turn in gone:
-                _delete_turn(database, session_id, turn)
+            _count_usage(database, session_id)
             totals = database.execute(
-                "SELECT SUM(cost_usd), SUM(input + output + cache_read + cache_write),"
+                "SELECT SUM(cost_usd), SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens),"
                 " SUM(status = 'error' AND kind <> 'turn') FROM spans WHERE session_id = ?",
                 (session_id,),
             ).fetchone()
-            about: dict[str, JsonValue] = {
-                "files": [privacy.text(name) for name in list(summary.files_modified)[:1000]]
-                if privacy.content == "full"
-                else [],
-                "lines_added": summary.lines_added,
-                "lines_removed": summary.lines_removed,
+            row: dict[str, object] = {
+                "session_id": session_id,
+                "title": readable(" ".join(told.split())[:_TITLE_CHARS]) or session_id,
+                "project": readable(summary.project or ""),
+                "repository": readable(summary.repository or "") or None,
+                "cwd": readable(summary.cwd or ""),
+                "branch": readable(summary.git_branch or ""),
+                "first_ns": integer(summary.first_ns),
+                "last_ns": integer(summary.last_ns),
+                "turns": summary.turns,
+                "cost_usd": totals[0],
+                "tokens": totals[1] or 0,
+                "errors": totals[2] or 0,
+                "state": state,
                 "predecessor": summary.predecessor,
-                "version": summary.version,
-                "mode": summary.mode,
-                "models": list(summary.models),
-                "unseen_cost_usd": summary.unseen_cost_usd,
-                "unpriced": summary.unpriced,
+                "path": path,
+                "stamp": stamp,
+                "summary": json.dumps(about),
             }
-            row = (
-                *(session_id, str(path), stamp, _text(" ".join(told.split())[:200]), _text(summary.project)),
-                *(_text(summary.cwd), _text(summary.git_branch), _integer(summary.first_ns), _integer(summary.last_ns)),
-                *(summary.turns, totals[0], totals[1] or 0, totals[2] or 0, state, json.dumps(about)),
-            )
             before = database.execute("SELECT * FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
-            database.execute(f"INSERT OR REPLACE INTO sessions VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
-        return before is None or tuple(before) != row
+            database.execute(
+                f"INSERT OR REPLACE INTO sessions ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",  # noqa: S608
+                tuple(row.values()),
+            )
+        return before is None or {**dict(before), "stamp": stamp} != row
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -207,7 +293,7 @@ class Store:
 
 def store_path(state: Path) -> Path:
     """Return where the store is."""
-    return state / "store.db"
+    return state / "traces.db"
 
 
 def searchable(span: Span) -> str:
@@ -219,7 +305,7 @@ def searchable(span: Span) -> str:
             value = span.output.get("content") if isinstance(span.output, dict) else span.output
         case _:
             value = [span.input, span.output]
-    return _text("\n".join(_texts(value, 0)))[:_TEXT_CHARS] or ""
+    return readable("\n".join(_texts(value, 0))[:_TEXT_CHARS])
 
 
 def _texts(value: JsonValue, depth: int) -> Iterator[str]:
@@ -242,60 +328,43 @@ def _delete_turn(database: sqlite3.Connection, session_id: str, turn: int) -> No
     database.execute("DELETE FROM turns WHERE session_id = ? AND turn = ?", which)
 
 
-def _values(row: Row, session_id: str, turn: int, database: sqlite3.Connection) -> tuple[object, ...]:
-    span, response = row.span, row.span.response
-    usage = response.usage if response is not None else None
-    counts: tuple[int | None, ...] = (None, None, None, None)
-    if usage is not None:
-        counts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m + usage.cache_write_1h)
-    copied = database.execute("SELECT 1 FROM spans WHERE span_id = ? LIMIT 1", (span.span_id,)).fetchone() is not None
+def _copies(database: sqlite3.Connection, session_id: str, span_ids: Sequence[str]) -> set[str]:
+    """Return which of these spans another session had first. One that went on from this session gives way to it."""
+    found: set[str] = set()
+    givers: set[str] = set()
+    for span_id, holder, predecessor in database.execute(_HOLDERS, (json.dumps(span_ids), session_id)).fetchall():
+        if predecessor != session_id:
+            found.add(span_id)
+            continue
+        database.execute("UPDATE spans SET copied = 1 WHERE span_id = ? AND session_id = ?", (span_id, holder))
+        givers.add(holder)
+    for holder in givers:
+        _count_usage(database, holder)
+    return found
+
+
+def _count_usage(database: sqlite3.Connection, session_id: str) -> None:
+    database.execute("DELETE FROM usage WHERE session_id = ?", (session_id,))
+    database.execute(_COUNT_USAGE, (session_id,))
+
+
+def _placed(row: Row) -> tuple[object, ...]:
+    """Return the columns of a span's place in its turn, but for the first."""
     return (
-        *(span.span_id, session_id, turn, row.place, row.last, row.depth, span.parent_id, span.kind),
-        *(_text(span.tool.name if span.tool is not None else span.name), _text(row.label), _text(span.agent_name)),
-        _text(response.model) if response is not None else None,
-        *(_integer(span.start_ns), _integer(span.end_ns)),
-        _integer(response.first_token_ns) if response is not None else None,
-        *(span.status, response.cost_usd if response is not None else None, row.total_usd, *map(_integer, counts)),
-        *(row.hot, json.dumps(row.lane), json.dumps(row.waits), copied, _json(span)),
+        *(row.place, row.last, row.depth, readable(row.label), row.total_usd, row.hot),
+        *(json.dumps(row.lane), json.dumps(row.waits)),
     )
 
 
-def _json(span: Span) -> str:
-    fields = span._asdict()
-    del fields["origins"]
-    for name in ("response", "tool"):
-        fields[name] = value._asdict() if (value := fields[name]) is not None else None
-    if span.response is not None and span.response.usage is not None:
-        fields["response"]["usage"] = span.response.usage._asdict()
-    try:
-        return _text(json.dumps(fields, ensure_ascii=False))
-    except (RecursionError, ValueError):
-        return json.dumps({**fields, "input": None, "output": "nested too deeply to be shown", "metadata": {}})
-
-
-def _digest(spans: Sequence[Span]) -> str:
-    made = hashlib.sha256()
+def _digest(spans: Iterable[Span], privacy: Privacy | None) -> str:
+    """Return what changes when a turn does, or what may leave of it."""
+    made = hashlib.sha256(repr(privacy and privacy.settings).encode("utf-8", "replace"))
     for span in spans:
-        made.update(repr(span).encode("utf-8", "replace"))
+        made.update(to_json(span))
     return made.hexdigest()[:32]
 
 
-def _integer(value: int | None) -> int | None:
-    return value if value is not None and -_INT64 <= value < _INT64 else None
-
-
-def _text(value: str | None) -> str:
-    """Replace what UTF-8 cannot carry."""
-    return "" if value is None else value.encode("utf-8", "replace").decode()
-
-
-def _prepare(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = OFF")  # what is lost is made anew
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version == VERSION:
-        return
-    if version != 0:
-        message = "another version"
-        raise sqlite3.DatabaseError(message)
-    database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+def _ended_ns(spans: Iterable[Span]) -> int:
+    """Return when the last of these spans ended; one without any time never did."""
+    times = [time for span in spans for time in (span.start_ns, span.end_ns) if time is not None]
+    return max(times, default=1 << 63)

@@ -86,19 +86,19 @@ def detail(row: sqlite3.Row) -> Detail:
 def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
     add = made.facts.append
     add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]))))
-    if row["first_ns"] is not None:
-        add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_ns"]))))
+    if row["first_token_ns"] is not None:
+        add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_token_ns"]))))
     if row["cost_usd"] is not None:
         add(("Cost", figures.money(row["cost_usd"])))
     if row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]:
         add(("Cost with all below", figures.money(row["total_usd"])))
-    if row["input"] is not None:
-        read = row["cache_read"] or 0
-        share = figures.percent(read, row["input"] + read + (row["cache_write"] or 0))
-        add(("Input, not cached", figures.tokens(row["input"])))
+    if row["input_tokens"] is not None:
+        read = row["cache_read_tokens"] or 0
+        share = figures.percent(read, row["input_tokens"] + read + (row["cache_write_tokens"] or 0))
+        add(("Input, not cached", figures.tokens(row["input_tokens"])))
         add(("Read from cache", f"{figures.tokens(read)} ({share})"))
-        add(("Written to cache", figures.tokens(row["cache_write"])))
-        add(("Output", figures.tokens(row["output"])))
+        add(("Written to cache", figures.tokens(row["cache_write_tokens"])))
+        add(("Output", figures.tokens(row["output_tokens"])))
     if row["agent"]:
         add(("Agent", row["agent"]))
     for name, value in (span["metadata"] or {}).items():

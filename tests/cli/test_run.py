@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_trace.export import read_session
+from cc_trace.store import read_session
 
 RECORDINGS = Path(__file__).parents[1] / "transcript" / "stream" / "recordings"
 HELLO = "eb4e4d28-e60d-506b-af76-2518e00dee3b"

@@ -32,10 +32,11 @@ from cc_trace.delivery.payload import Payload
 from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.retention import DAY_SECONDS, clean_up, is_due
 from cc_trace.delivery.state import States
-from cc_trace.export.local import LocalStore, read_session
+from cc_trace.export.local import LocalStore
 from cc_trace.log import Log
 from cc_trace.settings import Settings, read_config
 from cc_trace.spans.session import Session
+from cc_trace.store.delivered import read_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -354,7 +355,7 @@ def test_deleted_traces_give_their_room_back(tmp_path: Path, machine: Machine) -
     path = machine.states.folder / "traces.db"
     store = LocalStore("local", path)
     span = next(Session(machine.copy(TWO_TURNS), ending="over").spans())
-    for number in range(300):
+    for number in range(900):
         one = span._replace(span_id=f"{number:016x}", trace_id=f"{number:032x}", metadata={"x": "y" * 5000})
         store.send([store.encode(one)])
     store.close()

@@ -375,7 +375,7 @@ def behaving(behaviour: Any) -> Callable[[Home], None]:
 
 def damage_the_store(home: Home) -> None:
     data = bytearray((home.state / "traces.db").read_bytes())
-    data[4096:8192] = b"\xff" * 4096
+    data[32768:65536] = b"\xff" * 32768
     (home.state / "traces.db").write_bytes(data)
 
 

@@ -14,10 +14,13 @@ import pytest
 from shared import CASES, ROOT, case_transcripts, label, recordings
 
 from cc_trace.errors import NotFoundError, StateError
-from cc_trace.export.local import VERSION, LocalStore, from_json, read_session, to_json
+from cc_trace.export.local import LocalStore
 from cc_trace.export.outcomes import FIT_BYTES, Accepted, Retryable
 from cc_trace.spans.model import Response, Span, Tool
 from cc_trace.spans.session import Session
+from cc_trace.store.delivered import read_session
+from cc_trace.store.schema import VERSION
+from cc_trace.store.span_rows import from_json, to_json
 from cc_trace.transcript.entries import Usage
 
 if TYPE_CHECKING:
@@ -126,24 +129,35 @@ def test_the_row_of_a_span(store: LocalStore) -> None:
     write(store, [SPAN])
     assert columns(store) == [
         {
+            "row": 1,
             "span_id": "b" * 16,
             "session_id": "s",
             "trace_id": "a" * 32,
             "parent_id": "c" * 16,
             "kind": "generation",
             "name": "claude",
+            "tool": "Bash",
             "start_ns": 1,
             "end_ns": 2,
+            "first_token_ns": None,
             "status": "ok",
             "error": None,
             "turn": 1,
             "agent_id": None,
+            "agent": "",
             "model": "claude",
             "input_tokens": 1,
             "output_tokens": 2,
             "cache_read_tokens": 3,
             "cache_write_tokens": 9,
             "cost_usd": 0.25,
+            "context_tokens": 13,
+            "cache_miss": None,
+            "attempts": None,
+            "wait_ms": None,
+            "calls": None,
+            "copied": 0,
+            **dict.fromkeys(("place", "last", "depth", "label", "total_usd", "hot", "lane", "waits")),
             "span": to_json(SPAN).decode(),
         }
     ]
@@ -253,7 +267,7 @@ def test_a_newer_store_is_left_alone(store: LocalStore) -> None:
 
 
 def test_a_store_that_is_busy_is_tried_again_later(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_trace.export.local._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("cc_trace.store.schema.BUSY_SECONDS", 0.05)
     write(store, [SPAN])
     store.close()
     database = sqlite3.connect(store._path, isolation_level=None)
@@ -268,7 +282,7 @@ def test_a_store_that_is_busy_is_tried_again_later(store: LocalStore, monkeypatc
 def test_a_full_disk_costs_nothing_that_was_there(store: LocalStore) -> None:
     """A batch is written as a whole or not at all."""
     write(store, [SPAN])
-    store._opened().execute("PRAGMA max_page_count = 12")
+    store._opened().execute("PRAGMA max_page_count = 24")
     large = [SPAN._replace(span_id=f"{number:016x}", input="x" * 10_000) for number in range(10)]
     assert store.send([store.encode(span) for span in large]) == Retryable(f"{store._path}: database or disk is full")
     assert read(store, "s") == [SPAN]

@@ -27,10 +27,10 @@ from shared import case_transcripts, label
 
 from cc_trace import __version__
 from cc_trace.export.profiles import PROFILES, Labels, resource
-from cc_trace.export.profiles.text import TOO_DEEP, json_text
 from cc_trace.settings.catalogue import BY_NAME
 from cc_trace.spans.model import Response
 from cc_trace.spans.session import Session
+from cc_trace.values import TOO_DEEP, json_text
 
 if TYPE_CHECKING:
     from pathlib import Path

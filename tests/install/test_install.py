@@ -488,7 +488,6 @@ def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     (work / "sessions" / "notes.txt").unlink()
     theirs = ["essay.txt", "hooked-on-books.md", "installed-apps.csv", "traces.db.backup", ".swept"]
     ours = [".installed.12.tmp", "ledger.db-wal", "ledger.db.aside-1", "ledger.db.aside-1-shm", "cc-trace.log.1"]
-    ours += ["store.db", "store.db-wal"]
     for name in (*theirs, *ours):
         (work / name).touch()
     installed(home, CC_TRACE_HOME=str(work))

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from lines import prompt, reply, write
+from shared import CASES
 from viewer import copy_cases, running
 
-from cc_trace.store import Store, store_path
+from cc_trace.errors import StateError
+from cc_trace.export import Accepted
+from cc_trace.export.local import LocalStore
+from cc_trace.spans import Session
+from cc_trace.store import VERSION, Store, questions, read_session, store_path, to_json
+from cc_trace.store.schema import TYPED
+from cc_trace.store.span_rows import typed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from cc_trace.spans import Span
 
 ORIGIN, FORK = "dddddddd-0000-4000-8000-000000000001", "35e95895-b490-45b6-99f9-2d715768dc02"
 OWN = "11111111-0000-4000-8000-000000000001"
@@ -68,9 +80,135 @@ def test_a_store_that_another_process_has_locked_is_not_made_anew(tmp_path: Path
     other.execute("PRAGMA user_version = 0")
     other.execute("BEGIN EXCLUSIVE")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cc_trace.store.store._BUSY_SECONDS", 0.01)
-        with pytest.raises(sqlite3.OperationalError):
+        patch.setattr("cc_trace.store.schema.BUSY_SECONDS", 0.01)
+        with pytest.raises(StateError, match="database is locked; cc-trace doctor"):
             Store(path)
     other.execute("COMMIT")
     assert other.execute("SELECT COUNT(*) FROM mine").fetchone() == (0,)
     other.close()
+
+
+EARLIER = """
+CREATE TABLE spans (span_id TEXT PRIMARY KEY, session_id TEXT NOT NULL, trace_id TEXT NOT NULL, parent_id TEXT,
+    kind TEXT NOT NULL, name TEXT NOT NULL, start_ns INTEGER, end_ns INTEGER, status TEXT NOT NULL, error TEXT,
+    turn INTEGER NOT NULL, agent_id TEXT, model TEXT, input_tokens INTEGER, output_tokens INTEGER,
+    cache_read_tokens INTEGER, cache_write_tokens INTEGER, cost_usd REAL, span TEXT NOT NULL);
+CREATE INDEX spans_of_a_session ON spans (session_id, turn);
+CREATE INDEX spans_of_a_trace ON spans (trace_id);
+PRAGMA user_version = 1;
+"""
+
+
+def earlier_store(path: Path, spans: Iterable[Span]) -> None:
+    """Make a store as the first version did."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(EARLIER)
+        for span in spans:
+            row = dict(zip(TYPED, typed(span), strict=True)) | {"span": to_json(span).decode()}
+            columns = [name for _, name, *_ in database.execute("PRAGMA table_info(spans)")]
+            values = [row[name] for name in columns]
+            database.execute(f"INSERT INTO spans VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
+        database.commit()
+
+
+def recorded(case: str) -> list[Span]:
+    return list(Session(next((CASES / case).glob("*.jsonl")), ending="over").spans())
+
+
+def test_a_store_of_the_first_version_is_read_and_brought_to_this_one(tmp_path: Path) -> None:
+    """All that was in it is there, and its sessions can be looked at though their transcripts are gone."""
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+    spans = recorded("2.1.325--c1_subagent")
+    session_id = spans[0].session_id
+    earlier_store(path, reversed(spans))
+    assert list(read_session(path, session_id)) == spans
+    (tmp_path / ".claude" / "projects" / "-home-dev-project").mkdir(parents=True)
+    with running(tmp_path) as viewer:
+        assert list(read_session(path, session_id)) == spans
+        shown = questions.session(viewer.index, session_id)
+        assert shown is not None
+        assert (shown["turns"], shown["cost_usd"]) == (
+            sum(span.kind == "turn" for span in spans),
+            pytest.approx(sum(span.response.cost_usd or 0 for span in spans if span.response)),
+        )
+        assert questions.turn_rows(viewer.index, session_id, 1, [], 0, 200).total == sum(s.turn == 1 for s in spans)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'earlier'").fetchone() == (0,)
+
+
+def test_a_session_stays_when_its_transcript_is_deleted(tmp_path: Path, projects: Path) -> None:
+    copy_cases(projects, "2.1.325--a_simple")
+    before = sessions(tmp_path)
+    next(projects.glob("*.jsonl")).unlink()
+    assert sessions(tmp_path) == before != set()
+
+
+def test_what_was_delivered_and_what_is_read_are_the_same_rows(tmp_path: Path, projects: Path) -> None:
+    copy_cases(projects, "2.1.325--c1_subagent")
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+    for _ in range(2):
+        delivered = LocalStore("local", path)
+        spans = recorded("2.1.325--c1_subagent")
+        assert delivered.send([delivered.encode(span) for span in spans]) == Accepted()
+        delivered.close()
+        sessions(tmp_path)
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            found = database.execute("SELECT span_id, place FROM spans").fetchall()
+        assert sorted(id_ for id_, _ in found) == sorted(span.span_id for span in spans)
+        assert None not in [place for _, place in found]
+
+
+def test_turns_that_a_fork_copied_count_once_and_in_their_origin(tmp_path: Path, projects: Path) -> None:
+    """Though the fork is read first, for it was written last."""
+    copy_cases(projects, "2.1.325--d_resume_fork")
+    with running(tmp_path) as viewer:
+        found = viewer.index.read("SELECT session_id, span_id, copied FROM spans WHERE kind = 'generation'")
+        own = {row["session_id"] for row in found if not row["copied"]}
+        counted = [row["span_id"] for row in found if not row["copied"]]
+        assert len(counted) == len(set(counted))
+        assert len(found) > len(counted)
+        assert all(not row["copied"] for row in found if row["session_id"] == ORIGIN)
+        assert own == {ORIGIN, FORK}
+        usage = viewer.index.read("SELECT SUM(requests) FROM usage WHERE kind = 'generation'")[0][0]
+        assert usage == pytest.approx(len(counted))
+
+
+def test_a_session_for_which_store_is_false_is_not_in_it(tmp_path: Path, projects: Path) -> None:
+    """But where the store is one of its destinations."""
+    copy_cases(projects, "2.1.325--a_simple")
+    folder = tmp_path / ".config" / "cc-trace"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('store = false\nfile = "/nowhere/spans.jsonl"\n')
+    assert sessions(tmp_path) == set()
+    (folder / "config.toml").write_text("store = false\n")
+    assert len(sessions(tmp_path)) == 1
+
+
+def test_turns_that_ended_before_store_days_do_not_enter(tmp_path: Path, projects: Path) -> None:
+    copy_cases(projects, "2.1.325--a_simple")
+    folder = tmp_path / ".config" / "cc-trace"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("store_days = 36500\n")
+    assert len(sessions(tmp_path)) == 1
+    (tmp_path / ".claude" / "state" / "cc-trace" / "traces.db").unlink()
+    ago = time.time() - 10 * 86_400
+    os.utime(next(projects.glob("*.jsonl")), (ago, ago))
+    (folder / "config.toml").write_text("store_days = 9\n")
+    assert sessions(tmp_path) == set()
+
+
+def test_masks_that_change_are_applied_when_a_session_is_read_again(tmp_path: Path, projects: Path) -> None:
+    path = projects / f"{OWN}.jsonl"
+    write(path, [prompt("hi wombat", cwd="/p"), reply("m1", "hello", at=1, cwd="/p")])
+    sessions(tmp_path)
+    folder = tmp_path / ".config" / "cc-trace"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('mask = ["wombat"]\n')
+    with path.open("a") as file:
+        file.write('{"type": "mode", "mode": "plan"}\n')
+    store = tmp_path / ".claude" / "state" / "cc-trace" / "traces.db"
+    sessions(tmp_path)
+    with contextlib.closing(sqlite3.connect(store)) as database:
+        assert [row for row in database.iterdump() if "wombat" in row] == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cc_trace.export.profiles.metadata import function, messages, offered_tools
-from cc_trace.export.profiles.text import json_text, plain
+from cc_trace.export.profiles.text import plain
+from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cc_trace.export.profiles.chat import answered, asked, request
 from cc_trace.export.profiles.fences import fenced, file_language, is_verbatim
 from cc_trace.export.profiles.metadata import all_metadata
-from cc_trace.export.profiles.text import attribute, json_text, plain
+from cc_trace.export.profiles.text import attribute, plain
 from cc_trace.text import rfc3339, shortened
 from cc_trace.transcript import MEDIA_MARK
+from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

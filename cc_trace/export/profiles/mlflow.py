@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.chat import answered, asked, request
 from cc_trace.export.profiles.otel import named, unnamed
-from cc_trace.export.profiles.text import json_text, plain
+from cc_trace.export.profiles.text import plain
+from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.metadata import all_metadata, messages, offered_tools
 from cc_trace.export.profiles.otel import finish_reason, named, provider, requested_model
-from cc_trace.export.profiles.text import json_text, plain
+from cc_trace.export.profiles.text import plain
 from cc_trace.pricing import cost_usd
+from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels

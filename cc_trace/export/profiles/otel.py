@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.errors import error_type
 from cc_trace.export.profiles.metadata import all_metadata, function, offered_tools, system_prompt
-from cc_trace.export.profiles.text import INT64, attribute, json_text, plain
+from cc_trace.export.profiles.text import attribute, plain
+from cc_trace.values import INT64, json_text
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue, Labels

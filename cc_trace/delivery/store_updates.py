@@ -1,0 +1,126 @@
+"""Keeping the store up to date with the transcripts of this machine.
+
+Rules:
+- A session is read when its files differ from what they were when it was last read; the latest first, for that is what
+  the user came for.
+- What is off, excluded, suppressed, or a fork of what is suppressed, does not enter, and leaves if it had entered. Nor
+  does a session for which `store` is false, unless the store is one of its destinations.
+- A session whose transcript was deleted stays, until `store_days` are over.
+- One session's failure is none of the others'.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.delivery.forks import suppressed_by
+from cc_trace.delivery.history import past_sessions
+from cc_trace.errors import CcTraceError
+from cc_trace.privacy import Privacy
+from cc_trace.transcript import OpenTranscript, first_cwd, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cc_trace.delivery.app import App
+    from cc_trace.delivery.history import TranscriptFile
+    from cc_trace.settings import HookEnvironment
+    from cc_trace.store import Store
+
+_REST_SECONDS: Final = 300.0  # then a session is idle
+_AT_WORK_SECONDS: Final = 3_600.0  # a session that was written to since then may go on
+_DAY_SECONDS: Final = 86_400.0
+
+
+class StoreUpdates:
+    """Brings the store up to date, again and again. `failed`: the sessions that could not be read, and why."""
+
+    def __init__(self, app: App, store: Store) -> None:
+        self._app = app
+        self._store = store
+        self._stamps = store.stamps()
+        self.failed: dict[str, str] = {}
+
+    def run(
+        self,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+        changed: Callable[[str], None] = lambda _: None,
+        max_sessions: int | None = None,
+    ) -> bool:
+        """Read what has changed; return whether all of it was. `progress` is told how many sessions of how many.
+
+        Raises OSError, sqlite3.Error and CcTraceError where nothing can be read at all.
+        """
+        suppressed = self._app.states.all_suppressed()
+        for session_id in suppressed.keys() & self._stamps.keys():
+            self._remove(session_id, changed)
+        since = self._since()
+        found = past_sessions((), self._app.config_dir, since=since)
+        stamped = [(past, self._stamp(past)) for past in reversed(found) if past.path.stem not in suppressed]
+        pending = [(past, stamp) for past, stamp in stamped if stamp != self._stamps.get(past.path.stem)]
+        for done, (past, stamp) in enumerate(pending[:max_sessions]):
+            progress(done, len(pending))
+            if stopped():
+                return False
+            self._read(past, stamp, int(since * 1e9), changed)
+        progress(len(pending), len(pending))
+        there = {past.path.stem for past in found}
+        for session_id in self._store.unplaced():
+            if session_id not in there:
+                self._store.lay_out(session_id)
+                changed(session_id)
+        return max_sessions is None or len(pending) <= max_sessions
+
+    def _since(self) -> float:
+        """Return when what is kept begins."""
+        days = self._app.config(None).store_days
+        return time.time() - days * _DAY_SECONDS if days else 0.0
+
+    def _stamp(self, past: TranscriptFile) -> str:
+        """Return what changes when a session does: its size and time, its agents', and whether it is at rest."""
+        stamp = f"{past.size}:{past.changed}"
+        age = time.time() - past.changed
+        if age > _AT_WORK_SECONDS:
+            return stamp
+        files = scan(past.path)
+        latest = max([past.changed, *(file.written_ns / 1e9 for file in files)])
+        return f"{stamp}:{len(files)}:{latest}:{time.time() - latest > _REST_SECONDS}"
+
+    def _read(self, past: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
+        session_id = past.path.stem
+        try:
+            state = self._app.states.peek(session_id)
+            started = (first_cwd(past.path), None) if state is None else (state.cwd, state.environment)
+            if not self._enters(past.path, *started):
+                self._remove(session_id, changed)
+                self._stamps[session_id] = stamp
+                return
+            privacy = Privacy(self._app.config(*started).privacy)
+            rest = time.time() - max([past.changed, *(file.written_ns / 1e9 for file in scan(past.path))])
+            if self._store.update(past.path, stamp, privacy, rest, since_ns):
+                changed(session_id)
+            self._stamps[session_id] = stamp
+            self.failed.pop(session_id, None)
+        except (OSError, sqlite3.Error, CcTraceError, RecursionError) as error:
+            if self.failed.get(session_id) != str(error):  # said once, tried again
+                self.failed[session_id] = str(error)
+                self._app.log.write(f"store: {past.path}: {error}")
+
+    def _enters(self, path: Path, project: str | None, environment: HookEnvironment | None) -> bool:
+        if self._app.off(project, environment) is not None:
+            return False
+        config = self._app.config(project, environment)
+        if not config.store and all(each.store is None for each in config.destinations):
+            return False
+        with OpenTranscript(path) as transcript:
+            return suppressed_by(transcript, self._app.states, new=True) is None
+
+    def _remove(self, session_id: str, changed: Callable[[str], None]) -> None:
+        self._store.remove(session_id)
+        if self._stamps.pop(session_id, None) is not None:
+            changed(session_id)

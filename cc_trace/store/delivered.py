@@ -1,0 +1,161 @@
+"""What the `local` destination writes to the store, and what is read of it when a transcript is gone.
+
+Rules:
+- A span is written over by a later version of itself. A copy of it in another session (a fork, a resumed session)
+  leaves the row with the session that had it first, as at every other destination.
+- A batch is one transaction. Who dies in it leaves the store as it was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.errors import NotFoundError, StateError
+from cc_trace.files import prepare_database
+from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
+from cc_trace.store.schema import BUSY_SECONDS, OTHER_VERSION, TYPED, VERSION, connect_to_read, version_of
+from cc_trace.store.span_rows import from_json, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cc_trace.spans import Span
+    from cc_trace.store.span_rows import Value
+
+_NAMES: Final = (*TYPED, "span")
+_UPSERT: Final = (
+    f"INSERT INTO spans ({', '.join(_NAMES)}) SELECT {', '.join(f'?{n}' for n in range(1, len(_NAMES) + 1))}"  # noqa: S608
+    " WHERE NOT EXISTS (SELECT 1 FROM spans WHERE span_id = ?1 AND session_id <> ?2 AND copied = 0)"
+    f" ON CONFLICT (span_id, session_id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NAMES)}"
+)
+# A turn's spans are delivered from its end, its root last: of those that began at one moment and have no place yet, the
+# later row is the first.
+_ROWS: Final = {
+    1: "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC",
+    VERSION: "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, place IS NULL, place, row DESC",
+}
+# A trace without any time is kept. Looking for old ones can take long and locks nobody out; so each is looked at again
+# when it is deleted, for it may have gone on.
+_ENDED_BEFORE: Final = "SELECT trace_id FROM spans GROUP BY trace_id HAVING MAX(COALESCE(end_ns, start_ns)) < ? LIMIT ?"
+_NOW_OLD: Final = (
+    "trace_id = ?1 AND NOT EXISTS (SELECT 1 FROM spans WHERE trace_id = ?1 AND COALESCE(end_ns, start_ns) >= ?2)"
+)
+_DELETE_TRACE: Final = (
+    f"DELETE FROM texts WHERE rowid IN (SELECT row FROM spans WHERE {_NOW_OLD})",  # noqa: S608
+    f"DELETE FROM spans WHERE {_NOW_OLD}",  # noqa: S608
+)
+_DELETE_EMPTY: Final = (
+    "DELETE FROM turns WHERE (session_id, turn) NOT IN (SELECT session_id, turn FROM spans)",
+    "DELETE FROM sessions WHERE session_id NOT IN (SELECT session_id FROM spans)",
+    "DELETE FROM usage WHERE session_id NOT IN (SELECT session_id FROM spans)",
+)
+
+
+def row_of(span: Span, data: str) -> tuple[Value, ...]:
+    """Return what is written of a span; `data`: its JSON."""
+    return (*typed(span), data)
+
+
+def write_spans(database: sqlite3.Connection, rows: Sequence[tuple[Value, ...]]) -> None:
+    """Write a batch, all or nothing. Raises sqlite3.Error."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        database.executemany(_UPSERT, rows)
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+            database.execute("ROLLBACK")
+        raise
+
+
+def remove_traces(path: Path, before_ns: int, max_traces: int) -> int:
+    """Delete traces whose last span ended before then, at most so many; return how many. Raises OSError, sqlite3.Error.
+
+    It is one transaction: who dies in it leaves the store as it was before. A store made by an earlier version reuses
+    the room but does not get smaller.
+    """
+    prepare_database(path)
+    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:
+        if version_of(database) == 1:
+            return 0  # whoever writes next brings it up to this version
+        if version_of(database) != VERSION:
+            raise sqlite3.DatabaseError(OTHER_VERSION)
+        found = database.execute(_ENDED_BEFORE, (before_ns, max_traces)).fetchall()
+        if found:
+            database.execute("BEGIN IMMEDIATE")
+            for statement in _DELETE_TRACE:
+                database.executemany(statement, [(trace_id, before_ns) for (trace_id,) in found])
+            for statement in _DELETE_EMPTY:
+                database.execute(statement)
+            database.execute("COMMIT")
+            database.executescript("PRAGMA incremental_vacuum")  # `execute` would take one step, which frees one page
+    return len(found)
+
+
+def read_session(path: Path, session_id: str) -> Iterator[Span]:
+    """Yield a session's spans turn by turn, each turn's in tree order; none if the store does not know it."""
+    if not path.is_file():
+        message = f"no local store at {path}"
+        raise NotFoundError(message)
+    try:
+        with contextlib.closing(connect_to_read(path)) as database:
+            turn: list[Span] = []
+            for number, data in database.execute(_ROWS[version_of(database)], (session_id,)):
+                if turn and turn[-1].turn != number:
+                    yield from _in_tree_order(turn)
+                    turn = []
+                turn.append(from_json(data))
+            yield from _in_tree_order(turn)
+    except sqlite3.Error as error:
+        message = f"the local store {path} cannot be read: {error}"
+        raise StateError(message) from error
+
+
+class StoredSession:
+    """A session in the store: what is left when its transcript is gone. The summary is complete after `spans`."""
+
+    def __init__(self, session_id: str, spans: Sequence[Span]) -> None:
+        self.summary = SessionSummary(session_id)
+        self._spans = spans
+
+    def spans(self) -> Iterator[Span]:
+        """Yield its spans, and sum them up."""
+        summary = self.summary
+        roots: set[str] = set()
+        for span in self._spans:
+            if span.kind == "turn":
+                summary.turns += 1
+                roots.add(span.span_id)
+                summary.goal = summary.goal or (str(span.input)[:GOAL_CHARS] if span.input is not None else "")
+                if span.output is not None:
+                    summary.latest_output = str(span.output)[:OUTPUT_CHARS] or summary.latest_output
+                summary.describe(span.metadata)
+            summary.first_ns = min(
+                (time for time in (summary.first_ns, span.start_ns) if time is not None), default=None
+            )
+            summary.last_ns = max((time for time in (summary.last_ns, span.end_ns) if time is not None), default=None)
+            summary.count(span, main=span.parent_id in roots)
+            yield span
+
+
+def _in_tree_order(spans: list[Span]) -> Iterator[Span]:
+    """Order a turn's spans: each before what it contains. What hangs under nothing we have stands at the top."""
+    below: dict[str | None, list[Span]] = {}
+    known = {span.span_id for span in spans}
+    for span in sorted(spans, key=_first_seen):
+        below.setdefault(span.parent_id if span.parent_id in known else None, []).append(span)
+    stack = below.get(None, [])[::-1]
+    while stack:
+        span = stack.pop()
+        yield span
+        stack += below.get(span.span_id, [])[::-1]
+
+
+def _first_seen(span: Span) -> tuple[bool, int]:
+    """Return when a span first showed in the transcript: a response with its first line, not with its request."""
+    moment = span.response.first_token_ns if span.response is not None else None
+    moment = span.start_ns if moment is None else moment
+    return moment is None, moment or 0

@@ -1,0 +1,149 @@
+"""The form of the store's file, and opening it.
+
+Rules:
+- It is one SQLite file, closed to others. What the `local` destination delivers and what is read from the transcripts
+  stand in the same rows.
+- `PRAGMA user_version` is the version of the form. A file of an earlier version is brought to this one when it is first
+  opened, in one transaction; one of a later version is left alone.
+
+docs/store.md describes the tables and columns: people query them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.files import check_beside_database, prepare_database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION: Final = 2
+BUSY_SECONDS: Final = 10.0
+OTHER_VERSION: Final = "it was written by another version of cc-trace"
+# What of a span has columns; docs/store.md says what each is. `span` is all of it, as JSON.
+TYPED: Final = {
+    "span_id": "TEXT NOT NULL",
+    "session_id": "TEXT NOT NULL",
+    "trace_id": "TEXT NOT NULL",
+    "parent_id": "TEXT",
+    "turn": "INTEGER NOT NULL",
+    "kind": "TEXT NOT NULL",
+    "name": "TEXT NOT NULL",
+    "tool": "TEXT",
+    "agent_id": "TEXT",
+    "agent": "TEXT NOT NULL DEFAULT ''",
+    "model": "TEXT",
+    "start_ns": "INTEGER",
+    "end_ns": "INTEGER",
+    "first_token_ns": "INTEGER",
+    "status": "TEXT NOT NULL",
+    "error": "TEXT",
+    "input_tokens": "INTEGER",
+    "output_tokens": "INTEGER",
+    "cache_read_tokens": "INTEGER",
+    "cache_write_tokens": "INTEGER",
+    "cost_usd": "REAL",
+    "context_tokens": "INTEGER",
+    "cache_miss": "TEXT",
+    "attempts": "INTEGER",
+    "wait_ms": "REAL",
+    "calls": "TEXT",
+}
+# Its place among the spans of its turn. NULL: it was delivered, and its turn has not been laid out since.
+PLACED: Final = {
+    "copied": "INTEGER NOT NULL DEFAULT 0",
+    "place": "INTEGER",
+    "last": "INTEGER",
+    "depth": "INTEGER",
+    "label": "TEXT",
+    "total_usd": "REAL",
+    "hot": "INTEGER",
+    "lane": "TEXT",
+    "waits": "TEXT",
+}
+_COLUMNS: Final = {**TYPED, **PLACED, "span": "TEXT NOT NULL"}
+_TABLES: Final = f"""
+CREATE TABLE spans (row INTEGER PRIMARY KEY, {", ".join(f"{name} {type_}" for name, type_ in _COLUMNS.items())});
+CREATE UNIQUE INDEX spans_by_id ON spans (span_id, session_id);
+CREATE INDEX spans_in_place ON spans (session_id, turn, place);
+CREATE INDEX spans_by_trace ON spans (trace_id);
+CREATE INDEX spans_by_kind ON spans (kind, start_ns);
+CREATE INDEX spans_without_place ON spans (session_id) WHERE place IS NULL;
+CREATE TABLE sessions (session_id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', project TEXT, repository TEXT,
+    cwd TEXT, branch TEXT, first_ns INTEGER, last_ns INTEGER, turns INTEGER, cost_usd REAL, tokens INTEGER,
+    errors INTEGER, state TEXT, predecessor TEXT, path TEXT, stamp TEXT, summary TEXT);
+CREATE INDEX sessions_by_time ON sessions (last_ns);
+CREATE TABLE turns (session_id TEXT, turn INTEGER, digest TEXT, running INTEGER, PRIMARY KEY (session_id, turn));
+CREATE TABLE usage (session_id TEXT NOT NULL, quarter INTEGER NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
+    agent TEXT NOT NULL, tool TEXT NOT NULL, requests REAL, errors INTEGER, input_tokens REAL, output_tokens REAL,
+    cache_read_tokens REAL, cache_write_tokens REAL, cost_usd REAL);
+CREATE INDEX usage_of_a_session ON usage (session_id);
+CREATE VIRTUAL TABLE texts USING fts5 (text, tokenize = 'unicode61');
+PRAGMA user_version = {VERSION};
+"""
+_FROM_1: Final = f"""
+ALTER TABLE spans RENAME TO earlier;
+{_TABLES}
+INSERT INTO spans (span_id, session_id, trace_id, parent_id, turn, kind, name, tool, agent_id, agent, model, start_ns,
+    end_ns, first_token_ns, status, error, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd,
+    span)
+    SELECT span_id, session_id, trace_id, parent_id, turn, kind, name, json_extract(span, '$.tool.name'), agent_id,
+    COALESCE(json_extract(span, '$.agent_name'), ''), model, start_ns, end_ns,
+    json_extract(span, '$.response.first_token_ns'), status, error, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, cost_usd, span FROM earlier ORDER BY rowid;
+DROP TABLE earlier;
+"""  # noqa: S608  (ours)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the store for writing, and make it if it is not there. Raises OSError, sqlite3.Error."""
+    # SQLite gives -wal and -shm the mode of the file, and follows a link only in the name of the file itself.
+    prepare_database(path)
+    database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open a store that is there, to read. Raises OSError, sqlite3.Error."""
+    check_beside_database(path)
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    database = sqlite3.connect(uri, timeout=BUSY_SECONDS, uri=True, isolation_level=None)
+    if version_of(database) not in (1, VERSION):  # the columns that are read were there from the beginning
+        database.close()
+        raise sqlite3.DatabaseError(OTHER_VERSION)
+    return database
+
+
+def version_of(database: sqlite3.Connection) -> int:
+    """Return the version of a store's form; 0: it has none yet."""
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Make the tables if they are not there. If we die here, there are none and the next one makes them."""
+    # Both are for a new file; on one that has tables they have no effect. Most rows have some kilobytes.
+    database.execute("PRAGMA page_size = 16384")
+    database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    database.execute("PRAGMA journal_mode = WAL")
+    # With WAL a crash of the machine may cost the last batches, no more.
+    database.execute("PRAGMA synchronous = NORMAL")
+    if version_of(database) == VERSION:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        script = {0: _TABLES, 1: _FROM_1}.get(version_of(database), "")
+        for statement in script.split(";\n"):  # `executescript` would commit first
+            database.execute(statement)
+        database.execute("COMMIT")
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    if version_of(database) != VERSION:
+        raise sqlite3.DatabaseError(OTHER_VERSION)
