@@ -55,15 +55,15 @@ def row_of(state: SessionState) -> IndexRow:
     """Return the row of a state."""
     all_ = state.destinations
     return IndexRow(
-        state.session_id,
-        state.size,
-        state.mtime_ns,
-        state.cwd,
-        _json(state.environment),
-        state.agent_bytes,
-        frozenset(name for name, cursor in all_.items() if cursor.pending),
-        frozenset(name for name, cursor in all_.items() if not cursor.pending),
-        max((max(each.time or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
+        session_id=state.session_id,
+        size=state.size,
+        mtime_ns=state.mtime_ns,
+        cwd=state.cwd,
+        environment=_json(state.environment),
+        agent_bytes=state.agent_bytes,
+        pending=frozenset(name for name, cursor in all_.items() if cursor.pending),
+        complete=frozenset(name for name, cursor in all_.items() if not cursor.pending),
+        tried=max((max(each.time or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
     )
 
 
@@ -96,7 +96,17 @@ class SessionIndex:
             self.close()
             return {state.session_id: row_of(state) for state in self._read_all()}
         return {
-            id_: IndexRow(id_, size, mtime_ns, cwd, environment, agent_bytes, _names(pending), _names(complete), tried)
+            id_: IndexRow(
+                session_id=id_,
+                size=size,
+                mtime_ns=mtime_ns,
+                cwd=cwd,
+                environment=environment,
+                agent_bytes=agent_bytes,
+                pending=_names(pending),
+                complete=_names(complete),
+                tried=tried,
+            )
             for id_, size, mtime_ns, cwd, environment, agent_bytes, pending, complete, tried in found
         }
 

@@ -176,7 +176,9 @@ def _read(path: Path) -> _Record | None:
             since_ms = others.get("statusUpdatedAt")
             process = Process(pid, start if isinstance(start, str) and start.isdecimal() else None)
             since_ns = since_ms * 1_000_000 if isinstance(since_ms, int) else None
-            return _Record(process, session_id, _text(status), _text(domain), since_ns)
+            return _Record(
+                process=process, session_id=session_id, status=_text(status), domain=_text(domain), since_ns=since_ns
+            )
         case _:
             return None
 

@@ -73,13 +73,23 @@ def _commands(subject: Subject) -> list[_Command]:
             # What `install` registers can only start what is installed, also where a project's file names it.
             trusted = file.scope != "project" or hook.command == installed
             fix = "cc-trace install" if trusted else "cc-trace install --project"
-            found.append(_Command(hook.command, str(file.path), trusted, fix, fix))
+            found.append(
+                _Command(text=hook.command, place=str(file.path), trusted=trusted, fix_program=fix, fix_python=fix)
+            )
     for name, file in enabled_plugins(files).items():
         for folder in _plugin_folders(subject, name):
             command = f"exec {shlex.quote(str(folder / 'hooks' / HOOK))}"
             script = f"sh {shlex.quote(str(folder / 'install.sh'))} --no-hooks"
             reinstall = f"claude plugin install {name}"
-            found.append(_Command(command, f"plugin {name}", file.scope != "project", reinstall, script))
+            found.append(
+                _Command(
+                    text=command,
+                    place=f"plugin {name}",
+                    trusted=file.scope != "project",
+                    fix_program=reinstall,
+                    fix_python=script,
+                )
+            )
     found.sort(key=lambda command: not command.trusted)
     return list({command.text: command for command in reversed(found)}.values())[::-1]
 

@@ -43,12 +43,12 @@ def read_response(connection: Connection, max_body_bytes: int, *, tunnel: bool =
     kept = headers.get("connection", "close" if minor == b"0" else "keep-alive").lower()
     connection.reusable = complete and "close" not in kept
     return HttpResponse(
-        status,
-        headers.get("content-type", "").lower(),
-        bytes(body[:max_body_bytes]),
-        headers.get("retry-after"),
-        headers.get("location"),
-        complete,
+        status=status,
+        content_type=headers.get("content-type", "").lower(),
+        body=bytes(body[:max_body_bytes]),
+        retry_after=headers.get("retry-after"),
+        location=headers.get("location"),
+        complete=complete,
     )
 
 

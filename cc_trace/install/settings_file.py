@@ -59,7 +59,7 @@ def plan(path: Path, command: str, backups: Path) -> Change:
         after = with_hooks(before or "", command)
         is_original = before is None or not registered(before)
     original = before if is_original else _read_backup(_backup(backups, path, before or ""))
-    change = Change(path, command, before, after, original, backups)
+    change = Change(path=path, command=command, before=before, after=after, original=original, backups=backups)
     with attempt("write", path):
         if change.needed:
             _check_writable(path)

@@ -26,11 +26,11 @@ def agent_meta(data: bytes) -> AgentMeta:
     """Read agent-<id>.meta.json; whatever is missing or malformed is None."""
     raw = _object(data)
     return AgentMeta(
-        text_field(raw, "agentType") or text_field(raw, "subagent_type"),
-        text_field(raw, "description"),
-        text_field(raw, "toolUseId"),
-        text_field(raw, "parentAgentId"),
-        text_field(raw, "name") or text_field(raw, "agentName"),
+        kind=text_field(raw, "agentType") or text_field(raw, "subagent_type"),
+        description=text_field(raw, "description"),
+        tool_use_id=text_field(raw, "toolUseId"),
+        parent_id=text_field(raw, "parentAgentId"),
+        name=text_field(raw, "name") or text_field(raw, "agentName"),
     )
 
 

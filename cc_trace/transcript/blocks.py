@@ -177,9 +177,22 @@ def tool_use(raw: dict[str, Any]) -> ToolUse:
         match name:
             case "Agent" | "Task":
                 prompt, resumed = text_field(given, "prompt"), text_field(given, "resume")
-                return ToolUse(id_, name, given, prompt, resumed, text_field(given, "subagent_type"))
+                return ToolUse(
+                    id=id_,
+                    name=name,
+                    input=given,
+                    prompt=prompt,
+                    agent_id=resumed,
+                    agent_kind=text_field(given, "subagent_type"),
+                )
             case "SendMessage":
-                return ToolUse(id_, name, given, None, text_field(given, "to") or text_field(given, "recipient"))
+                return ToolUse(
+                    id=id_,
+                    name=name,
+                    input=given,
+                    prompt=None,
+                    agent_id=text_field(given, "to") or text_field(given, "recipient"),
+                )
             case "Write" | "Edit" | "MultiEdit":
                 return ToolUse(id_, name, given, file_path=text_field(given, "file_path"))
             case "NotebookEdit":

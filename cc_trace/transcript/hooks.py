@@ -26,17 +26,17 @@ def hook(raw: dict[str, Any], line: dict[str, Any], head: Head) -> Entry | None:
     output = text_field(error, "blockingError") or _printed(raw)
     code = raw.get("exitCode")
     return Hook(
-        head,
-        event,
-        text_field(raw, "command") or text_field(error, "command"),
-        output,
-        _message_to_model(line, kind, event, output),
-        count_field(raw, "durationMs") if "durationMs" in raw else None,
-        code if type(code) is int and abs(code) < _MAX_EXIT_CODE else None,
-        kind in _BLOCKED,
-        kind in _FAILED,
-        kind == "hook_stopped_continuation",
-        text_field(raw, "toolUseID"),
+        head=head,
+        event=event,
+        command=text_field(raw, "command") or text_field(error, "command"),
+        output=output,
+        message=_message_to_model(line, kind, event, output),
+        duration_ms=count_field(raw, "durationMs") if "durationMs" in raw else None,
+        exit_code=code if type(code) is int and abs(code) < _MAX_EXIT_CODE else None,
+        blocked=kind in _BLOCKED,
+        failed=kind in _FAILED,
+        ends_turn=kind == "hook_stopped_continuation",
+        tool_use_id=text_field(raw, "toolUseID"),
     )
 
 

@@ -359,7 +359,13 @@ def _system(raw: dict[str, Any], head: Head) -> Entry:
         case "api_error":
             error = object_field(raw, "error")
             status, request_id = count_field(error, "status") or None, text_field(error, "requestId")
-            return Retry(head, _retry_message(raw), _scalars(raw, _RETRY_KEYS), status, request_id)
+            return Retry(
+                head=head,
+                message=_retry_message(raw),
+                metadata=_scalars(raw, _RETRY_KEYS),
+                status=status,
+                request_id=request_id,
+            )
         case "local_command" if "<local-command-std" in plain_text(raw.get("content")):
             return CommandOutput(head, plain_text(raw.get("content")))
         case str(subtype):
@@ -398,7 +404,9 @@ def _progress(raw: dict[str, Any], head: Head) -> Entry:
 
 def _tool_use(raw: dict[str, Any], head: Head) -> Entry:
     """Read a call that is a line of its own, as in the simplest format."""
-    return Reply(head, None, None, None, (tool_use(raw),), None, None)
+    return Reply(
+        head=head, message_id=None, request_id=None, model=None, blocks=(tool_use(raw),), usage=None, stop_reason=None
+    )
 
 
 def _tool_result(raw: dict[str, Any], head: Head) -> Entry:

@@ -88,7 +88,9 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
     if name in _OUTPUTS:
         return CommandOutput(head, text)
     if kind in ("coordinator", "peer") or begin.startswith(_FROM_PEER):  # what another agent, or session, sent
-        return Prompt(head, "teammate", text, None, text_field(raw, "permissionMode"))
+        return Prompt(
+            head=head, trigger="teammate", text=text, command=None, permission_mode=text_field(raw, "permissionMode")
+        )
     if name == "local-command-caveat" or (raw.get("isMeta") is True and begin.startswith("Caveat:")):
         return Skipped(head, "local-command-caveat")
     if raw.get("isMeta") is True or (name == "system-reminder" and _REMINDERS.fullmatch(text)):
@@ -105,13 +107,20 @@ def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: He
     if tag in ("command-name", "command-message") and (found := _COMMAND_NAME.search(text)):
         args = _COMMAND_ARGS.search(text)
         shown = f"/{found[1]} {args[1].strip() if args else ''}".rstrip()
-        return Prompt(head, "command", shown, found[1], mode)
+        return Prompt(head=head, trigger="command", text=shown, command=found[1], permission_mode=mode)
     if tag == "bash-input" and (found := _BASH_INPUT.search(text)):
-        return Prompt(head, "bash", f"!{found[1]}", found[1], mode)
+        return Prompt(head=head, trigger="bash", text=f"!{found[1]}", command=found[1], permission_mode=mode)
     if kind == "auto-continuation" or text_field(raw, "planContent"):
         other = _OTHER_TRANSCRIPT.search(text)
-        return Prompt(head, "continuation", text, None, mode, other[1] if other else None)
-    return Prompt(head, "prompt", text, None, mode)
+        return Prompt(
+            head=head,
+            trigger="continuation",
+            text=text,
+            command=None,
+            permission_mode=mode,
+            predecessor=other[1] if other else None,
+        )
+    return Prompt(head=head, trigger="prompt", text=text, command=None, permission_mode=mode)
 
 
 def speaker(text: str, head: Head) -> Speaker:
@@ -140,11 +149,11 @@ def notification(text: str, head: Head) -> Notification:
     task = _TASK_ID.search(text)
     tool, status, summary = _TOOL_USE_ID.search(text), _STATUS.search(text), _SUMMARY.search(text)
     return Notification(
-        head,
-        text,
-        (task[1] or task[2]) if task else None,
-        tool[1] if tool else None,
-        status[1] if status else None,
-        summary[1] if summary else None,
-        summary is not None and _WAITING in summary[1],
+        head=head,
+        text=text,
+        task_id=(task[1] or task[2]) if task else None,
+        tool_use_id=tool[1] if tool else None,
+        status=status[1] if status else None,
+        summary=summary[1] if summary else None,
+        waiting=summary is not None and _WAITING in summary[1],
     )

@@ -345,10 +345,17 @@ class _Placement:
         """
         below = self.linked(run, agent)
         for call, woken in agent.take_woken(run):
-            made = Run(agent, woken, self._is_over(agent, woken, ended=ended), None, self.linked(woken, agent), agent)
+            made = Run(
+                agent=agent,
+                turn=woken,
+                ended=self._is_over(agent, woken, ended=ended),
+                status=None,
+                below=self.linked(woken, agent),
+                parent=agent,
+            )
             below.by_call.setdefault(call, []).append(made)
         self._add_by_parent(agent, below, ended=ended)
-        return Run(agent, run, self._is_over(agent, run, ended=ended), None, below)
+        return Run(agent=agent, turn=run, ended=self._is_over(agent, run, ended=ended), status=None, below=below)
 
     def _add_by_parent(self, agent: Agent, below: Runs, *, ended: bool) -> None:
         """Add the runs of agents of which only the parent is known."""

@@ -58,7 +58,9 @@ class Attempts:
             "request_id": entry.request_id,
         }
         metadata |= {name: value for name, value in known.items() if value is not None}
-        made = Event("api_retry", start_ns, time_ns, entry.message, SYSTEM, metadata)
+        made = Event(
+            kind="api_retry", start_ns=start_ns, end_ns=time_ns, text=entry.message, origin=SYSTEM, metadata=metadata
+        )
         self._reported.append((last.id if last is not None else None, made))
         return made
 
@@ -106,7 +108,9 @@ class Attempts:
         for number, (one, following) in enumerate(pairwise(sent), 1):
             if one.id not in reported:
                 text = _SENT_AGAIN if one.metadata == following.metadata else _SENT_ANEW
-                event = Event("api_retry", one.head.time_ns, following.head.time_ns, text, SYSTEM)
+                event = Event(
+                    kind="api_retry", start_ns=one.head.time_ns, end_ns=following.head.time_ns, text=text, origin=SYSTEM
+                )
                 event.metadata, event.key, event.answer_key = {"attempt": number}, one.id, key
                 made.append(event)
         return made

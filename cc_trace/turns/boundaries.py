@@ -325,7 +325,16 @@ class _Assembler:
         self._command = None
         name = entry.command or entry.text.split()[0].removeprefix("/")
         origin = Origin(speaker(entry.text, entry.head))
-        closed = self._start(Start(entry.head, "command", entry.text, origin, name, entry.permission_mode))
+        closed = self._start(
+            Start(
+                head=entry.head,
+                trigger="command",
+                text=entry.text,
+                origin=origin,
+                command=name,
+                permission_mode=entry.permission_mode,
+            )
+        )
         assert self._open is not None  # noqa: S101  (just started)
         self._open.turn.delegated = True
         return closed
@@ -353,7 +362,15 @@ class _Assembler:
         self._attempts.abandon_before(head.time_ns)
         first = next((sent.head for sent in self._attempts.waiting if sent.head.offset < head.offset), head)
         begin = self._begin or Position(first.offset, first.number)
-        turn = Turn(self._number, start, begin, head.context, head.time_ns, [*self._between], goal=self._goal)
+        turn = Turn(
+            number=self._number,
+            start=start,
+            begin=begin,
+            context=head.context,
+            end_ns=head.time_ns,
+            steps=[*self._between],
+            goal=self._goal,
+        )
         opened = OpenTurn(turn, self._seen, self._attempts)
         opened.waiting = [*self._hook_messages, *opened.waiting]
         self._between, self._hook_messages, self._injected, self._begin = [], [], None, None

@@ -181,7 +181,17 @@ class OpenTurn:
         ready_ns = self.ready_ns
         if self._newest is not None:
             ready_ns = latest_ns(ready_ns, self._newest.last_ns)
-        made = Generation(key, head, id_, ready_ns, self.waiting, api_id, model, time_ns, time_ns)
+        made = Generation(
+            key=key,
+            head=head,
+            message_id=id_,
+            ready_ns=ready_ns,
+            inputs=self.waiting,
+            request_id=api_id,
+            model=model,
+            first_ns=time_ns,
+            last_ns=time_ns,
+        )
         made.usage, made.stop_reason, made.aborted = usage, stop_reason, aborted
         made.effort, made.speed, made.service_tier, made.advisors = effort, speed, tier, advisors
         self.waiting = []
@@ -238,7 +248,7 @@ class OpenTurn:
         """Take a prompt that was handed to the model inside the turn."""
         if not self._is_repeated("prompt", text):
             origin = Origin(speaker(text, head))
-            self.event(Event("prompt", head.time_ns, head.time_ns, text, origin))
+            self.event(Event(kind="prompt", start_ns=head.time_ns, end_ns=head.time_ns, text=text, origin=origin))
             self._received(Message(text, origin), head.time_ns)
 
     def injected(self, entry: Injected) -> None:
@@ -255,7 +265,17 @@ class OpenTurn:
         known = {"task_id": entry.task_id, "status": entry.status, "summary": entry.summary}
         metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
         time_ns = entry.head.time_ns
-        self.event(Event("notification", time_ns, time_ns, entry.text, AGENT, metadata, call))
+        self.event(
+            Event(
+                kind="notification",
+                start_ns=time_ns,
+                end_ns=time_ns,
+                text=entry.text,
+                origin=AGENT,
+                metadata=metadata,
+                tool_use_id=call,
+            )
+        )
         self._received(Message(entry.text, AGENT), time_ns)
         if entry.waiting:
             return
@@ -299,7 +319,9 @@ class OpenTurn:
             ended_ns = end_ns
             if began_ns is not None and end_ns is not None and hook.duration_ms is not None:
                 ended_ns = min(end_ns, began_ns + hook.duration_ms * 1_000_000)
-            self.event(Event("hook", began_ns, ended_ns, hook.error, HOOK, metadata))
+            self.event(
+                Event(kind="hook", start_ns=began_ns, end_ns=ended_ns, text=hook.error, origin=HOOK, metadata=metadata)
+            )
 
     def _has_come(self, command: str) -> bool:
         """Tell whether a hook has told of itself since the last response."""
@@ -314,7 +336,16 @@ class OpenTurn:
         """Take the permission mode, if it is another one. Its line has no time."""
         if self._mode not in (None, entry.mode):
             time_ns = self.turn.end_ns
-            self.event(Event("mode", time_ns, time_ns, "", SYSTEM, {"mode": entry.mode, "time": "inherited"}))
+            self.event(
+                Event(
+                    kind="mode",
+                    start_ns=time_ns,
+                    end_ns=time_ns,
+                    text="",
+                    origin=SYSTEM,
+                    metadata={"mode": entry.mode, "time": "inherited"},
+                )
+            )
         self._mode = entry.mode
 
     def file_change(self, entry: FileChange) -> None:
@@ -365,7 +396,16 @@ class OpenTurn:
             "error_type": entry.error_type,
         }
         metadata: dict[str, JsonValue] = {name: value for name, value in known.items() if value is not None}
-        event = Event("api_error", start_ns, time_ns, entry.api_error or "", SYSTEM, metadata, None, key)
+        event = Event(
+            kind="api_error",
+            start_ns=start_ns,
+            end_ns=time_ns,
+            text=entry.api_error or "",
+            origin=SYSTEM,
+            metadata=metadata,
+            tool_use_id=None,
+            key=key,
+        )
         event.call = FailedCall([*self.waiting], sent[-1]) if sent else None
         self.event(event, "error")
 
@@ -393,7 +433,7 @@ def hook_event(entry: Hook) -> Event | None:
     start_ns = end_ns = entry.head.time_ns
     if end_ns is not None and entry.duration_ms is not None:
         start_ns = max(0, end_ns - entry.duration_ms * 1_000_000)
-    return Event("hook", start_ns, end_ns, entry.output, HOOK, metadata)
+    return Event(kind="hook", start_ns=start_ns, end_ns=end_ns, text=entry.output, origin=HOOK, metadata=metadata)
 
 
 def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction) -> Event | None:
@@ -401,7 +441,14 @@ def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction)
     if entry.summary is not None and steps and isinstance(last := steps[-1], Event) and last.kind == "compaction":
         last.text = last.text or entry.summary
         return None
-    return Event("compaction", entry.head.time_ns, entry.head.time_ns, entry.summary or "", MODEL, entry.metadata)
+    return Event(
+        kind="compaction",
+        start_ns=entry.head.time_ns,
+        end_ns=entry.head.time_ns,
+        text=entry.summary or "",
+        origin=MODEL,
+        metadata=entry.metadata,
+    )
 
 
 def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:

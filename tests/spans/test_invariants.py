@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections import Counter
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from recount import USAGE, agent_files, recount
-from shared import CASES, everything, label
+from shared import CASES, ROOT, everything, label
 
 from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.spans.session import Session
@@ -216,3 +217,10 @@ def test_what_claude_code_spent_beyond_what_is_traced(recording: str, session: s
     read = Session(CASES / recording / f"{session}.jsonl")
     list(read.spans())
     assert read.summary.unseen_cost_usd == unseen
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "cc_trace").rglob("*.py")), ids=lambda path: path.name)
+def test_spans_are_built_with_keywords(path: Path) -> None:
+    """A span has two dozen fields, many of one type: by position two could be swapped and nothing would say so."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    assert [call.lineno for call in calls if getattr(call.func, "id", None) == "Span" and call.args] == []
