@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
 from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -242,6 +243,8 @@ class HttpBackend(_Backend):
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.reads = OK
+        self.metrics: list[ExportMetricsServiceRequest] = []
+        self.metrics_behaviour = OK  # what it does with them: a status of its own
         self.lag = 0
         self.page = 1000
         self.project = "my project"
@@ -312,6 +315,8 @@ class HttpBackend(_Backend):
                 return _response(404, b'{"message":"not found"}', type_)
             return _response(doing.status, said or json.dumps(answer).encode(), type_)
         is_json = request.headers.get("content-type") == "application/json"
+        if request.path.endswith("/v1/metrics"):
+            return self._answer_metrics(request, is_json=is_json)
         code = self._status(doing, _parsed_json(request.body) if is_json else _parsed(request.body), len(request.body))
         if code != OK.status:
             more = (("retry-after", doing.retry_after), ("location", doing.location))
@@ -322,6 +327,19 @@ class HttpBackend(_Backend):
             partial = {"partialSuccess": {"rejectedSpans": str(doing.partly), "errorMessage": doing.said}}
             return _response(200, json.dumps(partial if doing.partly else {}).encode(), "application/json")
         return _response(200, _taken(doing), "application/x-protobuf")
+
+    def _answer_metrics(self, request: Request, *, is_json: bool) -> bytes:
+        doing, message = self.metrics_behaviour, ExportMetricsServiceRequest()
+        if is_json:
+            ParseDict(json.loads(request.body), message)
+        else:
+            message.ParseFromString(request.body)
+        if doing.stores:
+            with self._lock:
+                self.metrics.append(message)
+        if doing.status != OK.status:
+            return _response(doing.status, doing.said.encode(), "text/plain")
+        return _response(200, b"{}" if is_json else b"", request.headers["content-type"])
 
     def _asked(self, request: Request) -> dict[str, Any] | None:
         """What Langfuse's API says; None where it has no such page."""

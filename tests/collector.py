@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from backend import HttpBackend
 
@@ -83,10 +83,14 @@ class Collector:
 
     def wait_for(self, sink: HttpBackend, spans: int) -> None:
         """Wait until so many spans have come out of it."""
+        self.wait_until(lambda: len(sink.spans) >= spans)
+
+    def wait_until(self, is_there: Callable[[], bool]) -> None:
+        """Wait until something has come out of it."""
         deadline = time.monotonic() + _SECONDS
-        while len(sink.spans) < spans:
+        while not is_there():
             if time.monotonic() > deadline:
-                message = f"{len(sink.spans)} of {spans} spans came through: {self._log.read_text()}"
+                message = f"it did not come through: {self._log.read_text()}"
                 raise TimeoutError(message)
             time.sleep(0.01)
 

@@ -52,6 +52,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = "--again needs --to DESTINATION: all that was delivered there is sent once more"
         raise CcTraceError(message)
     app = App.open(environment, to=options.to)
+    app.runtime.metrics = False
     now = time.time()
     found = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
     _warn(app, found, now)

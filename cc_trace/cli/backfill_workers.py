@@ -195,6 +195,7 @@ def _begin(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
     app = App.open(environment, to=to)
+    app.runtime.metrics = False
     _worker = _Worker(app, lambda session, advance: queue.put((session, advance)), stop_flag)
 
 

@@ -37,7 +37,50 @@ NOT_ACCEPTED_MARK: Final = b'"answered": false'
 ACCEPTED_MARK: Final = b'"answered": true '
 DAMAGE: Final = (orjson.JSONDecodeError, TypeError, ValueError, KeyError, AttributeError)
 MAX_NOTES: Final = 100  # of refused spans, for the report
+_MOST: Final = 1e18  # that is counted
 _LATEST: Final = 1e11  # unix seconds; later dates cannot be formatted
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What was counted of the spans that a destination accepted, and not yet told it.
+
+    `in_intent` is what the spans of the intent count for, and counts with them. A delta that is being sent when the
+    process dies may have been taken, and is not sent again: of two errors, to count twice is the worse one.
+    """
+
+    temporality: str = ""  # how it is told; another one begins anew
+    start_ns: int = 0  # since when it was counted
+    counts: dict[str, list[float]] = field(default_factory=dict)
+    in_intent: dict[str, list[float]] = field(default_factory=dict)
+    untold: bool = False
+    in_flight: bool = False  # a delta; found at the start: nobody knows whether it was taken
+
+    def begin(self, temporality: str, now_ns: int) -> None:
+        """Take up what was counted, as far as it can be told so."""
+        if self.temporality != temporality or self.in_flight:
+            self.counts, self.start_ns, self.untold = {}, now_ns if self.temporality else 0, False
+        self.temporality, self.in_flight, self.in_intent = temporality, False, {}
+
+    def accept(self) -> None:
+        """Count what the intent's spans count for."""
+        add_counts(self.counts, self.in_intent)
+        self.untold |= bool(self.in_intent)
+        self.in_intent = {}
+
+    def told(self, until_ns: int, *, taken: bool) -> None:
+        """Go on after what was counted was told; a delta that was taken is not told again."""
+        if taken and self.in_flight:
+            self.counts, self.start_ns = {}, until_ns
+        self.untold, self.in_flight = not taken, False
+
+
+def add_counts(total: dict[str, list[float]], more: Mapping[str, list[float]]) -> None:
+    """Add what was counted number by number; a series of another form, as of another version, is replaced."""
+    for series, numbers in more.items():
+        known = total.get(series, ())
+        same = len(known) == len(numbers)
+        total[series] = [one + other for one, other in zip(known, numbers, strict=True)] if same else [*numbers]
 
 
 @dataclass(slots=True)
@@ -74,6 +117,7 @@ class Cursor:
     call_by_task: dict[str, str] = field(default_factory=dict)  # background task -> the call that launched it
     trace_by_call: dict[str, str] = field(default_factory=dict)  # such a call -> its trace
     finished_tasks: list[str] = field(default_factory=list)  # those tasks and calls that have ended
+    metrics: Metrics = field(default_factory=Metrics)
     reached: int = 0  # the last turn of which a span was sent; `offset` can move back to before it
 
     @property
@@ -195,18 +239,22 @@ def from_json(data: bytes, session_id: str) -> SessionState:
     if version == 1:
         raw = _renamed(raw, _SESSION_NAMES_1)
         cursors = {name: _renamed(cursor, _CURSOR_NAMES_1) for name, cursor in cursors.items()}
-    destinations = {name: Cursor(**cursor) for name, cursor in cursors.items()}
+    destinations = {name: _cursor(cursor) for name, cursor in cursors.items()}
     state = SessionState(**raw, destinations=destinations)
     if state.session_id != session_id:
         message = "another session's"
         raise ValueError(message)
-    for part in (state, *destinations.values()):
+    for part in (state, *destinations.values(), *(cursor.metrics for cursor in destinations.values())):
         for name, fits in _FORMS.items():
             if hasattr(part, name) and not fits(getattr(part, name)):
                 message = f"{name} is out of range"
                 raise ValueError(message)
     _apply_accepted_mark(state)
     return state
+
+
+def _cursor(raw: dict[str, Any]) -> Cursor:
+    return Cursor(**{**raw, "metrics": Metrics(**raw.get("metrics", {}))})
 
 
 def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -221,6 +269,7 @@ def _apply_accepted_mark(state: SessionState) -> None:
         cursor.delivered += len(cursor.intent)
         cursor.not_in_ledger += cursor.intent
         cursor.intent = []
+        cursor.metrics.accept()
     state.answered, state.sending = False, None
 
 
@@ -270,6 +319,13 @@ def _is_map(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
 
 
+def _are_counts(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(numbers, list) and all(type(number) in (int, float) and 0 <= number < _MOST for number in numbers)
+        for numbers in value.values()
+    )
+
+
 def _are_notes(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(note, dict) and _is_flat(note) for note in value)
 
@@ -311,6 +367,10 @@ _FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
     ),
     "claude_pid": lambda value: value is None or (type(value) is int and 0 < value < 1 << 31),
     "answered": lambda value: isinstance(value, bool),
+    **dict.fromkeys(("counts", "in_intent"), _are_counts),
+    **dict.fromkeys(("untold", "in_flight"), lambda value: isinstance(value, bool)),
+    "start_ns": _is_count,
+    "temporality": _is_text,
     "notes": _are_notes,
     "environment": is_environment,
     "links": _are_links,

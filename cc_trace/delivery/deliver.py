@@ -19,9 +19,18 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from cc_trace.delivery.cursor import MAX_NOTES
+from cc_trace.delivery.cursor import MAX_NOTES, add_counts
 from cc_trace.delivery.runtime import Advance
-from cc_trace.export import MAX_BATCH_BYTES, MAX_BATCH_SPANS, Accepted, EncodesInTurn, Rejected, Retryable, Unclear
+from cc_trace.export import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_SPANS,
+    Accepted,
+    EncodesInTurn,
+    MetricsDestination,
+    Rejected,
+    Retryable,
+    Unclear,
+)
 from cc_trace.transcript import BEGINNING, MediaFinder, Position, agent_paths
 
 if TYPE_CHECKING:
@@ -32,10 +41,11 @@ if TYPE_CHECKING:
     from cc_trace.delivery.ledger import Ledger
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
-    from cc_trace.export import Destination, EncodedSpan
+    from cc_trace.export import Counts, Destination, EncodedSpan
     from cc_trace.spans import Session, Span, Trace
     from cc_trace.transcript import OpenTranscript
 
+_FRESH_NS: Final = 86_400_000_000_000  # what ended before that is history, and in no metric
 _LONGEST_SECONDS: Final = 86_400.0  # a longer wait means that the clock was set back
 _MAX_REFUSALS: Final = 3  # spans refused in a row: then the backend refuses everything
 REFUSING_SECONDS: Final = 7 * 86_400.0  # how long a backend that refuses everything is taken to be misconfigured
@@ -111,6 +121,9 @@ class Delivery:
         self.responded = False  # the destination accepted or refused something, so it can be reached
         self._suspects: dict[str, _Suspect] = {}
         self._media = MediaFinder(self._files)
+        self._metrics_to = _metrics_destination(destination) if runtime.metrics else None
+        self._counts: dict[str, Counts] = {}  # what spans that are not settled count for
+        self.metrics_failure: str | None = None  # why metrics were not accepted
         self._agent_of: dict[str, str] = {}  # span of an agent that is not settled -> the agent
 
     def run(self) -> bool:
@@ -118,6 +131,8 @@ class Delivery:
         cursor = self._cursor
         settled, stopped = {*cursor.accepted, *cursor.rejected}, False
         self._resume_attempt()
+        if self._metrics_to is not None:
+            cursor.metrics.begin(self._metrics_to.metrics or "", self._now_ns())
         try:
             for trace in self._session.traces():
                 self._add_turn(trace, settled)
@@ -130,6 +145,8 @@ class Delivery:
         except _Stop:
             stopped = True
             self._release([*self._suspects])
+        if not stopped:
+            self._send_metrics()
         self._advance()
         cursor.pending_spans = sum(len(turn.waiting) for turn in self._turns)
         cursor.unfinished = sum(turn.unfinished for turn in self._turns)
@@ -173,7 +190,9 @@ class Delivery:
                 continue
             turn.waiting.add(span.span_id)
             self._turn_of[span.span_id] = turn
-            self._add_to_batch(self._encoded(self._plan.outgoing(span, trace.spans), trace.spans))
+            outgoing = self._plan.outgoing(span, trace.spans)
+            self._count(outgoing, trace.spans[0].start_ns)
+            self._add_to_batch(self._encoded(outgoing, trace.spans))
 
     def _encoded(self, span: Span, turn: Sequence[Span]) -> EncodedSpan:
         destination = self._destination
@@ -281,14 +300,18 @@ class Delivery:
         cursor, runtime, ids = self._cursor, self._runtime, [span.span_id for span in spans]
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in set(ids)]
         cursor.intent, cursor.intent_at = ids, runtime.clock()
+        cursor.metrics.in_intent = _sum([self._counts[id_] for id_ in ids if id_ in self._counts])
         self._save()
         runtime.reached("intent saved")
         outcome = self._destination.send(spans)
         runtime.reached("answered")
+        if not isinstance(outcome, Accepted):
+            cursor.metrics.in_intent = {}
         match outcome:
             case Accepted(refused, message):
                 self.responded = True
                 self._mark_accepted()
+                cursor.metrics.accept()
                 if refused:
                     self._note(spans=refused, status="partial success", message=message or "")
                 self._finish(ids)
@@ -376,6 +399,39 @@ class Delivery:
         ):
             self._cursor.not_in_ledger += ids
 
+    def _count(self, span: Span, began_ns: int | None) -> None:
+        """Note what a span counts for, should it be accepted. `began_ns`: when its turn began."""
+        if self._metrics_to is None or span.response is None or span.end_ns is None:
+            return
+        if self._now_ns() - span.end_ns > _FRESH_NS:
+            return
+        from cc_trace.export import measured  # noqa: PLC0415  (few want metrics)
+
+        self._counts[span.span_id] = measured(span)
+        metrics = self._cursor.metrics
+        metrics.start_ns = metrics.start_ns or began_ns or span.end_ns
+
+    def _send_metrics(self) -> None:
+        """Tell the destination what was counted. Whatever comes of it, the spans are delivered."""
+        metrics, to, runtime = self._cursor.metrics, self._metrics_to, self._runtime
+        if to is None or not metrics.untold or runtime.why_stopped(self._deadline) is not None:
+            return
+        if to.metrics == "delta":
+            metrics.in_flight = True
+            self._save()
+        runtime.reached("metrics intent saved")
+        end_ns = max(self._now_ns(), metrics.start_ns + 1)
+        outcome = to.send_metrics(metrics.counts, metrics.start_ns, end_ns, self._session.summary.session_id)
+        runtime.reached("metrics answered")
+        # What was refused is refused again. Whether an unclear delta was taken nobody knows.
+        taken = isinstance(outcome, Accepted | Rejected) or (metrics.in_flight and isinstance(outcome, Unclear))
+        metrics.told(end_ns, taken=taken)
+        if not isinstance(outcome, Accepted):
+            self.metrics_failure = outcome.message
+
+    def _now_ns(self) -> int:
+        return int(self._runtime.clock() * 1e9)
+
     def _settle(self, ids: Iterable[str], *, sent: bool) -> None:
         cursor, rejected, ids = self._cursor, set(self._cursor.rejected), dict.fromkeys(ids)
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in ids]
@@ -425,3 +481,16 @@ class Delivery:
         cursor.trace_by_call = dict(list(resume.trace_by_call.items())[-_MAX_TASKS:])
         known = {*cursor.call_by_task, *cursor.call_by_task.values(), *cursor.trace_by_call}
         cursor.finished_tasks = sorted(resume.finished_tasks & known)
+
+
+def _metrics_destination(destination: Destination) -> MetricsDestination | None:
+    if isinstance(destination, MetricsDestination) and destination.metrics is not None:
+        return destination
+    return None
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    total: Counts = {}
+    for each in counts:
+        add_counts(total, each)
+    return total

@@ -38,6 +38,7 @@ class Runtime:
     advanced: Callable[[Advance], None] = lambda _: None  # called after every batch
     # Whether a Stop hook other than ours may make the model go on in a project's sessions; True if unsure.
     may_be_blocked: Callable[[str | None], bool] = lambda _: True
+    metrics: bool = True  # count what is sent; not who delivers history
     jitter: Callable[[], float] = random.random  # the random part of a wait
     interrupted: Callable[[], bool] = lambda: False  # asked before every batch
 

@@ -454,6 +454,8 @@ class Sync:
         report.sent[name] = report.sent.get(name, 0) + delivery.sent
         report.turns[name] = report.turns.get(name, 0) + delivery.turns
         report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
+        if delivery.metrics_failure is not None:
+            self._log.write(f"{state.session_id} {name}: metrics not accepted: {delivery.metrics_failure}")
         if not complete:
             report.pending[name] = cursor.error or SENT_BY_ANOTHER
         if delivery.sent or not complete:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         open_destination,
     )
     from cc_trace.export.endpoint import redacted
+    from cc_trace.export.metrics import Counts, measured
     from cc_trace.export.outcomes import (
         MAX_BATCH_BYTES,
         MAX_BATCH_SPANS,
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
         Destination,
         EncodedSpan,
         EncodesInTurn,
+        MetricsDestination,
         Rejected,
         Retryable,
+        Temporality,
         Unclear,
     )
     from cc_trace.export.profiles.labels import Labels
@@ -37,16 +40,20 @@ __all__ = [
     "MAX_BATCH_SPANS",
     "Accepted",
     "Cost",
+    "Counts",
     "Destination",
     "DestinationSettings",
     "EncodedSpan",
     "EncodesInTurn",
     "Labels",
+    "MetricsDestination",
     "OtlpProtocol",
     "Rejected",
     "Retryable",
+    "Temporality",
     "Unclear",
     "check_name",
+    "measured",
     "open_destination",
     "redacted",
 ]
@@ -55,6 +62,10 @@ __all__ = [
 _MODULES: Final = {
     "Accepted": "outcomes",
     "Cost": "destination",
+    "Counts": "metrics",
+    "MetricsDestination": "outcomes",
+    "Temporality": "outcomes",
+    "measured": "metrics",
     "Destination": "outcomes",
     "DestinationSettings": "destination",
     "LANGFUSE_CLOUD": "destination",

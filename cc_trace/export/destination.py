@@ -13,7 +13,7 @@ from cc_trace.privacy import quoted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cc_trace.export.outcomes import Destination
+    from cc_trace.export.outcomes import Destination, Temporality
 
 DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"]
 _OTLP_PACKAGES: Final = ("opentelemetry-proto", "protobuf")
@@ -44,6 +44,7 @@ class DestinationSettings:
     secret_key: str | None = field(default=None, repr=False)
     exporter: str | None = None  # of otel: its entry point's name
     labels: Labels = field(default_factory=Labels)
+    metrics: Temporality | None = None  # of otlp: how metrics are sent beside the spans; None: none are
     waits_for: str | None = None  # what is not at hand: nothing can be sent yet
     # Of langfuse:
     cost: Cost = "server"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cc_trace.export.destination import DestinationSettings
+    from cc_trace.export.outcomes import Temporality
     from cc_trace.export.profiles.labels import AttributeValue
     from cc_trace.spans import Span
 
@@ -47,6 +48,23 @@ class SpanEncoder:
         spans = [encoded.data for encoded in batch]
         made = request if self._form == "protobuf" else _json
         return made(spans, self.resource, self.schema_url, self.scope)
+
+    def metrics_body(
+        self, counts: Mapping[str, list[float]], temporality: Temporality, start_ns: int, end_ns: int, session_id: str
+    ) -> bytes:
+        """Return an ExportMetricsServiceRequest.
+
+        The session is an instance of the service, for each series must have one writer: it holds the session's lock.
+        """
+        from cc_trace.export.metrics import metrics_request  # noqa: PLC0415  (few want metrics)
+
+        instance: dict[str, AttributeValue] = {**self.resource, "service.instance.id": session_id}
+        made = metrics_request(counts, temporality, start_ns, end_ns, instance)
+        if self._form == "protobuf":
+            return made
+        from cc_trace.export.otlp_json import metrics_json  # noqa: PLC0415  (60 ms)
+
+        return metrics_json(made)
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, whatever the form it is sent in."""

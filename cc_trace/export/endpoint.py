@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, a token
 _VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 _TRACES: Final = "/v1/traces"
+_METRICS: Final = "/v1/metrics"
 _SHORTEST_SECRET: Final = 6  # shorter values, such as a version, would be found in any text
 
 
@@ -47,6 +48,12 @@ def traces_url(settings: DestinationSettings) -> str:
     parts = url(settings, settings.endpoint)
     path = parts.path.rstrip("/")
     return urlunsplit(parts._replace(path=path if path.endswith(_TRACES) else path + _TRACES))
+
+
+def metrics_url(settings: DestinationSettings) -> str:
+    """Return where metrics are posted: beside the traces."""
+    parts = urlsplit(traces_url(settings))
+    return urlunsplit(parts._replace(path=parts.path.removesuffix(_TRACES) + _METRICS))
 
 
 def is_loopback(host: str) -> bool:

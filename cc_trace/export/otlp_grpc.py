@@ -25,12 +25,13 @@ from cc_trace.export.outcomes import Rejected, Retryable, Unclear
 from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
 
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_METRICS_METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 _CONNECT_SECONDS: Final = 5.0
 _PORTS: Final = {"http": 4317, "https": 443}
 _KEY: Final = re.compile(r"(?!grpc-)[0-9a-z_.-]+")
@@ -55,15 +56,22 @@ class OtlpGrpc(OtlpDestination):
         self._secret_values = secrets(settings)
         self._metadata = _metadata(settings)
         self._address, self._channel = _channel(settings)
+        self.metrics = settings.metrics
         self._export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METHOD)
+        self._export_metrics: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(_METRICS_METHOD)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Call Export with one batch."""
-        body = self._encoder.body(batch)
+        return self._call(self._export, self._encoder.body(batch))
+
+    def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
+        """Call Export of the service for metrics with what a session counted."""
+        body = self._encoder.metrics_body(counts, self.metrics or "delta", start_ns, end_ns, session_id)
+        return self._call(self._export_metrics, body)
+
+    def _call(self, export: grpc.UnaryUnaryMultiCallable[bytes, bytes], body: bytes) -> Outcome:
         try:
-            response = self._export(
-                body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip
-            )
+            response = export(body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip)
         except grpc.RpcError as error:
             return self._failed(error)
         return accepted(response, self._secret_values)

@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.encoding import OtlpDestination
-from cc_trace.export.endpoint import headers, secrets, traces_url
+from cc_trace.export.endpoint import headers, metrics_url, secrets, traces_url
 from cc_trace.export.http import HttpClient
 from cc_trace.export.responses import HttpResponse, otlp_success, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cc_trace.export.destination import DestinationSettings
     from cc_trace.export.outcomes import EncodedSpan, Outcome
@@ -37,16 +37,26 @@ class OtlpHttp(OtlpDestination):
             ("content-type", "application/json" if json else "application/x-protobuf"),
             ("content-encoding", "gzip"),
         ]
+        self.metrics = settings.metrics
+        self._metrics_url = metrics_url(settings) if self.metrics is not None else ""
         self._secret_values = secrets(settings)
         self._client = client or HttpClient(settings, self._url, self._secret_values)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Post one batch."""
-        body = gzip.compress(self._encoder.body(batch), _LEVEL, mtime=0)  # the same spans are the same bytes
-        response = self._client.post(self._url, self._headers, body)
+        return self._post(self._url, self._encoder.body(batch), self._success)
+
+    def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
+        """Post what a session counted."""
+        body = self._encoder.metrics_body(counts, self.metrics or "delta", start_ns, end_ns, session_id)
+        return self._post(self._metrics_url, body, otlp_success)
+
+    def _post(self, url: str, data: bytes, success: Success) -> Outcome:
+        body = gzip.compress(data, _LEVEL, mtime=0)  # the same spans are the same bytes
+        response = self._client.post(url, self._headers, body)
         if not isinstance(response, HttpResponse):
             return response
-        return outcome(response, self._secret_values, time.time(), self._success)
+        return outcome(response, self._secret_values, time.time(), success)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
@@ -35,6 +36,21 @@ def request_json(
     if schema_url:
         scope_spans["schemaUrl"] = schema_url
     return orjson.dumps({"resourceSpans": [{"resource": shared, "scopeSpans": [scope_spans]}]})
+
+
+def metrics_json(data: bytes) -> bytes:
+    """Return an encoded ExportMetricsServiceRequest as OTLP/JSON.
+
+    Counts of histograms are numbers: readers must take them as such or as strings, and some take numbers alone.
+    """
+    found = MessageToDict(ExportMetricsServiceRequest.FromString(data), use_integers_for_enums=True)
+    for resource_metrics in found.get("resourceMetrics", ()):
+        for scope_metrics in resource_metrics.get("scopeMetrics", ()):
+            for metric in scope_metrics.get("metrics", ()):
+                for point in metric.get("histogram", {}).get("dataPoints", ()):
+                    point["count"] = int(point["count"])
+                    point["bucketCounts"] = [*map(int, point["bucketCounts"])]
+    return orjson.dumps(found)
 
 
 def _span(data: bytes) -> dict[str, Any]:

@@ -7,10 +7,10 @@ forward; after `Retryable` and `Unclear` the same spans are there again at the n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cc_trace.spans import Span
     from cc_trace.transcript import Media
@@ -64,6 +64,10 @@ class Unclear:
 Outcome: TypeAlias = Accepted | Rejected | Retryable | Unclear
 
 
+# Of metrics: what was counted since the last time, or since counting began.
+Temporality: TypeAlias = Literal["delta", "cumulative"]
+
+
 class Destination(Protocol):
     """Where spans go."""
 
@@ -98,3 +102,13 @@ class EncodesInTurn(Protocol):
 
         `may_ask`: the backend may be asked what is needed for that. Never raises for what it answers.
         """
+
+
+@runtime_checkable
+class MetricsDestination(Destination, Protocol):
+    """A destination that takes metrics too."""
+
+    metrics: Temporality | None  # how it wants them; None: it is to get none
+
+    def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
+        """Send what a session counted between two moments; see `export/metrics`. Like `send`, it never raises."""

@@ -90,6 +90,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         allowed=("otel", "openinference", "mlflow", "langfuse"),
         in_project="value",
     ),
+    Setting(
+        "metrics",
+        "on: destination otlp also gets metrics of fresh responses, at /v1/metrics",
+        default="off",
+        allowed=("on", "off"),
+    ),
+    Setting(
+        "metrics_temporality",
+        "what a metric says: delta: what was counted since the last one; cumulative: since a session's first response",
+        default="delta",
+        allowed=("delta", "cumulative"),
+    ),
     Setting("otlp_ca_file", "CA certificates to trust"),
     Setting("otlp_cert_file", "client certificate"),
     Setting("otlp_key_file", "private key of the client certificate"),

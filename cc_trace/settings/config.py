@@ -19,7 +19,7 @@ from cc_trace.spans import TraceLink
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cc_trace.export import Cost, OtlpProtocol
+    from cc_trace.export import Cost, OtlpProtocol, Temporality
     from cc_trace.privacy import Content
     from cc_trace.requests import RequestContent
     from cc_trace.settings.lookup import Found
@@ -211,6 +211,7 @@ def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: P
         cert_file=_path(settings.text("otlp_cert_file"), home) if trusted else None,
         key_file=_path(settings.text("otlp_key_file"), home) if trusted else None,
         labels=labels,
+        metrics=cast("Temporality", settings.text("metrics_temporality")) if settings.text("metrics") == "on" else None,
         waits_for=_waits_for(headers),
     )
 

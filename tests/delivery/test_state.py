@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cc_trace.delivery.cursor import Cursor, SessionState, from_json, to_json
+from cc_trace.delivery.cursor import Cursor, Metrics, SessionState, from_json, to_json
 from cc_trace.delivery.state import States
 from cc_trace.errors import StateError
 from cc_trace.files import write_private
@@ -81,6 +81,18 @@ GOLDEN = b"""{
       "finished_tasks": [
         "task"
       ],
+      "metrics": {
+        "temporality": "delta",
+        "start_ns": 7,
+        "counts": {
+          "[\\"cc_trace.cost\\",{}]": [
+            0.5
+          ]
+        },
+        "in_intent": {},
+        "untold": true,
+        "in_flight": false
+      },
       "reached": 4
     }
   },
@@ -121,6 +133,7 @@ def state() -> SessionState:
         call_by_task={"task": "toolu_1"},
         trace_by_call={"toolu_1": "00000000000000000000000000000001"},
         finished_tasks=["task"],
+        metrics=Metrics(temporality="delta", start_ns=7, counts={'["cc_trace.cost",{}]': [0.5]}, untold=True),
         reached=4,
     )
     return SessionState(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,10 @@ from backend import HttpBackend
 from collector import Collector, why_not
 from shared import CASES
 
+from cc_trace.delivery.cursor import add_counts
+from cc_trace.export import MetricsDestination
 from cc_trace.export.destination import DestinationSettings, open_destination
+from cc_trace.export.metrics import measured
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable
 from cc_trace.export.profiles import PROFILES, Labels, resource
 from cc_trace.spans.session import Session
@@ -29,6 +33,7 @@ _WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT))
 
 LABELS = Labels(user_id="someone", tags=("a", "b"), environment="test", resource={"host.name": "here"})
+NOW = 1_767_268_800_000_000_000
 PROTOCOLS: list[OtlpProtocol] = ["http/protobuf", "http/json", "grpc"]
 
 
@@ -134,3 +139,25 @@ def test_a_batch_that_is_too_large_is_rejected_and_half_of_it_is_not(collector: 
     assert isinstance(refused, Rejected)
     assert (refused.status, "too large" in refused.message) == ("OUT_OF_RANGE", True)
     assert [send(chosen, [span]) for span in large] == [Accepted(), Accepted()]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_metrics_come_through(sink: HttpBackend, collector: Collector, protocol: OtlpProtocol) -> None:
+    """What a session counted arrives as it was made: series, numbers, times."""
+    path = CASES / "2.1.325--b_tools" / "bbbbbbbb-0000-4000-8000-000000000001.jsonl"
+    counts: dict[str, list[float]] = {}
+    for span in Session(path, ending="over").spans():
+        add_counts(counts, measured(span))
+    destination = open_destination(replace(settings(collector, protocol), metrics="cumulative"))
+    assert isinstance(destination, MetricsDestination)
+    before = len(sink.metrics)
+    assert destination.send_metrics(counts, 1, NOW, path.stem) == Accepted()
+    destination.close()
+    collector.wait_until(lambda: len(sink.metrics) > before)
+    (resource_metrics,) = sink.metrics[-1].resource_metrics
+    metrics = {metric.name: metric for scope in resource_metrics.scope_metrics for metric in scope.metrics}
+    names = {"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "cc_trace.tokens", "cc_trace.cost"}
+    assert {*metrics} == names
+    timed = metrics["gen_ai.client.operation.duration"].histogram.data_points
+    assert [(point.count, point.time_unix_nano) for point in timed] == [(2, NOW)]
+    assert values(resource_metrics.resource.attributes)["service.instance.id"] == path.stem

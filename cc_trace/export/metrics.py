@@ -1,0 +1,132 @@
+"""Metrics: what responses took and used, as numbers that can be added up, and as OTLP. Pure.
+
+Counts are a dict: the name and attributes of a series as JSON -> its numbers. A histogram has how many values, their
+sum, and how many lie in each bucket; a counter has its sum alone. So counts can be kept, and added number by number.
+
+Source: gen-ai-metrics in github.com/open-telemetry/semantic-conventions-genai; metrics/v1 in
+github.com/open-telemetry/opentelemetry-proto: the numbers of the fields.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from struct import pack
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import orjson
+
+from cc_trace.export.otlp import pairs, resource_message, scope_message
+from cc_trace.export.profiles.errors import error_type
+from cc_trace.export.profiles.otel import SCHEMA_URL, provider, requested_model
+from cc_trace.export.protobuf import chunk, double, fixed64, integer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cc_trace.export.outcomes import Temporality
+    from cc_trace.export.profiles.labels import AttributeValue
+    from cc_trace.spans import Span
+
+Counts: TypeAlias = dict[str, list[float]]
+
+
+class _Instrument(NamedTuple):
+    """A metric. `bounds` of a histogram: the upper bounds of its buckets, all but the last; none: a counter."""
+
+    about: str
+    unit: str
+    bounds: tuple[float, ...] = ()
+
+
+_DURATION: Final = "gen_ai.client.operation.duration"
+_USAGE: Final = "gen_ai.client.token.usage"
+_TOKENS: Final = "cc_trace.tokens"
+_COST: Final = "cc_trace.cost"
+_INSTRUMENTS: Final[Mapping[str, _Instrument]] = {
+    _DURATION: _Instrument("GenAI operation duration.", "s", tuple(0.01 * 2**power for power in range(14))),
+    _USAGE: _Instrument("Number of input and output tokens used.", "{token}", tuple(4.0**power for power in range(14))),
+    _TOKENS: _Instrument("Tokens by what they cost.", "{token}"),
+    _COST: _Instrument("Cost of responses.", "USD"),
+}
+_TEMPORALITIES: Final[Mapping[Temporality, int]] = {"delta": 1, "cumulative": 2}
+_NS_PER_SECOND: Final = 1_000_000_000
+
+
+def measured(span: Span) -> Counts:
+    """Return what a span counts for; nothing, unless it is a response or a call that failed."""
+    counts: Counts = {}
+    response = span.response
+    if response is None:
+        return counts
+    about = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider(response)}
+    if (model := requested_model(span)) is not None:
+        about["gen_ai.request.model"] = model
+    if response.model is not None and span.status != "error":
+        about["gen_ai.response.model"] = response.model
+    if span.start_ns is not None and span.end_ns is not None and "time" not in span.metadata:
+        failed = {"error.type": error_type(span)} if span.status != "ok" else {}
+        _count(counts, _DURATION, about | failed, (span.end_ns - span.start_ns) / _NS_PER_SECOND)
+    if (usage := response.usage) is not None:
+        written = usage.cache_write_5m + usage.cache_write_1h
+        for kind, tokens in (("input", usage.input + usage.cache_read + written), ("output", usage.output)):
+            _count(counts, _USAGE, about | {"gen_ai.token.type": kind}, tokens)
+        for kind in ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h"):
+            if tokens := getattr(usage, kind):
+                _count(counts, _TOKENS, about | {"cc_trace.token.type": kind}, tokens)
+    if response.cost_usd:
+        _count(counts, _COST, about, response.cost_usd)
+    return counts
+
+
+def _count(counts: Counts, name: str, attributes: dict[str, str], value: float) -> None:
+    bounds = _INSTRUMENTS[name].bounds
+    numbers = [float(value)]
+    if bounds:
+        buckets = [0.0] * (len(bounds) + 1)
+        buckets[bisect_left(bounds, value)] = 1.0  # a bucket holds its upper bound
+        numbers = [1.0, float(value), *buckets]
+    counts[orjson.dumps([name, attributes], option=orjson.OPT_SORT_KEYS).decode()] = numbers
+
+
+def metrics_request(
+    counts: Mapping[str, list[float]],
+    temporality: Temporality,
+    start_ns: int,
+    end_ns: int,
+    resource: Mapping[str, AttributeValue],
+) -> bytes:
+    """Return an ExportMetricsServiceRequest: what was counted between two moments.
+
+    Counts that this version does not know, which another kept, are left out.
+    """
+    points: dict[str, list[bytes]] = {}
+    for series, numbers in counts.items():
+        name, attributes = orjson.loads(series)
+        instrument = _INSTRUMENTS.get(name)
+        if instrument is None or len(numbers) != (len(instrument.bounds) + 3 if instrument.bounds else 1):
+            continue
+        times = fixed64(2, start_ns) + fixed64(3, end_ns)
+        make = _histogram_point if instrument.bounds else _number_point
+        points.setdefault(name, []).append(make(times, attributes, numbers, instrument.bounds))
+    metrics = [_metric(name, found, _TEMPORALITIES[temporality]) for name, found in points.items()]
+    return resource_message(resource, scope_message(metrics, SCHEMA_URL))
+
+
+def _metric(name: str, points: list[bytes], temporality: int) -> bytes:
+    about, unit, bounds = _INSTRUMENTS[name]
+    data = b"".join([chunk(1, point) for point in points]) + integer(2, temporality)
+    told = chunk(1, name.encode()) + chunk(2, about.encode()) + chunk(3, unit.encode())
+    return told + (chunk(9, data) if bounds else chunk(7, data + integer(3, 1)))
+
+
+def _number_point(times: bytes, attributes: dict[str, str], numbers: list[float], _: tuple[float, ...]) -> bytes:
+    return times + double(4, numbers[0]) + pairs(7, attributes)
+
+
+def _histogram_point(
+    times: bytes, attributes: dict[str, str], numbers: list[float], bounds: tuple[float, ...]
+) -> bytes:
+    number, total, *buckets = numbers
+    held = pack(f"<{len(buckets)}Q", *map(int, buckets))
+    limits = pack(f"<{len(bounds)}d", *bounds)
+    return times + fixed64(4, int(number)) + double(5, total) + chunk(6, held) + chunk(7, limits) + pairs(9, attributes)

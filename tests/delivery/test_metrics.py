@@ -1,0 +1,274 @@
+"""Metrics of fresh responses: counted with the spans that were accepted, and never twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lines import MODEL, NOON, SESSION, USAGE, line, prompt, reply, session, write
+from sink import Sink
+from test_sync import STEPS, Killed, Machine
+
+from cc_trace.delivery.cursor import from_json, to_json
+from cc_trace.export.outcomes import Accepted, Outcome, Rejected, Retryable, Unclear
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cc_trace.export.outcomes import Temporality
+
+SOON = NOON.timestamp() + 600
+TIMES: list[Temporality] = ["delta", "cumulative"]
+MORE_STEPS = ["metrics intent saved", "metrics answered"]
+
+
+class Meter(Sink):
+    """Takes metrics, and fails as it is told."""
+
+    def __init__(self, metrics: Temporality | None) -> None:
+        super().__init__()
+        self.metrics = metrics
+        self.told: list[Counter[str]] = []  # what each request said, of counters
+        self.times: list[tuple[int, int]] = []
+        self.instances: set[str] = set()
+        self.says: Outcome = Accepted()
+        self.keeps = True
+
+    def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
+        assert start_ns < end_ns
+        if self.keeps:
+            self.told.append(counters(counts))
+            self.times.append((start_ns, end_ns))
+        self.instances.add(session_id)
+        return self.says
+
+    def total(self) -> Counter[str]:
+        """What a backend would show: the sum of all deltas, or the last that was told."""
+        if self.metrics == "cumulative":
+            return self.told[-1] if self.told else Counter()
+        return sum(self.told, Counter())
+
+
+def counters(counts: Mapping[str, list[float]]) -> Counter[str]:
+    """The token counters, and how many responses were timed."""
+    found: Counter[str] = Counter()
+    for series, numbers in counts.items():
+        name, attributes = json.loads(series)
+        if name == "cc_trace.tokens":
+            found[attributes["cc_trace.token.type"]] += int(numbers[0])
+        elif name == "gen_ai.client.operation.duration":
+            found["timed"] += int(numbers[0])
+    return found
+
+
+def turn(number: int) -> list[dict[str, Any]]:
+    """A turn of one response, whose request is recorded."""
+    at = number * 10
+    return [
+        prompt(f"ask {number}", at),
+        line("api-request", at + 1, id=f"a{number}", params={"model": MODEL}, base=None, keep=0, tail=[]),
+        reply(f"m{number}", f"Answer {number}.", at=at + 3, requestRef=f"a{number}"),
+    ]
+
+
+def counted(turns: int) -> Counter[str]:
+    """What so many turns count for."""
+    writes = USAGE["cache_creation"]
+    assert isinstance(writes, dict)
+    one = {"input": 12, "output": 400, "cache_read": 50_000, "cache_write_5m": 1_000, "cache_write_1h": 2_000}
+    return Counter({kind: turns * tokens for kind, tokens in (one | {"timed": 1}).items()})
+
+
+def machine(folder: Path, meter: Meter, at: float = SOON) -> Machine:
+    made = Machine(folder, meter)
+    made.clock = lambda: at
+    return made
+
+
+def written(home: Machine, turns: int) -> Path:
+    path = home.projects / f"{SESSION}.jsonl"
+    write(path, [each for number in range(turns) for each in turn(number)])
+    return path
+
+
+@pytest.mark.parametrize("temporality", TIMES)
+def test_a_growing_session_is_counted_once(tmp_path: Path, temporality: Temporality) -> None:
+    """Turn by turn, each by a worker of its own; a sync that finds nothing new sends nothing."""
+    meter = Meter(temporality)
+    home = machine(tmp_path, meter)
+    for turns in range(1, 5):
+        path = written(home, turns)
+        assert home.sync(path)
+        assert meter.total() == counted(turns)
+    assert home.sync(path)
+    assert len(meter.told) == 4
+    assert meter.instances == {SESSION}
+    starts, ends = zip(*meter.times, strict=True)
+    assert starts[0] == int(NOON.timestamp() * 1e9)
+    if temporality == "delta":
+        assert starts[1:] == ends[:-1]  # so that no two windows overlap
+    else:
+        assert len(set(starts)) == 1
+
+
+@pytest.mark.parametrize("temporality", TIMES)
+@pytest.mark.parametrize("step", [*STEPS, *MORE_STEPS])
+def test_a_worker_that_dies_counts_nothing_twice(tmp_path: Path, temporality: Temporality, step: str) -> None:
+    """Nothing is lost, either, but for a delta that was being sent: nobody knows whether it was taken."""
+    meter = Meter(temporality)
+    home = machine(tmp_path, meter)
+    path = written(home, 2)
+    home.die_at = step
+    with contextlib.suppress(Killed):
+        home.sync(path)
+    home.die_at = None
+    path = written(home, 3)
+    assert home.sync(path)
+    lost = counted(2) if temporality == "delta" and step == "metrics intent saved" else Counter[str]()
+    assert meter.total() == counted(3) - lost
+    assert meter.changed == []
+
+
+@pytest.mark.parametrize("temporality", TIMES)
+@pytest.mark.parametrize("mood", ["down", "unclear stored", "unclear lost"])
+def test_spans_that_were_not_accepted_do_not_count(tmp_path: Path, temporality: Temporality, mood: Any) -> None:
+    meter = Meter(temporality)
+    home = machine(tmp_path, meter)
+    path = written(home, 1)
+    meter.mood = mood
+    assert not home.sync(path)
+    assert meter.told == []
+    meter.mood = "ok"
+    assert home.sync(path)
+    assert meter.total() == counted(1)
+
+
+@pytest.mark.parametrize("temporality", TIMES)
+def test_metrics_that_were_not_taken_go_with_the_next(tmp_path: Path, temporality: Temporality) -> None:
+    """The spans are delivered all the same."""
+    meter = Meter(temporality)
+    home = machine(tmp_path, meter)
+    meter.says, meter.keeps = Retryable("404 not found"), False
+    assert home.sync(written(home, 1))
+    assert "metrics not accepted: 404 not found" in (home.states.folder / "cc-trace.log").read_text()
+    meter.says, meter.keeps = Accepted(), True
+    assert home.sync(written(home, 2))
+    assert meter.told == [counted(2)]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_delta_without_an_answer_is_not_sent_again(tmp_path: Path, kept: bool) -> None:  # noqa: FBT001
+    meter = Meter("delta")
+    home = machine(tmp_path, meter)
+    meter.says, meter.keeps = Unclear("no response"), kept
+    home.sync(written(home, 1))
+    meter.says, meter.keeps = Accepted(), True
+    home.sync(written(home, 2))
+    assert meter.total() == counted(2 if kept else 1)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_total_without_an_answer_is_sent_again(tmp_path: Path, kept: bool) -> None:  # noqa: FBT001
+    meter = Meter("cumulative")
+    home = machine(tmp_path, meter)
+    path = written(home, 1)
+    meter.says, meter.keeps = Unclear("no response"), kept
+    home.sync(path)
+    meter.says, meter.keeps = Accepted(), True
+    home.sync(path)
+    assert meter.total() == counted(1)
+
+
+def test_what_is_refused_is_not_sent_again(tmp_path: Path) -> None:
+    meter = Meter("delta")
+    home = machine(tmp_path, meter)
+    meter.says, meter.keeps = Rejected("400", "bad metrics"), False
+    home.sync(written(home, 1))
+    meter.says, meter.keeps = Accepted(), True
+    home.sync(written(home, 2))
+    assert meter.total() == counted(1)
+
+
+@pytest.mark.parametrize("temporality", TIMES)
+def test_history_is_not_counted(tmp_path: Path, temporality: Temporality) -> None:
+    """What ended more than a day ago, though it is sent now."""
+    meter = Meter(temporality)
+    home = machine(tmp_path, meter, at=SOON + 86_400)
+    assert home.sync(written(home, 2))
+    assert meter.taken
+    assert meter.told == []
+
+
+@pytest.mark.parametrize("temporality", TIMES)
+def test_a_fork_counts_only_what_is_new(tmp_path: Path, temporality: Temporality) -> None:
+    """Copied turns count where they were made. Each session is a stream of its own."""
+    meter = Meter(temporality)
+    home = machine(tmp_path, meter)
+    assert home.sync(written(home, 2))
+    fork = home.projects / "22222222-0000-4000-8000-000000000002.jsonl"
+    write(fork, [each | {"sessionId": fork.stem} for number in range(3) for each in turn(number)])
+    meter.told = []
+    assert home.sync(fork)
+    assert meter.told == [counted(1)]
+    assert meter.instances == {SESSION, fork.stem}
+
+
+def test_another_temporality_begins_anew(tmp_path: Path) -> None:
+    """A total is no delta: what was told already would count twice."""
+    meter = Meter("cumulative")
+    home = machine(tmp_path, meter)
+    home.sync(written(home, 2))
+    meter.metrics, meter.told = "delta", []
+    home.sync(written(home, 3))
+    assert meter.told == [counted(1)]
+
+
+def test_nothing_is_counted_unasked(tmp_path: Path) -> None:
+    meter = Meter(None)
+    home = machine(tmp_path, meter)
+    assert home.sync(written(home, 1))
+    assert meter.told == []
+    assert home.progress(home.projects / f"{SESSION}.jsonl").metrics.counts == {}
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"counts": {"x": ["1"]}},
+        {"counts": {"x": [-1]}},
+        {"counts": []},
+        {"in_intent": {"x": 3}},
+        {"start_ns": -1},
+        {"in_flight": 1},
+        {"more": 1},
+    ],
+)
+def test_a_state_with_malformed_counts_is_not_believed(tmp_path: Path, metrics: Any) -> None:
+    home = machine(tmp_path, Meter("delta"))
+    home.sync(written(home, 1))
+    state, _ = home.states.load(SESSION)
+    assert state is not None
+    raw = json.loads(to_json(state))
+    raw["destinations"]["sink"]["metrics"] = metrics
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+        from_json(json.dumps(raw).encode(), SESSION)
+
+
+def test_a_state_of_a_version_without_metrics_goes_on(tmp_path: Path) -> None:
+    home = machine(tmp_path, Meter("delta"))
+    home.sync(written(home, 1))
+    state, _ = home.states.load(SESSION)
+    assert state is not None
+    raw = json.loads(to_json(state))
+    del raw["destinations"]["sink"]["metrics"]
+    assert from_json(json.dumps(raw).encode(), SESSION).destinations["sink"].accepted == state.cursor("sink").accepted
+
+
+def test_the_session_of_these_tests_is_read_as_it_is_meant(tmp_path: Path) -> None:
+    """Else every count above could be zero."""
+    assert session(tmp_path, *turn(0)).exists()
+    assert counted(1)["output"] == 400
