@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cc_trace.transcript.entries import JsonValue
 
 # More would mean that a hint was given that is common in texts, or that each short text is searched by itself.
-MAX_RATIO: Final[Mapping[Mix, float]] = MappingProxyType({"current": 7.0, "older": 5.0})
+MAX_RATIO: Final[Mapping[Mix, float]] = MappingProxyType({"current": 6.0, "older": 4.0})
 # Of a text made to be slow; it is parsed so often, because once is too short for the clock.
 _SLOW_CHARS: Final = 200_000
 _PARSED: Final = 50

@@ -6,7 +6,7 @@ Rule: every span passes here before any destination sees it, the local store inc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from cc_trace.privacy.project_masks import ProjectMasks
 from cc_trace.privacy.redactor import Redactor
@@ -14,7 +14,7 @@ from cc_trace.privacy.redactor import Redactor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cc_trace.spans import Origins, Span, Tool
+    from cc_trace.spans import Origins, Span
     from cc_trace.transcript import JsonValue, Speaker
     from cc_trace.turns import Origin
 
@@ -63,7 +63,8 @@ _WITHOUT_TEXT: Final = frozenset(
 _WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command", "started_by"}
 # Whose texts are prompts and answers. A hook prints what a program told it, as a tool does.
 _IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
-_MAX_DEPTH: Final = 200  # deeper values are not written anyway
+_CONTAINERS: Final = (dict, list)
+_MAX_DEPTH: Final = 201  # of all the texts of a span; deeper values are not written anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,6 @@ class Privacy:
         self._project = ProjectMasks(settings.project_mask) if settings.project_mask else None
         self._turn: Sequence[Span] = ()
         self._outgoing: dict[str, Span] = {}  # the spans of that turn
-        # As given, how many secrets were known then, and as it may leave.
-        self._about: tuple[dict[str, JsonValue] | None, int, dict[str, JsonValue] | None] = (None, 0, None)
 
     def __call__(self, span: Span, turn: Sequence[Span] = ()) -> Span:
         """Return the span as it may be sent.
@@ -97,37 +96,29 @@ class Privacy:
         or was in an earlier turn that this object has seen, is masked wherever it stands.
         """
         if turn and turn is not self._turn:
-            self._turn, self._outgoing = turn, self._outgoing_turn(turn)
+            self._turn, self._outgoing = turn, {each.span_id: each for each in self._outgoing_spans(turn)}
         found = self._outgoing.get(span.span_id) if turn else None
-        return found or self._outgoing_span(span)
+        return found or self._outgoing_spans([span])[0]
 
-    def _outgoing_turn(self, turn: Sequence[Span]) -> dict[str, Span]:
-        """Return the spans of a turn as they may be sent, by their ids."""
-        known, counts = self.redactor.known, self.redactor.counts.copy()
-        made = {span.span_id: self._outgoing_span(span) for span in turn}
-        if self.redactor.known > known:  # so those before it may hold copies
-            self.redactor.counts = counts
-            made = {span.span_id: self._outgoing_span(span) for span in turn}
-        return made
+    def _outgoing_spans(self, spans: Sequence[Span]) -> list[Span]:
+        """Return spans as they may be sent. All their texts are masked as one value, which costs least."""
+        spans = [self._in_tier(span) for span in spans]
+        # What is known of the whole trace is one dict, which all its spans share.
+        about = {id(span.about): _allowed(span.about, self.content) for span in spans if span.about is not None}
+        given = [[*map(_names, spans)], [*map(_texts, spans)], [*about.values()]]
+        names, texts, shared = cast("Any", self.redactor.value(cast("Any", given)))
+        if (project := self._project) is not None:
+            names = [[name and project.text(name) for name in row] for row in names]
+        about = dict(zip(about, map(self._limited, shared), strict=True))
+        return [
+            _with_texts(span, uncut, self._limited(cut), about.get(id(span.about)))
+            for span, uncut, cut in zip(spans, names, texts, strict=True)
+        ]
 
-    def _outgoing_span(self, span: Span) -> Span:
+    def _in_tier(self, span: Span) -> Span:
         if self.content == "metadata":
-            span = _without_content(span)
-        elif self.content == "no-tool-content":
-            span = _without_tools(span)
-        return span._replace(
-            name=self._masked(span.name),  # a name is chosen by the model, and not cut
-            agent_name=span.agent_name and self._masked(span.agent_name),
-            error=None if span.error is None else self.text(span.error),
-            input=self._value(span.input),
-            output=self._value(span.output),
-            metadata=self._metadata(span.metadata),
-            about=self._trace_metadata(span.about),
-            tool=span.tool and self._tool(span.tool),
-        )
-
-    def _tool(self, tool: Tool) -> Tool:
-        return tool._replace(name=self._masked(tool.name), file_path=tool.file_path and self.text(tool.file_path))
+            return _without_content(span)
+        return _without_tools(span) if self.content == "no-tool-content" else span
 
     def text(self, text: str) -> str:
         """Return a text without secrets, cut where it is too long."""
@@ -137,32 +128,20 @@ class Privacy:
         masked = self.redactor.text(text)
         return masked if self._project is None else self._project.text(masked)
 
-    def _value(self, value: JsonValue) -> JsonValue:
-        masked = self.redactor.value(value)
-        return self._limited(masked, _MAX_DEPTH) if self._max_chars or self._project is not None else masked
+    def _limited(self, value: Any) -> Any:  # noqa: ANN401 -- what comes in comes out
+        """Return a value that is masked, with its texts cut where they are too long, and with the project's masks."""
+        if self._project is None and (not self._max_chars or _fits(value, self._max_chars)):
+            return value  # as nearly all are
+        return self._shortened(value, _MAX_DEPTH)
 
-    def _metadata(self, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        made = self._value(metadata)
-        return made if isinstance(made, dict) else {}
-
-    def _trace_metadata(self, about: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
-        """Return what holds for the whole trace: all its spans share one dict, which is looked at once."""
-        if about is None:
-            return None
-        given, known, made = self._about
-        if given is not about or known != self.redactor.known:
-            made = self._metadata(_allowed(about, self.content))
-            self._about = (about, self.redactor.known, made)
-        return made
-
-    def _limited(self, value: JsonValue, depth: int) -> JsonValue:
+    def _shortened(self, value: JsonValue, depth: int) -> JsonValue:
         match value:
             case str():
                 return self._cut(value if self._project is None else self._project.text(value))
             case list() if depth and value:
-                return [self._limited(item, depth - 1) for item in value]
+                return [self._shortened(item, depth - 1) for item in value]
             case dict() if depth and value:
-                made = {key: self._limited(item, depth - 1) for key, item in value.items()}
+                made = {key: self._shortened(item, depth - 1) for key, item in value.items()}
                 return made if self._project is None else self._project.keys(made)
             case _:
                 return value
@@ -172,6 +151,44 @@ class Privacy:
         if not self._max_chars or left_out <= 0:
             return text
         return f"{text[: self._max_chars]}… [{left_out} more characters]"
+
+
+def _fits(value: JsonValue, max_chars: int) -> bool:
+    """Tell whether no text in a value is longer."""
+    containers: list[list[JsonValue] | dict[str, JsonValue]] = [[value]]
+    for container in containers:
+        for item in container.values() if isinstance(container, dict) else container:
+            if isinstance(item, str):
+                if len(item) > max_chars:
+                    return False
+            elif isinstance(item, _CONTAINERS):
+                containers.append(item)
+    return True
+
+
+def _names(span: Span) -> list[str | None]:
+    """Return the names that the model chooses, which are not cut."""
+    return [span.name, span.agent_name, span.tool and span.tool.name]
+
+
+def _texts(span: Span) -> list[JsonValue]:
+    return [span.error, span.input, span.output, span.metadata, span.tool and span.tool.file_path]
+
+
+def _with_texts(span: Span, names: list[Any], texts: list[Any], about: dict[str, JsonValue] | None) -> Span:
+    """Return the span with what has become of its names and texts, and of what is known of the trace."""
+    (name, agent_name, tool_name), (error, given, output, metadata, file_path) = names, texts
+    tool = span.tool and span.tool._replace(name=tool_name, file_path=file_path)
+    return span._replace(
+        name=name,
+        agent_name=agent_name,
+        error=error,
+        input=given,
+        output=output,
+        metadata=metadata,
+        about=about,
+        tool=tool,
+    )
 
 
 def without_text(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:

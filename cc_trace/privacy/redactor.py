@@ -40,7 +40,9 @@ _Key: TypeAlias = str | int
 _Container: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
 # With the name that it goes by, and where it stands: the number of the container around it, and its key there.
 _Placed: TypeAlias = "tuple[_Container, str, int, _Key]"
-_PlacedText: TypeAlias = tuple[str, int, _Key]
+_PlacedText: TypeAlias = tuple[str, str, int, _Key]  # the name is empty where it tells nothing
+_CONTAINERS: Final = (dict, list)
+_VALUES: Final = ("value", "Value")  # keys whose name stands beside them
 
 
 class Redactor:
@@ -55,6 +57,7 @@ class Redactor:
         self.counts: Counter[str] = Counter()
         self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
         self._clean: set[str] = set()
+        self._plain: set[str] = set()  # keys without a secret that tell nothing of what they hold
         self._copies = Copies()
         self.known = 0  # how many secrets were seen of which every further copy is masked
 
@@ -80,15 +83,31 @@ class Redactor:
     def value(self, value: JsonValue) -> JsonValue:
         """Return the value without secrets in its texts and keys; the same object, or parts of it, if there are none.
 
-        A text whose key says secret is one, unless it is evidently something else. Any depth is walked.
+        A text whose key says secret is one, unless it is evidently something else. Any depth is walked. What is masked
+        anywhere in the value is masked wherever it stands in it.
         """
-        known = self.known
+        known, counts = self.known, {**self.counts}
         made = self._without_secrets(value)
-        return made if self.known == known else self._without_secrets(made)
+        for _ in range(_MAX_PASSES):
+            if self.known == known:
+                break
+            # What stands before a secret that was learned on the way may hold copies of it.
+            known, self.counts = self.known, Counter(counts)
+            made = self._without_secrets(value)
+        return made
 
     def _without_secrets(self, value: JsonValue) -> JsonValue:
         containers: list[_Placed] = [([value], "", 0, 0)]
-        changes = self._changes(containers)
+        texts, in_keys = self._suspects(containers)
+        # What becomes of texts and containers, by their places.
+        changes: dict[int, dict[_Key, JsonValue]] = {number: {} for number in in_keys}
+        searched: set[tuple[str, str]] = set()  # and found clean: what a tool printed stands in more than one place
+        for text, name, number, key in texts:
+            if (name, text) not in searched:
+                if (masked := self._named(name, text)) is not text:
+                    changes.setdefault(number, {})[key] = masked
+                else:
+                    searched.add((name, text))
         if not changes:
             return value
         for number in range(len(containers) - 1, 0, -1):
@@ -97,55 +116,52 @@ class Redactor:
                 changes.setdefault(parent, {})[key] = self._rebuilt(container, changes[number])
         return changes[0][0]
 
-    def _changes(self, containers: list[_Placed]) -> dict[int, dict[_Key, JsonValue]]:
-        """Walk the containers, adding those within them; return by their places what becomes of their texts.
+    def _suspects(self, containers: list[_Placed]) -> tuple[list[_PlacedText], list[int]]:
+        """Walk the containers, adding those within them; return what may have a secret.
 
-        A container whose keys are to be masked is there too.
+        That is texts, with their places, and containers with such keys, by their numbers.
         """
-        changes: dict[int, dict[_Key, JsonValue]] = {}
-        clean = self._clean
+        in_keys: list[int] = []
+        clean, plain = self._clean, self._plain
         short: list[_PlacedText] = []
+        others: list[_PlacedText] = []
         for number, (container, called, _, _) in enumerate(containers):
-            if (
-                isinstance(container, dict)
-                and not clean.issuperset(container)
-                and not all(map(self._is_clean, container))
-            ):
-                changes[number] = {}
-            for key, item in container.items() if isinstance(container, dict) else enumerate(container):
-                # What a list holds is called as the list is.
-                name = key if isinstance(key, str) else called
+            if isinstance(container, dict):
+                is_plain = plain.issuperset(container)
+                if not is_plain and not all(map(self._is_clean, container)):
+                    in_keys.append(number)
+                items: Iterable[tuple[_Key, JsonValue]] = container.items()
+            else:
+                is_plain, items = _tells_nothing(called), enumerate(container)
+            for key, item in items:
                 if isinstance(item, str):
-                    if name in ("value", "Value"):
-                        name = _beside(container)
-                    if len(item) <= _LONGEST_JOINED and kind_of(name) is None:
-                        if item not in clean:
-                            short.append((item, number, key))
-                    elif (masked := self._named(name, item)) is not item:
-                        changes.setdefault(number, {})[key] = masked
-                elif isinstance(item, (dict, list)):
-                    containers.append((item, name, number, key))
-        for text, number, key in self._suspects(short):
-            if (masked := self.text(text)) is not text:
-                changes.setdefault(number, {})[key] = masked
-        return changes
+                    name = "" if is_plain else _telling_name(key, called, container)
+                    if name or len(item) > _LONGEST_JOINED:
+                        others.append((item, name, number, key))
+                    elif item not in clean:
+                        short.append((item, name, number, key))
+                elif isinstance(item, _CONTAINERS):
+                    # What a list holds is called as the list is.
+                    containers.append((item, key if isinstance(key, str) else called, number, key))
+        return [*others, *self._searched_as_one(short)], in_keys
 
-    def _suspects(self, texts: list[_PlacedText]) -> list[_PlacedText]:
-        """Return those of the texts that may hold a secret.
+    def _searched_as_one(self, texts: list[_PlacedText]) -> list[_PlacedText]:
+        """Return those of the texts that may hold a secret: to search each costs more than its few characters do.
 
-        They are searched as one: to search each costs more than its few characters do. A line break before each keeps
-        them apart, and is what stands before the start of a text for patterns that ask for it.
+        A line break before each keeps them apart, and is what stands before the start of a text for patterns that ask
+        for it.
         """
         if self._own or not texts:
             return texts
-        joined = "\n".join(["", *(text for text, _, _ in texts)])
+        bare = [text for text, _, _, _ in texts]
+        joined = "\n".join(["", *bare])
         places = hint_spans(joined)
         if self.known:
             places += [(start, end) for start, end, _ in self._copies.spans(joined)]
-        ends = [*accumulate(len(text) + 1 for text, _, _ in texts)] if places else []
+        ends = [*accumulate([len(text) + 1 for text in bare])] if places else []
         # What is found across a border may hide what begins behind it.
         found = {bisect_right(ends, at) for start, end in places for at in (start, end - 1)}
-        clean = (text for at, (text, _, _) in enumerate(texts) if len(text) <= _LONGEST_CLEAN and at not in found)
+        clean = (text for at, text in enumerate(bare) if len(text) <= _LONGEST_CLEAN and at not in found)
         self._clean.update(islice(clean, max(0, _MAX_CLEAN - len(self._clean))))
         return [texts[at] for at in sorted(found)]
 
@@ -181,6 +197,7 @@ class Redactor:
         if self._copies.add(secret, rank):
             self.known = len(self._copies)
             self._clean.clear()
+            self._plain.clear()
 
     def _rebuilt(self, container: _Container, changed: dict[_Key, JsonValue]) -> _Container:
         """Return the container with what changed in it and with its keys masked."""
@@ -194,14 +211,15 @@ class Redactor:
             made[masked] = changed.get(key, item)
         return made
 
-    def _is_clean(self, text: str) -> bool:
+    def _is_clean(self, key: str) -> bool:
         """Tell whether a key has no secret. The same few come again and again: those are remembered."""
-        if text in self._clean:
-            return True
-        if self._spans(text):
-            return False
-        if len(self._clean) < _MAX_CLEAN:
-            self._clean.add(text)
+        if key not in self._clean:
+            if self._spans(key):
+                return False
+            if len(self._clean) < _MAX_CLEAN:
+                self._clean.add(key)
+        if len(self._plain) < _MAX_CLEAN and _tells_nothing(key):
+            self._plain.add(key)
         return True
 
 
@@ -218,10 +236,21 @@ def _own_expression(number: int, expression: str) -> re.Pattern[str]:
     return made
 
 
-def _beside(container: _Container) -> str:
-    """Give what stands beside a `value` as its name: so are variables and headers written as objects."""
-    names = [container.get(key) for key in ("name", "Name", "key", "Key")] if isinstance(container, dict) else []
-    return next((name for name in names if isinstance(name, str)), "value")
+def _tells_nothing(name: str) -> bool:
+    """Tell whether a text that goes by this name is judged by itself alone."""
+    return name not in _VALUES and kind_of(name) is None
+
+
+def _telling_name(key: _Key, called: str, container: _Container) -> str:
+    """Give the name of a text if it says secret, else an empty one: its key, that of its list, or what stands beside.
+
+    So are variables and headers written as objects: with a `value`, and beside it the name.
+    """
+    name = key if isinstance(key, str) else called
+    if name in _VALUES and isinstance(container, dict):
+        names = (container.get(each) for each in ("name", "Name", "key", "Key"))
+        name = next((each for each in names if isinstance(each, str)), "value")
+    return name if kind_of(name) is not None else ""
 
 
 def _marker(name: str) -> str:

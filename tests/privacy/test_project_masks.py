@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from lines import prompt, reply, session
 
 from cc_trace.errors import ConfigError
 from cc_trace.privacy.content import Privacy, PrivacySettings
 from cc_trace.privacy.project_masks import MAX_CHARS, MAX_PATTERNS, WITHHELD, ProjectMasks, check_masks
+from cc_trace.spans import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_what_they_match_is_masked() -> None:
@@ -15,9 +22,11 @@ def test_what_they_match_is_masked() -> None:
     assert masks.text("a acme-1234 b pin=77.") == "a [masked: project pattern] b pin=[masked: project pattern]."
 
 
-def test_they_come_after_the_users_in_texts_values_and_keys() -> None:
+def test_they_come_after_the_users_in_texts_values_and_keys(tmp_path: Path) -> None:
+    (span, *_) = Session(session(tmp_path, prompt("hello", 0), reply("m1", "yes", at=1))).spans()
     privacy = Privacy(PrivacySettings(mask=("mine",), project_mask=("theirs",), max_chars=0))
-    assert privacy._value({"theirs": ["x theirs y", "mine"]}) == {
+    given = span._replace(metadata={"theirs": ["x theirs y", "mine"]})
+    assert privacy(given).metadata == {
         "[masked: project pattern]": ["x [masked: project pattern] y", "[masked: own pattern]"]
     }
     assert privacy.text("mine theirs") == "[masked: own pattern] [masked: project pattern]"
