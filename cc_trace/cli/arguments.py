@@ -62,6 +62,7 @@ def _looking(commands: Commands) -> None:
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
     show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
     show.add_argument("--json", action="store_true", help="JSON Lines: an object per span, then one for the session")
+    _asking(commands)
     view = _command(commands, "view")
     about = "open this session: a transcript below Claude Code's folder, or the id of a session"
     view.add_argument("session", metavar="SESSION", nargs="?", help=about)
@@ -79,6 +80,21 @@ def _looking(commands: Commands) -> None:
     status = _command(commands, "status")
     status.add_argument("--json", action="store_true", help=_JSON)
     status.add_argument("--all", action="store_true", help="every session, not only the latest and the pending ones")
+
+
+def _asking(commands: Commands) -> None:
+    sessions = _command(commands, "sessions")
+    sessions.add_argument("--project", metavar="NAME", help="only of this project")
+    sessions.add_argument("--since", metavar="AGE", help="only those that went on since then: 30d, 12h, or 2026-10-01")
+    sessions.add_argument("--limit", type=int, metavar="N", help="only the latest N")
+    usage = _command(commands, "usage")
+    kinds = ("day", "project", "model", "agent", "tool", "session")
+    usage.add_argument("--by", choices=kinds, default="day", help="what a row is of (default: day)")
+    usage.add_argument("--since", metavar="AGE", help="only what was used since then: 30d, 12h, or 2026-10-01")
+    search = _command(commands, "search")
+    search.add_argument("text", metavar="TEXT", nargs="+", help="words; a span that has all of them is found")
+    for each in (sessions, usage, search):
+        each.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _session(command: argparse.ArgumentParser, nargs: str | None = None) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cc_trace.store import insights, lists, questions
+    from cc_trace.store import insights, lists, questions, usage
     from cc_trace.store.delivered import StoredSession, read_session, remove_traces, row_of, write_spans
     from cc_trace.store.schema import VERSION, connect
     from cc_trace.store.span_rows import to_json
@@ -33,6 +33,7 @@ __all__ = [
     "row_of",
     "store_path",
     "to_json",
+    "usage",
     "write_spans",
 ]
 
@@ -55,7 +56,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name in ("insights", "lists", "questions"):
+    if name in ("insights", "lists", "questions", "usage"):
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -112,6 +112,23 @@ def sessions(store: Store, chosen: Filter, offset: int, limit: int) -> tuple[lis
     return rows, total
 
 
+def latest(store: Store, project: str | None, since_ns: int, limit: int | None) -> list[sqlite3.Row]:
+    """Return the sessions of a project, or all, that went on since then, the latest first."""
+    return store.read(
+        f"SELECT {_SESSION}, repository, predecessor, path FROM sessions WHERE (?1 IS NULL OR project = ?1)"
+        " AND COALESCE(last_ns, 0) >= ?2 ORDER BY last_ns DESC, session_id LIMIT ?3",
+        [project, since_ns, -1 if limit is None else limit],
+    )
+
+
+def with_prefix(store: Store, prefix: str) -> list[str]:
+    """Return the ids of up to ten sessions that begin so."""
+    found = store.read(
+        "SELECT DISTINCT session_id FROM spans WHERE substr(session_id, 1, ?2) = ?1 LIMIT 10", [prefix, len(prefix)]
+    )
+    return [row[0] for row in found]
+
+
 def sessions_total(store: Store, chosen: Filter) -> sqlite3.Row:
     """Return the sums over all sessions that are chosen."""
     where = _sessions_where(chosen)
@@ -283,7 +300,8 @@ class Hit(NamedTuple):
 
 def search(store: Store, text: str, limit: int = 100) -> list[Hit]:
     """Find spans that have all the words, the best first."""
-    words = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in text.split()[:20]]
+    # Each word is a string to FTS5, so that nothing in it is syntax; a NUL would end the query.
+    words = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in text.replace("\0", " ").split()[:20]]
     if not words:
         return []
     words[-1] += "*"  # it may still be being typed

@@ -1,0 +1,58 @@
+"""`cc-trace sessions`: the sessions of this machine, the latest first."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import orjson
+
+from cc_trace.cli.stored import up_to_date
+from cc_trace.delivery import since_seconds
+from cc_trace.errors import CcTraceError
+from cc_trace.store import questions
+from cc_trace.text import plural, rfc3339, shortened
+
+if TYPE_CHECKING:
+    import argparse
+    import sqlite3
+    from collections.abc import Mapping
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Print a line per session."""
+    if options.limit is not None and options.limit < 1:
+        message = "--limit must be at least 1"
+        raise CcTraceError(message)
+    since_ns = int(since_seconds(options.since, time.time()) * 1e9)
+    with up_to_date(environment) as store:
+        rows = questions.latest(store, options.project, since_ns, options.limit)
+    if options.json:
+        made = [_json(row) for row in rows]
+        sys.stdout.buffer.write(orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        return 0
+    if not rows:
+        print("no session was found" if options.project or options.since else "there are no sessions yet")
+    width = shutil.get_terminal_size((120, 24)).columns
+    for row in rows:
+        print(_line(row, width))
+    return 0
+
+
+def _json(row: sqlite3.Row) -> dict[str, object]:
+    made = {name: row[name] for name in ("session_id", "title", "project", "repository", "cwd", "branch")}
+    made |= {"first": rfc3339(row["first_ns"]), "last": rfc3339(row["last_ns"])}
+    made |= {name: row[name] for name in ("turns", "cost_usd", "tokens", "errors", "state", "predecessor")}
+    return made | {"transcript": row["path"]}
+
+
+def _line(row: sqlite3.Row, width: int) -> str:
+    when = "" if row["last_ns"] is None else f"{datetime.fromtimestamp(row['last_ns'] / 1e9):%Y-%m-%d %H:%M}"  # noqa: DTZ006
+    cost = "" if row["cost_usd"] is None else f"${row['cost_usd']:,.2f}"
+    project = shortened(row["project"] or "", 20)
+    facts = f"{row['session_id'][:8]}  {when:<16}  {plural(row['turns'], 'turn'):>9}  {cost:>8}  {row['state']:<20}"
+    line = f"{facts}  {project:<20}  "
+    return line + shortened(" ".join(row["title"].split()), max(20, width - len(line)))

@@ -1,0 +1,202 @@
+"""`cc-trace sessions`, `usage` and `search`: what they print, and that nothing of it can act."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lines import prompt, reply, result, session, tool_use
+from viewer import copy_cases
+
+from cc_trace.cli import main
+from cc_trace.spans import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "\x1b]0;owned\x07 \u202e <script> 100%"
+
+
+@pytest.fixture
+def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = tmp_path / ".claude" / "projects" / "-home-dev-project"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """Ask for JSON."""
+    main([*arguments, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def responses(folder: Path) -> dict[str, Any]:
+    """Every response of all sessions once, by its span's id."""
+    found = {}
+    for path in folder.glob("*.jsonl"):
+        for span in Session(path).spans():
+            if span.kind == "generation":
+                found[span.span_id] = span
+    return found
+
+
+CASES = ("2.1.325--b_tools", "2.1.325--c2_parallel_subagents", "2.1.325--d_resume_fork", "2.1.325--e2_bad_request")
+
+
+@pytest.mark.parametrize("by", ["day", "project", "model", "agent", "tool", "session"])
+def test_every_way_to_divide_usage_sums_up_to_what_the_transcripts_say(
+    projects: Path, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    copy_cases(projects, *CASES)
+    spans = responses(projects).values()
+    usages = [span.response.usage for span in spans if span.response.usage is not None]
+    made = asked(capsys, "usage", "--by", by)
+    total = made["total"]
+    assert total["requests"] == len(spans)
+    assert total["input_tokens"] == sum(each.input for each in usages)
+    assert total["output_tokens"] == sum(each.output for each in usages)
+    assert total["cache_read_tokens"] == sum(each.cache_read for each in usages)
+    assert total["cache_write_tokens"] == sum(each.cache_write_5m + each.cache_write_1h for each in usages)
+    assert total["cost_usd"] == pytest.approx(sum(s.response.cost_usd or 0 for s in spans), abs=1e-5)
+    if by != "tool":
+        assert total["errors"] == sum(span.status == "error" for span in spans) > 0
+    for name in ("requests", "errors", "input_tokens", "output_tokens", "cost_usd"):
+        assert sum(row[name] for row in made["rows"]) == pytest.approx(total[name], abs=len(made["rows"]))
+
+
+def test_usage_by_agent_has_subagents_and_the_main_thread(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, "2.1.325--c2_parallel_subagents")
+    names = [row["name"] for row in asked(capsys, "usage", "--by", "agent")["rows"]]
+    assert sorted(names) == ["general-purpose", "main thread"]
+
+
+def test_usage_by_tool_counts_calls_and_divides_a_response_among_them(
+    projects: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session(
+        projects,
+        prompt("go", 0, cwd="/p"),
+        reply("m1", tool_use("t1", "Bash", command="a"), tool_use("t2", "Read", file_path="b"), at=2),
+        result("t1", "no", at=4, error=True),
+        result("t2", "yes", at=4),
+        reply("m2", "done", at=6),
+    )
+    rows = {row["name"]: row for row in asked(capsys, "usage", "--by", "tool")["rows"]}
+    assert [(name, rows[name]["requests"], rows[name].get("calls"), rows[name]["errors"]) for name in sorted(rows)] == [
+        ("Bash", 0.5, 1, 1),
+        ("Read", 0.5, 1, 0),
+        ("no tool", 1, None, 0),
+    ]
+
+
+def test_usage_is_a_table_with_bars(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, *CASES)
+    assert main(["usage", "--by", "model"]) == 0
+    head, *rows, total = capsys.readouterr().out.splitlines()
+    assert head.split() == ["model", "requests", "errors", "input", "output", "cache", "read", "cache", "write", "cost"]
+    assert rows[0].endswith("█" * 24)
+    assert total.startswith("total ")
+    assert "█" not in total
+
+
+def test_since_leaves_out_what_was_before(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, "2.1.325--b_tools")
+    assert asked(capsys, "usage", "--since", "2100-01-01")["total"]["requests"] == 0
+    assert asked(capsys, "sessions", "--since", "2100-01-01") == []
+    assert len(asked(capsys, "sessions", "--since", "2026-01-01")) == 1
+
+
+def test_sessions_are_listed_the_latest_first(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, "2.1.325--a_simple", "2.1.325--g1_two_turns_exit", "2.1.325--shop")
+    found = asked(capsys, "sessions")
+    assert [row["last"] for row in found] == sorted((row["last"] for row in found), reverse=True)
+    shop = next(row for row in found if row["project"] == "shop")
+    assert shop["turns"] == 5
+    assert [row["session_id"] for row in asked(capsys, "sessions", "--project", "shop")] == [shop["session_id"]]
+    assert len(asked(capsys, "sessions", "--limit", "2")) == 2
+    main(["sessions", "--project", "shop"])
+    line = capsys.readouterr().out
+    assert shop["session_id"][:8] in line
+    assert shop["title"][:20] in line
+    assert "5 turns" in line
+    assert main(["sessions", "--limit", "0"]) == 2
+
+
+def test_a_hit_says_where_it_is(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session(
+        projects,
+        prompt("where is the wombat", 0, cwd="/p"),
+        reply("m1", tool_use("t1", "Bash", command="grep marsupial"), at=2),
+        result("t1", "burrow.txt: kangaroo", at=4),
+        reply("m2", "In the platypus file", at=6),
+    )
+    for word, place in (("wombat", "prompt"), ("marsupial", "Bash"), ("kangaroo", "Bash"), ("platyp", "answer")):
+        hit = asked(capsys, "search", word)[0]
+        assert (hit["place"], hit["turn"], hit["title"]) == (place, 1, "where is the wombat")
+        assert f"[{word}" in hit["snippet"]
+    assert main(["search", "nowhere"]) == 1
+    assert capsys.readouterr().out == "nothing was found\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"',
+        "'",
+        "a OR",
+        "NOT",
+        "NEAR(",
+        "*",
+        "^",
+        "col:x",
+        "-",
+        "--",
+        "((",
+        "a AND (b",
+        "\x00",
+        '""',
+        "%",
+        ";",
+        "{",
+        "+ +",
+    ],
+)
+def test_no_text_is_syntax(projects: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    copy_cases(projects, "2.1.325--a_simple")
+    assert main(["search", "--json", "--", text]) in (0, 1)
+    json.loads(capsys.readouterr().out)
+
+
+def test_nothing_that_is_printed_can_drive_the_terminal(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session(
+        projects,
+        prompt(HOSTILE, 0, cwd="/p"),
+        reply("m1", tool_use("t1", HOSTILE, command=HOSTILE), at=2),
+        result("t1", HOSTILE, at=4),
+        reply("m2", HOSTILE, at=6),
+    )
+    for arguments in (["sessions"], ["usage", "--by", "tool"], ["usage", "--by", "session"], ["search", "script"]):
+        for more in ([], ["--json"]):
+            assert main([*arguments, *more]) == 0
+            printed = capsys.readouterr()
+            assert "100%" in printed.out
+            assert not {"\x1b", "\x07", "\u202e"} & set(printed.out + printed.err)
+
+
+def test_a_store_that_cannot_be_used_is_said(
+    projects: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_cases(projects, "2.1.325--a_simple")
+    path = tmp_path / ".claude" / "state" / "cc-trace" / "traces.db"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"nothing of the kind" * 100)
+    assert main(["usage"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        said
+        == f"cc-trace: cannot use the local store {path}: file is not a database; cc-trace doctor says what to do\n"
+    )
