@@ -110,6 +110,8 @@ def _delivering(commands: Commands) -> None:
     which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     run = _command(commands, "run")
+    about = "set TRACEPARENT for the command to CC_TRACE_TRACEPARENT, so that what it starts joins the same trace"
+    run.add_argument("--propagate", action="store_true", help=about)
     run.add_argument("command_line", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: claude -p ...")
     ingest = _command(commands, "ingest")
     about = "output of `claude -p --output-format stream-json` or `json`; - or nothing: read it from stdin"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver each file; print a line per run. Exit 1 if anything is pending, 2 if nothing could be read."""
-    runs = [read_run(name, options.prompt) for name in options.files or ["-"]]
+    runs = [run for name in options.files or ["-"] for run in read_runs(name, options.prompt)]
     app = App.open(environment)
     with app.sync() as sync:
         reports = [sync_stream(app, sync, each, here()) for each in runs]
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0 if all(report.complete and report.off is None for report in reports) else 1
 
 
-def read_run(name: str, prompt: str | None) -> StreamTranscript:
-    """Return the run that a file, or stdin, tells of."""
+def read_runs(name: str, prompt: str | None) -> list[StreamTranscript]:
+    """Return the sessions that a file, or stdin, tells of."""
     try:
         if name == "-":
             messages, ended_ns = read_messages(_arriving()), time.time_ns()
@@ -45,7 +45,7 @@ def read_run(name: str, prompt: str | None) -> StreamTranscript:
         message = f"cannot read {name}: {error.strerror}"
         raise CcTraceError(message) from error
     made = convert_stream(messages, prompt=prompt, ended_ns=ended_ns)
-    if made is None:
+    if not made:
         what = "stdin" if name == "-" else name
         message = f"{what} is no output of Claude Code; it takes `--output-format stream-json --verbose`, or `json`"
         raise NotFoundError(message)

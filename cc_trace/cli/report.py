@@ -1,50 +1,111 @@
-"""`cc-trace report`: what a run came to, in figures, and gates for CI. It quotes nothing of the conversation."""
+"""`cc-trace report`: what a run was asked, how it ended, what it did and what it cost; and gates for CI.
+
+Rule: a report is printed where others read it, in a job's log or summary. So every text in it passes through `privacy`,
+as on its way to a destination, and none can be markup there.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import sys
 import tempfile
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.cli.ingest import read_run
-from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.paths import claude_folder, find, here, home
+from cc_trace.cli.ingest import read_runs
+from cc_trace.delivery import App
+from cc_trace.errors import CcTraceError, ConfigError, NotFoundError
+from cc_trace.export import trace_url
+from cc_trace.paths import find, here
+from cc_trace.privacy import Privacy, PrivacySettings
 from cc_trace.spans import Session
-from cc_trace.transcript import save_stream
+from cc_trace.transcript import JsonValue, save_stream
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from cc_trace.settings import Config
     from cc_trace.spans import SessionSummary, Span
 
 _BEGINNING: Final = 1 << 20
+_CHARS: Final = 300  # of a text
+_LISTED: Final = 20  # errors, files, links
+_TEXTS: Final = ("session id", "asked", "ended", "answered", "tool calls", "error", "file")  # of others
+_TOKENS: Final = ("input", "output", "cache_read", "cache_write")
+# What may be markup, or become a link or a mention, in the Markdown of GitHub or GitLab.
+_MARKUP: Final = re.compile(r"[^\w ,;/='\"%+\-]|_")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One session, as it may be shown."""
+
+    spans: list[Span]
+    summary: SessionSummary
+    files: list[str]
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print the report of a session, or of a run's output. Exit 1 if a gate fails, 2 if nothing could be read."""
+    for name in ("max_cost", "max_minutes"):
+        limit = getattr(options, name)
+        if limit is not None and not (math.isfinite(limit) and limit >= 0):
+            message = f"--{name.replace('_', '-')} must be a number, 0 or more"
+            raise CcTraceError(message)
+    app = App.open(environment)
     try:
-        path = find(options.session, claude_folder(environment, home(environment)), here())
+        path = _find(options.session, app)
         with tempfile.TemporaryDirectory() as folder:
-            spans, summary = _read(path, Path(folder))
+            config, runs = _read(path, Path(folder), app)
     except OSError as error:
         message = f"cannot read {options.session}: {error.strerror}"
         raise CcTraceError(message) from error
-    if not spans:
+    runs = [each for each in runs if each.spans]
+    if not runs:
         message = f"{options.session} has no turn; pass a transcript, a session id, or the output of `claude -p`"
         raise NotFoundError(message)
-    figures = _figures(spans, summary)
-    failed = _failed_gates(figures, options)
-    _print(figures, failed, options.format)
+    report = _report(runs, config)
+    failed = _failed_gates(report, options)
+    _print(report, failed, options.format)
     return 1 if failed else 0
 
 
-def _read(path: Path, folder: Path) -> tuple[list[Span], SessionSummary]:
-    if not _is_transcript(path):
-        path = save_stream(read_run(str(path), None), folder)
-    session = Session(path, ending="over")
-    return list(session.spans()), session.summary
+def _find(target: str, app: App) -> Path:
+    """Return a file, or a session's transcript: Claude Code's own, else the one that was made of its output."""
+    try:
+        return find(target, app.config_dir, here())
+    except NotFoundError:
+        made = app.states.streams / f"{Path(target).name}.jsonl"
+        if not made.is_file():
+            raise
+        return made
+
+
+def _read(path: Path, folder: Path, app: App) -> tuple[Config | None, list[_Run]]:
+    paths = [path] if _is_transcript(path) else [save_stream(each, folder) for each in read_runs(str(path), None)]
+    config: Config | None = None
+    runs = []
+    for each in paths:
+        state = app.states.peek(each.stem)
+        session = Session(each, ending="over", links=state.trace_links if state is not None else None)
+        turns = [trace.spans for trace in session.traces()]
+        cwd = session.summary.cwd if state is None else state.cwd
+        try:
+            config = app.config(cwd, None if state is None else state.environment)
+            privacy = Privacy(config.privacy)
+        except ConfigError as error:
+            print(f"cc-trace: no texts are shown, because the settings are wrong: {error}", file=sys.stderr)
+            privacy = Privacy(PrivacySettings(content="metadata"))
+        spans = [privacy(span, turn) for turn in turns for span in turn]
+        summary = session.summary
+        names = [name.removeprefix(f"{summary.cwd}/") for name in summary.files_modified]
+        runs.append(_Run(spans, summary, [privacy.text(name) for name in names]))
+    return config, runs
 
 
 def _is_transcript(path: Path) -> bool:
@@ -53,51 +114,159 @@ def _is_transcript(path: Path) -> bool:
         return b'"sessionId":' in file.read(_BEGINNING)
 
 
-def _figures(spans: list[Span], summary: SessionSummary) -> dict[str, object]:
+def _report(runs: list[_Run], config: Config | None) -> dict[str, JsonValue]:
+    spans = [span for run in runs for span in run.spans]
     turns = [span for span in spans if span.kind == "turn"]
+    generations = [span.response for span in spans if span.response is not None and span.response.usage is not None]
+    tools = Counter(span.tool.name for span in spans if span.tool is not None)
     start_ns = [span.start_ns for span in turns if span.start_ns is not None]
     end_ns = [span.end_ns for span in spans if span.end_ns is not None]
-    known = [cost for cost in (summary.cost_usd, summary.reported_cost_usd) if cost is not None]
+    status, why = _ended(turns[-1])
+    shown = isinstance(turns[0].input, str)  # where no texts may leave, no names of files may
+    files = dict.fromkeys(name for run in runs for name in run.files) if shown else {}
+    tokens: Counter[str] = Counter()
+    for response in generations:
+        if (usage := response.usage) is not None:
+            cache_write = usage.cache_write_5m + usage.cache_write_1h
+            tokens.update(dict(zip(_TOKENS, (usage.input, usage.output, usage.cache_read, cache_write), strict=True)))
+    failed = [span for span in spans if span.status == "error" and span.kind != "turn"]
     return {
-        "session_id": summary.session_id,
-        "status": turns[-1].status,
+        "session_id": runs[-1].summary.session_id,
+        "asked": _cut(turns[0].input),
+        "status": status,
+        "why": _cut(why),
+        "answered": _cut(turns[-1].output),
         "turns": len(turns),
-        "tool_calls": summary.tool_calls,
-        "errors": sum(span.status == "error" for span in spans),
-        "files_changed": len(summary.files_modified),
-        "lines_added": summary.lines_added,
-        "lines_removed": summary.lines_removed,
-        "output_tokens": summary.output_tokens,
-        "cost_usd": round(max(known), 6) if known else None,  # Claude Code's own count covers what is not traced
+        "tool_calls": tools.total(),
+        "tools": dict(tools.most_common()),
+        "errors": len(failed),
+        "error_messages": list[JsonValue](f"{span.name}: {_cut(span.error) or 'failed'}" for span in failed[:_LISTED]),
+        "files_changed": sum(len(run.summary.files_modified) for run in runs),
+        "files": list[JsonValue]([*files][:_LISTED]),
+        "lines_added": sum(run.summary.lines_added for run in runs),
+        "lines_removed": sum(run.summary.lines_removed for run in runs),
+        "tokens": {name: tokens[name] for name in _TOKENS},
+        "output_tokens": tokens["output"],
+        "usage_complete": all(response.usage_complete for response in generations),
+        "cost_usd": _cost(runs),
         "minutes": round((max(end_ns) - min(start_ns)) / 60e9, 3) if start_ns and end_ns else None,
+        "time_ms": {**_time_ms(turns)},
+        "links": list[JsonValue]([*_links(turns, config)][:_LISTED]),
     }
 
 
-def _failed_gates(figures: dict[str, object], options: argparse.Namespace) -> list[str]:
+def _ended(turn: Span) -> tuple[str, str | None]:
+    """Return how the last turn ended; a run may call itself an error whose turn looks well."""
+    match turn.metadata.get("run"):
+        case {"is_error": True, "result": str(result)} if turn.status == "ok":
+            return "error", result
+    return turn.status, turn.error
+
+
+def _cost(runs: list[_Run]) -> float | None:
+    """Return what was spent. Claude Code's own count covers what is not traced: titles, compaction."""
+    spent: list[float] = []
+    for summary in (run.summary for run in runs):
+        known = [cost for cost in (summary.cost_usd, summary.reported_cost_usd) if cost is not None]
+        if not known or (summary.unpriced and summary.reported_cost_usd is None):
+            return None
+        spent.append(max(known))
+    return round(sum(spent), 6)
+
+
+def _time_ms(turns: list[Span]) -> Counter[str]:
+    spent: Counter[str] = Counter()
+    for turn in turns:
+        match turn.metadata.get("time_ms"):
+            case dict(kinds):
+                spent.update({kind: ms for kind, ms in kinds.items() if isinstance(ms, int)})
+    return spent
+
+
+def _links(turns: list[Span], config: Config | None) -> Iterable[str]:
+    destinations = () if config is None else config.destinations
+    found = (trace_url(settings, turn.trace_id) for turn in turns for settings in destinations)
+    return dict.fromkeys(link for link in found if link is not None)
+
+
+def _cut(value: object) -> str | None:
+    """Return a text on one line, and not all of it if it is long."""
+    if value is None or value == "":
+        return None
+    text = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+    return text if len(text) <= _CHARS else text[:_CHARS] + "…"
+
+
+def _failed_gates(report: dict[str, JsonValue], options: argparse.Namespace) -> list[str]:
     """Return which gates failed; a figure that is not known passes none."""
     failed = []
     for name, limit in (("cost_usd", options.max_cost), ("minutes", options.max_minutes)):
-        value = figures[name]
+        value = report[name]
         if limit is not None and not (isinstance(value, int | float) and value <= limit):
             failed.append(f"{name} is {'unknown' if value is None else value}, the limit is {limit:g}")
-    if options.fail_on == "error" and figures["status"] != "ok":
-        failed.append(f"the last turn ended with status {figures['status']}")
+    if options.fail_on == "error" and report["status"] != "ok":
+        failed.append(f"the last turn ended with status {report['status']}")
     return failed
 
 
-def _print(figures: dict[str, object], failed: list[str], form: str) -> None:
+def _print(report: dict[str, JsonValue], failed: list[str], form: str) -> None:
     if form == "json":
-        print(json.dumps({**figures, "failed": failed}))
+        print(json.dumps({**report, "failed": failed}, ensure_ascii=False))
         return
-    rows = [(name.replace("_", " "), "unknown" if value is None else str(value)) for name, value in figures.items()]
+    rows = [(name, text) for name, text in _rows(report) if text]
     if form == "markdown":
         print("| Claude Code | |\n|---|---|")
-        for name, value in rows:
-            print(f"| {name} | {value} |")
+        for name, text in rows:
+            shown = f"<{text}>" if name == "trace" else f"<code>{_literal(text)}</code>" if name in _TEXTS else text
+            print(f"| {name} | {shown} |")
         for each in failed:
             print(f"\n**Failed:** {each}")
         return
-    for name, value in rows:
-        print(f"{name:<14} {value}")
+    for name, text in rows:
+        print(f"{name:<14} {text}")
     for each in failed:
         print(f"failed: {each}")
+
+
+def _rows(report: dict[str, JsonValue]) -> Iterable[tuple[str, str | None]]:
+    """Yield what is printed for people, a name and a text each."""
+    get = report.get
+    yield "session id", _plain(get("session_id"))
+    yield "asked", _plain(get("asked"))
+    yield "ended", f"{get('status')}: {get('why')}" if get("why") else _plain(get("status"))
+    yield "answered", _plain(get("answered"))
+    yield "turns", _plain(get("turns"))
+    yield "tool calls", _counted(get("tool_calls"), get("tools"))
+    yield "errors", _plain(get("errors"))
+    yield from (("error", message) for message in _texts(get("error_messages")))
+    yield "files changed", _plain(get("files_changed"))
+    yield from (("file", name) for name in _texts(get("files")))
+    yield "lines", f"+{get('lines_added')} -{get('lines_removed')}"
+    less = "" if get("usage_complete") else ", output counted in part"
+    yield "tokens", _listed(get("tokens")) + less
+    yield "cost", "unknown" if get("cost_usd") is None else f"{get('cost_usd')} USD"
+    yield "minutes", "unknown" if get("minutes") is None else _plain(get("minutes"))
+    yield "time", _listed(get("time_ms"), " ms")
+    yield from (("trace", link) for link in _texts(get("links")))
+
+
+def _texts(values: JsonValue) -> list[str]:
+    return [str(each) for each in values] if isinstance(values, list) else []
+
+
+def _plain(value: JsonValue) -> str | None:
+    return None if value is None else str(value)
+
+
+def _counted(total: JsonValue, counts: JsonValue) -> str:
+    return f"{total} ({_listed(counts)})" if counts else str(total)
+
+
+def _listed(counts: JsonValue, unit: str = "") -> str:
+    known = counts.items() if isinstance(counts, dict) else ()
+    return ", ".join(f"{name.replace('cache_', 'cache ')} {count}{unit}" for name, count in known if count)
+
+
+def _literal(text: str) -> str:
+    """Return a text that means nothing but itself in Markdown, inside a table too."""
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -23,41 +24,72 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _MAX_COPIED = 1 << 29  # of the output, for ourselves
 _DELIVERY_SECONDS = 10.0
-_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")  # those of a terminal reach the command itself
-_IGNORED = ("SIGINT", "SIGQUIT")
-_PRINTING = ("-p", "--print")
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_FROM_TERMINAL = ("SIGINT", "SIGQUIT")  # a terminal sends them to the command itself, too
+_NOT_FOUND, _NOT_EXECUTABLE, _WRONG_USAGE = 127, 126, 2
+_LINK = "CC_TRACE_TRACEPARENT"
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Run the command that the options name."""
-    return run_command(options.command_line, environment)
+    return run_command(options.command_line, environment, propagate=options.propagate)
 
 
-def run_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_command(arguments: Sequence[str], environment: Mapping[str, str], *, propagate: bool = False) -> int:
     """Run a command; return its exit code, or die by the signal that it died by."""
     command = list(arguments[1:] if arguments[:1] == ["--"] else arguments)
     if not command:
         print("cc-trace: run needs a command: cc-trace run -- claude -p ...", file=sys.stderr)
-        return 2
+        return _WRONG_USAGE
+    given = dict(environment)
+    if propagate:
+        if not given.get(_LINK):
+            print(f"cc-trace: --propagate needs the span to join: set {_LINK}", file=sys.stderr)
+            return _WRONG_USAGE
+        given["TRACEPARENT"] = given[_LINK]
+    printing = any(map(_is_print_flag, command))
+    began_ns = time.time_ns()
     try:
-        if not any(each in _PRINTING for each in command) and os.isatty(1):
-            os.execvp(command[0], command)  # noqa: S606  (the user's own command)
-        copy = _Copy(any_text=any(each in _PRINTING for each in command))
-        status = _pass_through(command, copy)
+        if not printing and os.isatty(1):
+            os.execvpe(command[0], command, given)  # noqa: S606  (the user's own command)
+        copy = _Copy(any_text=printing)
+        status = _pass_through(command, given, copy)
     except FileNotFoundError:
         print(f"cc-trace: {command[0]}: command not found", file=sys.stderr)
         return _NOT_FOUND
     except PermissionError:
         print(f"cc-trace: {command[0]}: permission denied", file=sys.stderr)
         return _NOT_EXECUTABLE
-    if copy.size or any(each in _PRINTING for each in command):
-        _deliver(copy, command, environment)
+    if copy.size or printing or _wrote_transcript(environment, began_ns):
+        _deliver(copy, command, environment, began_ns)
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
-        os.kill(os.getpid(), number)
+        _die_by(os.WTERMSIG(status))
     return os.waitstatus_to_exitcode(status)
+
+
+def _wrote_transcript(environment: Mapping[str, str], began_ns: int) -> bool:
+    """Tell whether a session of this folder was written to since then: a script may have run `claude`."""
+    try:
+        claude = environment.get("CLAUDE_CONFIG_DIR") or environment["HOME"] + "/.claude"
+        name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in os.getcwd())  # noqa: PTH109
+        with os.scandir(f"{claude}/projects/{name}") as entries:
+            return any(entry.stat().st_mtime_ns >= began_ns for entry in entries)
+    except (OSError, KeyError):
+        return False
+
+
+def _is_print_flag(word: str) -> bool:
+    return word in ("-p", "--print", "-pc", "-cp")
+
+
+def _die_by(number: int) -> None:
+    """End as the command ended. Its core was dumped, if it was; ours tells nobody anything."""
+    import resource  # noqa: PLC0415  (few commands end so)
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 class _Copy:
@@ -79,8 +111,11 @@ class _Copy:
         try:
             if self._file is None:
                 self._file = _nameless_file()
-            os.write(self._file, data)
-        except OSError:
+            written = 0
+            while written < len(data):
+                written += os.write(self._file, memoryview(data)[written:])
+        except OSError:  # a full disk: what stands there is enough for a part of the run
+            self.wanted = False
             return
         self.size += len(data)
         self.pieces.append((self.size, time.time_ns()))
@@ -113,30 +148,127 @@ def _nameless_file() -> int:
     return descriptor
 
 
-def _pass_through(command: list[str], copy: _Copy) -> int:
+def _pass_through(command: list[str], environment: Mapping[str, str], copy: _Copy) -> int:
     """Run a command and write on what it prints; return how it ended, as wait() tells it."""
     reading, writing = os.pipe()
-    pid = os.posix_spawnp(
-        command[0],
-        command,
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)],
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
-    )
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signals = _Signals()
+    # Until the handlers stand nothing is delivered to us, so nothing is lost that was meant for the command.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.all)
+    try:
+        pid = signals.pid = os.posix_spawnp(
+            command[0],
+            command,
+            environment,
+            file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)],
+            setsigmask=before,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
+        )
+        signals.take_over(waking)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(writing)
     _enlarge(reading)
-    for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    for name in _FORWARDED:
-        signal.signal(getattr(signal, name), lambda number, _: _forward(pid, number))
-    try:
-        while data := os.read(reading, _CHUNK):
-            _write(data)
+    status = _copy_until_end(pid, reading, woken, copy)
+    goes_on = status is not None and _drain(reading, copy)
+    if status is None:
+        os.close(reading)  # if nobody reads any more, the command finds out as it would without us
+        status = os.waitpid(pid, 0)[1]
+    signals.give_back()
+    if goes_on:
+        _leave_to_another(reading)
+    return status
+
+
+def _copy_until_end(pid: int, reading: int, woken: int, copy: _Copy) -> int | None:
+    """Write on what comes until its end, or until nobody reads it; return how the command ended, if that was before."""
+    waiting = select.poll()
+    waiting.register(reading, select.POLLIN)
+    waiting.register(woken, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in waiting.poll()}
+        if reading in ready:
+            data = os.read(reading, _CHUNK)
+            if not data or not _write(data):
+                return None
             copy.add(data)
-    except OSError:  # nobody reads any more: the command finds out as it would without us
+        elif woken in ready:
+            os.read(woken, _CHUNK)
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return status
+
+
+def _drain(reading: int, copy: _Copy) -> bool:
+    """Write on what is in the pipe of a command that has ended; tell whether more may come."""
+    os.set_blocking(reading, False)
+    while True:
+        try:
+            data = os.read(reading, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not data or not _write(data):
+            return False
+        copy.add(data)
+
+
+def _leave_to_another(reading: int) -> None:
+    """Let another process write on what is still to come: the command left somebody behind who holds its stdout.
+
+    Nobody would wait for that one without us.
+    """
+    if os.fork():
+        return
+    os.set_blocking(reading, True)
+    while (data := os.read(reading, _CHUNK)) and _write(data):
         pass
-    os.close(reading)
-    return os.waitpid(pid, 0)[1]
+    os._exit(0)
+
+
+class _Signals:
+    """Passes on to the command what is sent to us, while it runs."""
+
+    def __init__(self) -> None:
+        names = _FORWARDED if _has_terminal() else (*_FORWARDED, *_FROM_TERMINAL)
+        self._forwarded = [getattr(signal, name) for name in names]
+        self._ignored = [getattr(signal, name) for name in _FROM_TERMINAL if name not in names]
+        self._before: list[tuple[int, object]] = []
+        self.pid = 0
+
+    @property
+    def all(self) -> list[int]:
+        """Return all that are handled."""
+        return [*self._forwarded, *self._ignored, signal.SIGCHLD]
+
+    def take_over(self, waking: int) -> None:
+        """Handle them from now on; the end of a process wakes who waits at the other end of a pipe."""
+        handlers = [(number, self._forward) for number in self._forwarded]
+        handlers.append((signal.SIGCHLD, lambda *_: None))
+        self._before = [(number, signal.signal(number, handler)) for number, handler in handlers]
+        self._before += [(number, signal.signal(number, signal.SIG_IGN)) for number in self._ignored]
+        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+
+    def give_back(self) -> None:
+        """Let them mean to us what they meant before: the command is gone."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before:
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as it was returned
+
+    def _forward(self, number: int, _: object) -> None:
+        try:  # noqa: SIM105  (contextlib takes as long as the rest)
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def _has_terminal() -> bool:
+    """Tell whether a terminal controls us: it sends its signals to all of us, and CI to us alone."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _enlarge(pipe: int) -> None:
@@ -150,45 +282,42 @@ def _enlarge(pipe: int) -> None:
             pass
 
 
-def _forward(pid: int, number: int) -> None:
-    try:  # noqa: SIM105  (contextlib takes as long as the rest)
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
+def _write(data: bytes) -> bool:
+    """Write all of it; False: nobody reads it any more.
 
-
-def _write(data: bytes) -> None:
-    written = os.write(1, data)
+    Another process may have made our stdout non-blocking: with `2>&1` node shares it with us.
+    """
+    written = 0
     while written < len(data):
-        written += os.write(1, memoryview(data)[written:])
+        try:
+            written += os.write(1, memoryview(data)[written:])
+        except BlockingIOError:
+            select.select([], [1], [])
+        except OSError:
+            return False
+    return True
 
 
-def _deliver(copy: _Copy, command: list[str], environment: Mapping[str, str]) -> None:
+def _deliver(copy: _Copy, command: list[str], environment: Mapping[str, str], began_ns: int) -> None:
     """Deliver the run, within a bounded time; what goes wrong stands in the log, or is said in one line."""
-    from cc_trace.delivery import App, sync_stream  # noqa: PLC0415  (see above)
+    from cc_trace.cli.claude_command import read_command  # noqa: PLC0415  (see above)
+    from cc_trace.delivery import App, sync_stream, sync_written_since  # noqa: PLC0415  (likewise)
     from cc_trace.errors import CcTraceError  # noqa: PLC0415  (likewise)
     from cc_trace.paths import here  # noqa: PLC0415  (likewise)
     from cc_trace.transcript import convert_stream, read_messages  # noqa: PLC0415  (likewise)
 
     try:
-        made = convert_stream(read_messages(copy.lines()), prompt=_prompt(command), ended_ns=time.time_ns())
-        if made is None:
-            if any(each in _PRINTING for each in command):
-                print("cc-trace: not traced: add --output-format stream-json --verbose", file=sys.stderr)
-            return
+        deadline = time.time() + _DELIVERY_SECONDS
+        known = read_command(command)
+        runs = convert_stream(read_messages(copy.lines()), prompt=known.prompt, began_ns=began_ns)
         app = App.open(environment)
         with app.sync() as sync:
-            sync_stream(app, sync, made, here(), ended=True, deadline=time.time() + _DELIVERY_SECONDS)
+            for each in runs:
+                sync_stream(app, sync, each, here(), ended=True, deadline=deadline)
+            found = runs or sync_written_since(app, sync, here(), began_ns, known.session_id, deadline=deadline)
+        if not found and any(map(_is_print_flag, command)):
+            print("cc-trace: not traced: no transcript; add --output-format stream-json --verbose", file=sys.stderr)
     except (OSError, CcTraceError) as error:
         print(f"cc-trace: not traced: {error}", file=sys.stderr)
     except Exception as error:  # noqa: BLE001  (whatever is wrong with us, the command's exit code is what counts)
         print(f"cc-trace: not traced: {type(error).__name__}: {error}", file=sys.stderr)
-
-
-def _prompt(command: list[str]) -> str | None:
-    """Return what was asked, where the command line tells it: what follows -p, or the last argument after a flag."""
-    for place, each in enumerate(command[:-1]):
-        if each in _PRINTING and not command[place + 1].startswith("-"):
-            return command[place + 1]
-    last, before = command[-1], command[-2:-1]
-    return last if before in (["--"], ["--verbose"]) and not last.startswith("-") else None

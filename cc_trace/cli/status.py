@@ -124,7 +124,7 @@ def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
     since_ns = app.states.installed_ns
     if since_ns is None:
         return iter(())
-    found = {id_: each for id_, each in newest(app.config_dir).items() if id_ not in known}
+    found = {id_: each for id_, each in newest(app.config_dir, app.states.streams).items() if id_ not in known}
     return pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True, transcripts=found)
 
 

@@ -20,7 +20,7 @@ from cc_trace.delivery.liveness import from_files
 from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import States
 from cc_trace.delivery.store_updates import StoreUpdates
-from cc_trace.delivery.streams import sync_stream
+from cc_trace.delivery.streams import sync_stream, sync_written_since
 from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
 from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Report, Sync
 from cc_trace.delivery.worker import run_worker, take_spool
@@ -54,5 +54,6 @@ __all__ = [
     "since_seconds",
     "suppressed_by",
     "sync_stream",
+    "sync_written_since",
     "take_spool",
 ]

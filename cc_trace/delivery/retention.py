@@ -5,6 +5,7 @@ A worker does this after its sweep, at most once a day. Rules:
   for `state_days`, and the ledger knows every span that the state says was delivered. If the transcript comes back,
   from a backup or as part of a fork, it is read from its beginning, and the ledger knows what was sent. So a session
   that was delivered before the ledger was lost keeps its state, and so does one that another process is syncing.
+- A transcript made from the output of a run (`streams/`) is removed when it is as old and nothing of it is pending.
 - The ledger keeps everything; its docstring says why.
 - The notes about sessions written while tracing was off (`off/`, `off-since/`) are kept. They are empty files, and
   without them such a session, or a fork of it, would be sent if it came back.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sqlite3
 from itertools import islice
 from pathlib import Path
@@ -49,6 +51,7 @@ _LOCAL: Final = "local"  # the one destination that needs no ledger
 # folder itself may be a folder with other files in it, so names that are not certainly ours are not touched.
 _LEFT_IN_FOLDER: Final = re.compile(r"\.installed\.\d+\.tmp|ledger\.db\.aside-\d+(-wal|-shm)?")
 _LEFT_IN_SPOOL: Final = re.compile(r"\..+\.request\.\d+\.tmp")
+_STREAM: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}\.jsonl")
 _LEFT_IN_OURS: Final = re.compile(r"\..+\.\d+(\.tmp)?|.+\.json\.aside-\d+")
 
 
@@ -70,6 +73,7 @@ def clean_up(states: States, config_dir: Path, config: Config, now: float, log: 
     parts = [_remove_leftovers(states, now)]
     if config.state_days:
         parts += [
+            _remove_streams(states, now - config.state_days * DAY_SECONDS),
             _remove_sessions(states, config_dir, now - config.state_days * DAY_SECONDS),
             _remove_notes(states, now - config.state_days * DAY_SECONDS),
         ]
@@ -114,6 +118,18 @@ def _named(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, float]]:
 def _remove(paths: Iterator[Path]) -> Iterator[None]:
     for path in paths:
         path.unlink(missing_ok=True)
+        yield
+
+
+def _remove_streams(states: States, before: float) -> Iterator[None]:
+    """Remove transcripts made from the output of runs that are delivered, and untouched since then."""
+    old = [path for path, changed in _named(states.streams, _STREAM) if changed < before]
+    for path in old[:MAX_SESSIONS]:
+        with states.locked(path.stem) as held:
+            state = states.peek(path.stem) if held else None
+            if state is not None and not any(cursor.pending for cursor in state.destinations.values()):
+                shutil.rmtree(path.with_suffix(""), ignore_errors=True)  # its agents' files
+                path.unlink(missing_ok=True)
         yield
 
 

@@ -71,6 +71,11 @@ class States:
         own = (self._sessions, self._locks, self._off, self._disabled_since, self._agents, self._workers)
         return (*own, self.spool.folder, self.folder / "backoff")
 
+    @property
+    def streams(self) -> Path:
+        """Return the folder of transcripts that were made from the output of runs."""
+        return self.folder / "streams"
+
     def stamp_installed(self) -> None:
         """Record that cc-trace is installed from now on, unless that is recorded already."""
         if not (self.folder / "installed").exists():

@@ -64,7 +64,7 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
     # (project, environment, complete destinations) -> whether these are all that are configured, and whether any is.
     coverage: dict[tuple[str | None, str | None, frozenset[str]], tuple[bool, bool]] = {}
     agents, agents_since_ns = AgentListing(states), 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
-    found = newest(config_dir) if transcripts is None else transcripts
+    found = newest(config_dir, states.streams) if transcripts is None else transcripts
     for id_, (name, size, mtime_ns, has_agents) in found.items():
         row, recent = rows.get(id_), since_ns is not None and mtime_ns >= since_ns
         if row is None:
@@ -141,14 +141,17 @@ def _is_pending(row: IndexRow, size: int, names_of: _DestinationCache, *, recent
     return grown and bool(recent or names & row.complete)
 
 
-def newest(config_dir: Path) -> dict[str, Transcript]:
-    """Return each session's transcript. If two folders have the same id, the newer file counts.
+def newest(config_dir: Path, streams: Path | None = None) -> dict[str, Transcript]:
+    """Return each session's transcript, with `streams` also those that were made from the output of runs.
+
+    If two folders have the same id, the newer file counts, and Claude Code's own before one of ours.
 
     This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main` for the few
     files that they read.
     """
     found: dict[str, Transcript] = {}
-    for folder in _folders(config_dir):
+    for folder in (*_folders(config_dir), *([] if streams is None else [str(streams)])):
+        own = streams is None or folder != str(streams)
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # missing, or not a folder
             listed, others = [], set()
             for entry in entries:
@@ -163,7 +166,7 @@ def newest(config_dir: Path) -> dict[str, Transcript]:
                 listed.append((name[:-6], entry.path, status.st_size, status.st_mtime_ns))
             shared = "agent-" in others or "subagents" in others
             for id_, path, size, mtime_ns in listed:
-                if id_ not in found or mtime_ns > found[id_][2]:
+                if id_ not in found or (own and mtime_ns > found[id_][2]):
                     found[id_] = (path, size, mtime_ns, shared or id_ in others)
     return found
 

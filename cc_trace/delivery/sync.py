@@ -266,6 +266,8 @@ class Sync:
         """
         caller = _Caller(context, named)
         session_id = transcript.stem
+        if transcript.parent == self._states.streams:
+            ending = "over"  # it is written when its run has ended
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
                 return Report(session_id, busy=True)

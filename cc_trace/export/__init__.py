@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         OtlpProtocol,
         check_name,
         open_destination,
+        trace_url,
     )
     from cc_trace.export.endpoint import redacted
     from cc_trace.export.metrics import Counts, measured
@@ -56,6 +57,7 @@ __all__ = [
     "measured",
     "open_destination",
     "redacted",
+    "trace_url",
 ]
 
 # Loaded when first used: what a command does not need, it does not wait for.
@@ -81,6 +83,7 @@ _MODULES: Final = {
     "check_name": "destination",
     "open_destination": "destination",
     "redacted": "endpoint",
+    "trace_url": "destination",
 }
 
 

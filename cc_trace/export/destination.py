@@ -120,6 +120,15 @@ def open_destination(settings: DestinationSettings) -> Destination:
             return OtlpHttp(settings)
 
 
+def trace_url(settings: DestinationSettings, trace_id: str) -> str | None:
+    """Return where a person can look at a trace; None where the destination has no such address, or none is known."""
+    if settings.kind != "langfuse":
+        return None
+    from cc_trace.export.langfuse import server_url
+
+    return f"{server_url(settings)}/trace/{trace_id}"  # leads to the trace in its project
+
+
 def check_name(name: str, place: str) -> None:
     """Raise ConfigError for a name that stands for no destination; `place` is where it was said."""
     kind, colon, exporter = name.partition(":")

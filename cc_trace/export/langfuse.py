@@ -57,7 +57,7 @@ class Langfuse(OtlpHttp):
     queryable = True
 
     def __init__(self, settings: DestinationSettings) -> None:
-        self._base, basic = _base(settings), _basic(settings)
+        self._base, basic = server_url(settings), _basic(settings)
         self._settings = settings
         self._opened: LangfuseApi | None = None
         self._prices: Prices | None = None
@@ -186,7 +186,7 @@ class Langfuse(OtlpHttp):
             self._opened.close()
 
 
-def _base(settings: DestinationSettings) -> str:
+def server_url(settings: DestinationSettings) -> str:
     """Return the server's URL, also where its OTLP endpoint was given for it."""
     parts = url(settings, settings.endpoint or LANGFUSE_CLOUD)
     path = parts.path.rstrip("/").removesuffix("/v1/traces").removesuffix("/api/public/otel")

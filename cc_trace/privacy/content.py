@@ -26,7 +26,7 @@ _WITHOUT_TEXT: Final = frozenset(
     (
         # of the session and of a turn
         *("source", "session_id", "turn_number", "version", "cwd", "git_branch", "entrypoint", "permission_mode"),
-        "stream_times",
+        *("stream_times", "run"),
         *("trigger", "duration_ms", "launched_by", "time", "happened_at"),
         *("time_ms", "lines_added", "lines_removed", "files_changed", "max_turns_reached", "rewound"),
         # of an agent

@@ -161,6 +161,7 @@ class _Trace:
             "launched_by": self._link(start.launched_by),
             "time_ms": _time_ms(turn),
             "max_turns_reached": turn.limit is not None or None,
+            "run": None if turn.run is None else {**turn.run},
             "rewound": turn.rewound or None,
         }
         self._about |= {"started_by": f"/{start.command}" if start.trigger == "command" else start.trigger}

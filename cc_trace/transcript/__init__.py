@@ -45,6 +45,7 @@ from cc_trace.transcript.entries import (
     RequestSent,
     Results,
     Retry,
+    RunFacts,
     SessionNote,
     Skipped,
     Speaker,
@@ -66,7 +67,14 @@ from cc_trace.transcript.media import MEDIA_MARK, Media, MediaFinder, find_media
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import line_time, parse, parse_time
 from cc_trace.transcript.rewinds import rewound_prompts, takes_the_place_of
-from cc_trace.transcript.stream import StreamTranscript, convert_stream, read_messages, save_stream
+from cc_trace.transcript.stream import (
+    Messages,
+    StreamTranscript,
+    convert_stream,
+    read_messages,
+    save_stream,
+    sdk_message,
+)
 from cc_trace.transcript.user_lines import notifications, speaker
 
 __all__ = [
@@ -92,6 +100,7 @@ __all__ = [
     "Line",
     "Media",
     "MediaFinder",
+    "Messages",
     "ModeChange",
     "Notification",
     "OpenTranscript",
@@ -105,6 +114,7 @@ __all__ = [
     "RequestSent",
     "Results",
     "Retry",
+    "RunFacts",
     "Selection",
     "SessionNote",
     "Skipped",
@@ -146,6 +156,7 @@ __all__ = [
     "rewound_prompts",
     "save_stream",
     "scan",
+    "sdk_message",
     "select",
     "shared_files",
     "speaker",

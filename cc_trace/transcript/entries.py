@@ -349,6 +349,13 @@ class TurnLimit(NamedTuple):
     limit: int
 
 
+class RunFacts(NamedTuple):
+    """What a run's output says of it as a whole: what it was given, and what it came to. No words of anybody."""
+
+    head: Head
+    facts: Mapping[str, JsonValue]
+
+
 class SessionNote(NamedTuple):
     """What a line says of the session as a whole, under the name of its type."""
 
@@ -412,6 +419,7 @@ Entry: TypeAlias = (
     | ModeChange
     | FileChange
     | TurnLimit
+    | RunFacts
     | SessionNote
     | Progress
     | Totals

@@ -42,6 +42,7 @@ from cc_trace.transcript.entries import (
     RequestSent,
     Results,
     Retry,
+    RunFacts,
     SessionNote,
     Skipped,
     StructuredOutput,
@@ -51,6 +52,7 @@ from cc_trace.transcript.entries import (
     make_tuple,
 )
 from cc_trace.transcript.hooks import hook, stop_hooks
+from cc_trace.transcript.run_facts import run_facts
 from cc_trace.transcript.user_lines import notification, notifications, user_entry
 
 if TYPE_CHECKING:
@@ -349,6 +351,8 @@ def _system(raw: dict[str, Any], head: Head) -> Entry:
     match raw.get("subtype"):
         case "turn_duration":
             return TurnEnd(head, count_field(raw, "durationMs"))
+        case "run":
+            return RunFacts(head, run_facts(object_field(raw, "init"), object_field(raw, "result")))
         case "stop_hook_summary":
             return TurnEnd(head, None, stop_hooks(raw))
         case "compact_boundary":

@@ -33,6 +33,7 @@ from cc_trace.transcript import (
     RequestSent,
     Results,
     Retry,
+    RunFacts,
     SessionNote,
     Skipped,
     StructuredOutput,
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
     from cc_trace.turns.builder import Seen
 
 _COMMAND: Final = re.compile(r"/[a-zA-Z][\w:-]*(?:\s|$)")
-_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress | ModeChange | FileChange | TurnLimit
+_AsideOfSteps: TypeAlias = ModeChange | FileChange | TurnLimit | RunFacts
+_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress | _AsideOfSteps
 # With those that `add` takes itself these are all of `Entry`: mypy refuses one that is in neither.
 _OfNoTurn: TypeAlias = Totals | SessionNote | Skipped
 _ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Hook | Retry | Goal | RequestSent | _OfNoTurn
@@ -231,7 +233,7 @@ class _Assembler:
                 self._start(_typed(entry.text, entry.head))
             case QueuedPrompt() | Interrupt() | StructuredOutput() | Progress():
                 self._within(entry)
-            case ModeChange() | FileChange() | TurnLimit():
+            case ModeChange() | FileChange() | TurnLimit() | RunFacts():
                 self._within(entry)
             case Hook():
                 self._hook(entry)
@@ -277,6 +279,8 @@ class _Assembler:
                 self._open.file_change(entry)
             case TurnLimit():
                 self._open.limited(entry)
+            case RunFacts():
+                self._open.turn.run = entry.facts
 
     def _hook(self, entry: Hook) -> None:
         """Take a hook; one that ran between turns, at a session's start for example, speaks to the next one."""

@@ -198,6 +198,7 @@ class Turn:
     duration_ms: int | None = None
     paused_ms: int | None = None  # by its end, as far as its duration leaves this out: waiting for a human, mostly
     limit: int | None = None  # of rounds, which ended it
+    run: Mapping[str, JsonValue] | None = None  # what its output says of the run that it ended
     files: dict[str, None] = field(default_factory=dict)  # that were about to be modified
     rewound: bool = False  # a later prompt took the place of this one
     goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is

@@ -68,7 +68,7 @@ class Stage:
 
     def __init__(self, name: str, folder: Path, version: str, command: tuple[str, ...]) -> None:
         self.name, self.version = name, version
-        self._command = command
+        self.command = command  # the beginning of the command line that starts Claude Code
         self._closing = contextlib.ExitStack()
         self.api = self._closing.enter_context(ScriptedApi())
         self.sink = self._closing.enter_context(Sink())
@@ -114,7 +114,7 @@ class Stage:
         chosen = () if session is None else ("--session-id", self.session(session))
         return Running(
             subprocess.Popen(
-                [*self._command, "-p", prompt, *chosen, *options],
+                [*self.command, "-p", prompt, *chosen, *options],
                 cwd=self.home.project,
                 env=self.home.environment,
                 stdin=subprocess.DEVNULL,
@@ -136,7 +136,7 @@ class Stage:
         """Run Claude Code interactively."""
         self.furnish()
         chosen = () if session is None else ("--session-id", self.session(session))
-        terminal = Terminal([*self._command, *chosen, *options], self.home, self.api, self.transcripts)
+        terminal = Terminal([*self.command, *chosen, *options], self.home, self.api, self.transcripts)
         try:
             terminal.open()
             yield terminal

@@ -31,6 +31,11 @@ class Transcripts:
         """Every file of lines, agents' too."""
         return sorted((self.config / "projects").rglob("*.jsonl"))
 
+    def path(self, session_id: str) -> Path:
+        """Return the transcript of a session."""
+        (found,) = (path for path in self.files if path.stem == session_id)
+        return found
+
     def lines(self, path: Path) -> Iterator[dict[str, Any]]:
         """Yield the complete lines of a file."""
         for line in path.read_bytes().splitlines(keepends=True):

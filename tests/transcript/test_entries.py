@@ -51,6 +51,7 @@ from cc_trace.transcript.entries import (
     RequestSent,
     Results,
     Retry,
+    RunFacts,
     SessionNote,
     Skipped,
     StopHook,
@@ -273,6 +274,10 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
     ),
     (line("attachment", 1, attachment={"type": "hook_success"}), (Skipped, "attachment/hook_success")),
     (line("attachment", 1, attachment={"type": "max_turns_reached", "maxTurns": 3}), (TurnLimit, 3)),
+    (
+        line("system", 1, subtype="run", init={"model": "m", "tools": ["Bash", 1]}, result={"num_turns": 2, "x": "y"}),
+        (RunFacts, {"model": "m", "tools": ["Bash"], "num_turns": 2}),
+    ),
     (line("permission-mode", 1, permissionMode="plan"), (ModeChange, "plan")),
     (line("permission-mode", 1, permissionMode=3), (Skipped, "permission-mode")),
     (line("file-history-delta", 1, trackingPath="a.py", messageId="u1"), (FileChange, "a.py", "u1")),

@@ -5,7 +5,8 @@ down here as the lines of a transcript, and whatever reads transcripts reads the
 """
 
 from cc_trace.transcript.stream.convert import StreamTranscript, convert_stream
-from cc_trace.transcript.stream.messages import read_messages
+from cc_trace.transcript.stream.messages import Messages, read_messages
 from cc_trace.transcript.stream.save import save_stream
+from cc_trace.transcript.stream.sdk import sdk_message
 
-__all__ = ["StreamTranscript", "convert_stream", "read_messages", "save_stream"]
+__all__ = ["Messages", "StreamTranscript", "convert_stream", "read_messages", "save_stream", "sdk_message"]

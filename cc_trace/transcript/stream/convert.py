@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.paths import is_session_id
 from cc_trace.text import rfc3339
+from cc_trace.transcript.parse import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,42 +41,64 @@ class StreamTranscript:
     complete: bool = False  # its result has been seen
     from_result: bool = False  # nothing but the result is known
 
+    @property
+    def last_response(self) -> str | None:
+        """Return the id of the last response of the main thread; None where no response has one."""
+        for line in reversed(self.lines):
+            match line:
+                case {"type": "assistant", "message": {"id": str(id_)}} if not self.from_result:
+                    return id_
+        return None
+
 
 def convert_stream(
-    messages: Messages, *, prompt: str | None = None, ended_ns: int | None = None
-) -> StreamTranscript | None:
-    """Return a run as a transcript; None where nothing in it is a message of Claude Code.
+    messages: Messages, *, prompt: str | None = None, began_ns: int | None = None, ended_ns: int | None = None
+) -> list[StreamTranscript]:
+    """Return the sessions of an output as transcripts; none where nothing in it is a message of Claude Code.
 
-    `prompt`: what was asked, where the caller knows it. `ended_ns`: when the output ended, for a stream that has
-    neither times of its own nor was seen as it came in.
+    `prompt`: what was asked first, where the caller knows it. `began_ns`: when the run began, for who was there and saw
+    the messages come. `ended_ns`: when the output ended, for a stream that has neither times of its own nor was seen.
     """
-    if not any(message["type"] in ("system", "assistant", "user", "result") for message in messages.found):
-        return None
-    return _Conversion(messages, prompt, ended_ns).run()
+    made: list[StreamTranscript] = []
+    for session in messages.by_session():
+        if any(message["type"] in ("system", "assistant", "user", "result") for message in session.found):
+            first = (None, None) if made else (prompt, began_ns)
+            made.append(_Conversion(session, *first, ended_ns, live=began_ns is not None).run())
+    return made
 
 
 class _Conversion:
     """One stream on its way."""
 
-    def __init__(self, messages: Messages, prompt: str | None, ended_ns: int | None) -> None:
+    def __init__(
+        self, messages: Messages, prompt: str | None, began_ns: int | None, ended_ns: int | None, *, live: bool
+    ) -> None:
         self._messages = messages
         self._prompt = prompt
         self._made = StreamTranscript(_session_id(messages.found))
         self._common: Line = {"sessionId": self._made.session_id}
         self._mode: str | None = None
         self._asked = False
+        self._begun = None if began_ns is None else rfc3339(began_ns)  # when it was asked
+        self._ended: Message | None = None  # the result of the turn before, while no other has begun
+        self._init_message: Line = {}
+        self._limit: object = None  # the rate limit that was told of last
         self._background: set[str] = set()  # calls that launched a task
         self._tasked: dict[str, Message] = {}  # what agents were told to do, by their calls
         self._usage = _final_usage(messages.found)
-        self._times, self._source = _times(messages, ended_ns)
+        self._times, self._source = _times(messages, ended_ns, live=live)
 
     def run(self) -> StreamTranscript:
         made = self._made
         for place, message in enumerate(self._messages.found):
             self._now = self._times[place]
+            if self._begun is None:
+                self._begun = self._now
             self._take(message)
         if not any(line["type"] == "assistant" for line in made.lines):
             self._only_result()
+        if not made.complete and self._init_message:
+            self._facts({})
         if not made.complete and any(line["type"] == "assistant" for line in made.lines):
             self._add({"type": "user", "isMeta": True, "message": {"role": "user", "content": _ENDED_EARLY}})
         for call in made.agents:
@@ -97,10 +120,13 @@ class _Conversion:
                 self._user(message)
             case {"type": "result"}:
                 self._result(message)
+            case {"type": "rate_limit_event"}:
+                self._limit = message.get("rate_limit_info")
             case _:
                 pass  # partial messages have been looked at, others say nothing for a trace
 
     def _init(self, message: Message) -> None:
+        self._init_message = {name: message.get(name) for name in ("model", "tools", "mcp_servers")}
         match message:
             case {"cwd": str(cwd)}:
                 self._common["cwd"] = cwd
@@ -138,6 +164,7 @@ class _Conversion:
         content = f"<task-notification>\n{elements}\n</task-notification>"
         line = {"type": "user", "message": {"role": "user", "content": content}}
         self._add({**line, "origin": {"kind": "task-notification"}}, message)
+        self._asked, self._made.complete = True, False
 
     def _assistant(self, message: Message) -> None:
         inner = message.get("message")
@@ -149,7 +176,9 @@ class _Conversion:
                 line |= {"isApiErrorMessage": True, "apiErrorStatus": message.get("api_error_status")}
                 line["apiErrorType"] = message.get("api_error_type")
             line["message"] = {**inner, "usage": self._counted(inner, line)}
-        self._ask()
+        if not message.get("parent_tool_use_id"):
+            self._ask()
+            self._made.complete = False
         self._place(line, message)
 
     def _counted(self, inner: Line, line: Line) -> object:
@@ -187,11 +216,19 @@ class _Conversion:
         self._place(line, message)
 
     def _ask(self) -> None:
-        """Let the prompt that the caller knows of stand before the first response."""
+        """Let the prompt that the caller knows of stand before the first response.
+
+        After a result another turn begins, whatever was asked.
+        """
         if not self._asked and self._prompt:
             content = {"role": "user", "content": self._prompt}
+            self._now, now = self._begun or self._now, self._now
             self._add({"type": "user", "message": content, "permissionMode": self._mode})
-        self._asked = True
+            self._now = now
+        elif not self._asked and self._ended is not None:
+            ended = {"type": "system", "subtype": "turn_duration", "durationMs": self._ended.get("duration_ms")}
+            self._add(ended)
+        self._asked, self._prompt = True, None
 
     def _place(self, line: Line, message: Message) -> None:
         match message:
@@ -215,7 +252,7 @@ class _Conversion:
 
     def _result(self, message: Message) -> None:
         made = self._made
-        made.complete = True
+        made.complete, self._asked, self._ended = True, False, message
         match message:
             case {"structured_output": data} if data is not None:
                 self._structured(data)
@@ -225,6 +262,13 @@ class _Conversion:
             self._add({"type": "attachment", "attachment": {"type": "max_turns_reached", "maxTurns": limit}}, message)
         if isinstance(cost := message.get("total_cost_usd"), int | float):
             self._add({"type": "cost-state", "totalCostUSD": cost}, message)
+        self._facts(message)
+
+    def _facts(self, result: Message) -> None:
+        """Tell of the run as a whole what was said at its beginning and its end."""
+        said = {name: value for name, value in result.items() if name not in ("result", "structured_output", "usage")}
+        init = {**self._init_message, "rate_limit_info": self._limit}
+        self._add({"type": "system", "subtype": "run", "init": init, "result": said})
 
     def _structured(self, data: object) -> None:
         """Let the call that gave the data end the turn, where no response followed it."""
@@ -255,6 +299,7 @@ class _Conversion:
         if result.get("is_error") is True:
             line |= {"isApiErrorMessage": True, "apiErrorStatus": result.get("api_error_status")}
         self._add(line, result)
+        self._facts(result)
 
     def _add(self, line: Line, message: Message | None = None) -> None:
         self._made.lines.append(self._with_head(line, message or {}))
@@ -329,20 +374,22 @@ def _is_result(item: object) -> bool:
             return False
 
 
-def _times(messages: Messages, ended_ns: int | None) -> tuple[list[str | None], str]:
+def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[list[str | None], str]:
     """Return when each message was written, and how that is known.
 
-    The stream's own times count where it has any; a message without one takes that of the one before. Else those at
-    which they came in, unless they came faster than the run took: then it was recorded before. Else all that is known
-    is how long the run took until the output ended.
+    The stream's own times count where it has any; a message without one takes that of the one before, and what stands
+    before the first time is counted back from the last by how long the run took. Without any, those at which they came
+    in: if that was live, or they did not come faster than the run took, so that it had been recorded before. Else all
+    that is known is how long the run took until the output ended.
     """
     own = [each["timestamp"] if isinstance(each.get("timestamp"), str) else None for each in messages.found]
-    if any(own):
-        return list(_filled(own)), "stream"
     took = [each["duration_ms"] for each in messages.found if isinstance(each.get("duration_ms"), int)]
+    if any(own):
+        return list(_filled(own, took[:1])), "stream"
     took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
     arrived = [each for each in messages.arrived_ns if each is not None]
-    if arrived and len(arrived) == len(messages.found) and 2 * (arrived[-1] - arrived[0]) >= took_ns:
+    seen = len(arrived) == len(messages.found) and arrived and (live or 2 * (arrived[-1] - arrived[0]) >= took_ns)
+    if seen:
         return [rfc3339(each) for each in arrived], "arrival"
     end_ns = arrived[-1] if arrived else ended_ns
     if end_ns is None:
@@ -352,8 +399,12 @@ def _times(messages: Messages, ended_ns: int | None) -> tuple[list[str | None], 
     return times, "result"
 
 
-def _filled(times: list[str | None]) -> Iterator[str | None]:
-    latest = next(each for each in times if each is not None)
+def _filled(times: list[str | None], took_ms: list[int]) -> Iterator[str | None]:
+    """Yield each time, or the one before. `took_ms`: of the first run, which ends before the second one's times."""
+    known = [each for each in times if each is not None]
+    latest, first_ns, last_ns = known[0], parse_time(known[0]), parse_time(known[-1])
+    if took_ms and first_ns is not None and last_ns is not None:
+        latest = rfc3339(max(0, min(first_ns, last_ns - min(max(0, took_ms[0]), _MAX_MS) * 1_000_000)))
     for each in times:
         latest = each or latest
         yield latest

@@ -30,6 +30,33 @@ class Messages:
     arrived_ns: list[int | None] = field(default_factory=list)
     skipped: int = 0
 
+    def by_session(self) -> list[Messages]:
+        """Return the messages of each session, in the order in which the sessions began.
+
+        A message that names none belongs to the one that goes on; after a result, to the one that comes next.
+        """
+        sessions: dict[object, Messages] = {}
+        open_, waiting = None, Messages()
+        for message, arrived_ns in zip(self.found, self.arrived_ns, strict=True):
+            named = message.get("session_id") or open_
+            if named is None:
+                into = waiting
+            else:
+                into = sessions.setdefault(named if isinstance(named, str) else repr(named), Messages())
+                into.extend(waiting)
+                waiting = Messages()
+            into.found.append(message)
+            into.arrived_ns.append(arrived_ns)
+            open_ = None if message["type"] == "result" else named
+        if sessions and waiting.found:
+            [*sessions.values()][-1].extend(waiting)
+        return [*sessions.values()] or [waiting]
+
+    def extend(self, others: Messages) -> None:
+        """Take all of these."""
+        self.found += others.found
+        self.arrived_ns += others.arrived_ns
+
     def add(self, value: object, arrived_ns: int | None = None) -> None:
         """Take a message, or an array of them."""
         for each in value if isinstance(value, list) else [value]:

@@ -40,8 +40,8 @@ RESULT: dict[str, Any] = {
 
 
 def read(output: str, folder: Path) -> tuple[list[Span], SessionSummary]:
-    run = convert_stream(read_messages(output.encode()))
-    assert run is not None
+    runs = convert_stream(read_messages(output.encode()))
+    (run,) = runs
     session = Session(save_stream(run, folder), ending="over")
     return list(session.spans()), session.summary
 
@@ -109,4 +109,4 @@ def test_what_is_between_the_lines_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["", "Hello.\n", "[]", "null", "3", '{"a": 1}', "\x00\xff"])
 def test_what_is_no_output_of_claude_code_is_told_apart(output: str) -> None:
-    assert convert_stream(read_messages(output.encode())) is None
+    assert convert_stream(read_messages(output.encode())) == []
