@@ -1,7 +1,8 @@
 """Random histories of a machine: whatever happens, one good sync leaves the sink with exactly what the transcripts say.
 
 Appended turns, torn lines, forks, rewritten files, failing and recovering backends, kills at any step, syncs of several
-sessions: after all of it every span is there, and none twice except where a kill came between answer and saved state.
+sessions: after all of it every span is there. None is there twice at a backend that can be asked, though it shows what
+it took up to a minute later; elsewhere only where a kill came between answer and saved state.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import orjson
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, precondition, rule
-from sink import Mood, Sink
+from sink import Clock, Late, Mood, Sink
 from test_sync import STEPS, Killed, Machine
 
 from cc_trace.spans.session import Session
@@ -36,8 +37,10 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.asked, self.plain = Sink("asked", queryable=True), Sink("plain")
+        self.clock = Clock()
+        self.asked, self.plain = Late(self.clock, "asked"), Sink("plain")
         self.machine = Machine(self.folder, self.asked, self.plain)
+        self.machine.clock, self.machine.unclear_seconds, self.machine.request_seconds = self.clock, 60.0, 10.0
         self.torn: dict[Path, bytes] = {}  # the rest of a line that is half written
         self.killed_after_answer = False
         self.unclear = False
@@ -125,6 +128,26 @@ class Histories(RuleBasedStateMachine):
     def backend(self, mood: Mood, first: bool) -> None:  # noqa: FBT001
         (self.asked if first else self.plain).mood = mood
 
+    @rule(seconds=st.floats(0, 70), shown_after=st.floats(0, 59))
+    def time_passes(self, seconds: float, shown_after: float) -> None:
+        """What is taken from now on is shown so much later; what was taken before, as was said then."""
+        self.clock.now += seconds
+        self.asked.shown_after = shown_after
+
+    @rule(path=sessions, seconds=st.integers(0, 70), shown_after=st.integers(0, 59))
+    def answer_lost(self, path: Path, seconds: int, shown_after: int) -> None:
+        """A turn was taken, and shows some time after somebody tries again, or before."""
+        self.turn(path, 1, ended=True)
+        self.machine.patient, self.asked.shown_after = False, shown_after
+        mood, self.asked.mood = self.asked.mood, "unclear stored"
+        self.unclear = self.unclear or self.plain.mood == "unclear stored"
+        self.machine.sync(path, settled=False)
+        self.asked.mood = "ok"
+        self.clock.now += seconds
+        self.machine.sync(path, settled=False)
+        self.asked.mood = mood
+        self.machine.patient = True
+
     @rule(path=sessions, settled=st.booleans(), step=st.none() | st.sampled_from(STEPS))
     @precondition(lambda self: hasattr(self, "machine"))
     def sync(self, path: Path, settled: bool, step: str | None) -> None:  # noqa: FBT001
@@ -154,6 +177,7 @@ class Histories(RuleBasedStateMachine):
         for path in list(self.torn):
             self._append(path, b"")
         for _ in range(2):  # the second sync finds what the first one's other sessions had claimed
+            self.clock.now += 80  # by now all is shown
             for path in sorted(self.machine.projects.glob("*.jsonl")):
                 self.machine.sync(path)
 

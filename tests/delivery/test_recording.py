@@ -13,7 +13,7 @@ import orjson
 import pytest
 from backend import HttpBackend
 from lines import prompt, reply, write
-from sink import Sink
+from sink import Clock, Late, Sink
 from test_sync import AGENTS, TWO_TURNS, Killed, Machine, expected
 from test_worker import Home
 
@@ -207,38 +207,6 @@ def test_a_ledger_of_an_earlier_version_is_used(tmp_path: Path) -> None:
     Ledger(path, lambda _: False).close()
 
 
-class Late(Sink):
-    """Langfuse in a bad hour: a batch times out, is stored later, and is shown later still."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(queryable=True)
-        self._clock = clock
-        self.timeout, self.shown_after = 10.0, 55.0
-        self._stored_at: dict[str, float] = {}
-
-    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
-        outcome = super().send(batch)
-        if self.mood == "unclear stored":
-            self._clock.now += self.timeout
-        for encoded in batch:
-            self._stored_at.setdefault(encoded.span_id, self._clock.now)
-        return outcome
-
-    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
-        held = super().stored_ids(batch) or frozenset()
-        return frozenset(id_ for id_ in held if self._clock.now - self._stored_at[id_] >= self.shown_after)
-
-
-class Clock:
-    """A time that passes only when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Langfuse:
     """A machine whose backend stores and shows late, with the grace that is the default."""
 
@@ -290,12 +258,12 @@ def test_a_fork_waits_as_well(langfuse: Langfuse) -> None:
 @pytest.mark.parametrize("step", ["answered", "intent saved"])
 def test_who_died_while_sending_is_waited_for(langfuse: Langfuse, step: str) -> None:
     """Nobody saw the end: it may have come as late as a request can take."""
+    langfuse.sink.shown_after = 66.0
     langfuse.machine.die_at = step
     with pytest.raises(Killed):
         langfuse.machine.sync(langfuse.path)
     langfuse.machine.die_at = None
     stored = bool(langfuse.sink.taken)
-    langfuse.sink.shown_after = 66.0
     for _ in range(13):
         langfuse.clock.now += 5
         assert not langfuse.machine.sync(langfuse.path)
