@@ -1,11 +1,11 @@
-"""Every error of this package, and who deals with it.
+"""All errors of this package. The command line handles them; a worker writes them to its log.
 
 CcTraceError        the command line prints it as one line and exits with 2
 ├── ConfigError     a setting that is missing or wrong
 ├── InstallError    the hook could not be registered or removed
-├── JsonTextError   a settings file that cannot be edited without changing more than our hooks
+├── JsonTextError   a settings file that is not JSON, or cannot be edited without changing more than our hooks
 ├── NotFoundError   a path or session id that leads to no transcript
-└── StateError      the state folder cannot be used, or a name that would lead out of it
+└── StateError      a state folder that cannot be used, or a name that would lead out of it
 
 A malformed, torn or unknown line is not an error: it is counted and skipped.
 """
@@ -32,4 +32,4 @@ class InstallError(CcTraceError):
 
 
 class JsonTextError(CcTraceError):
-    """A settings file is not JSON, or says what cannot be kept; its message says where or what."""
+    """A settings file is not JSON, or cannot be edited without changing more than our hooks; the message says where."""

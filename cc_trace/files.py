@@ -1,7 +1,7 @@
 """Files and folders that only their owner can read, whatever the umask; a symlink is never written through.
 
-And the one way to read a file: nothing but a regular file is opened for reading, so that no pipe, device or endless
-link holds anybody up, and of a file that decides something the owner and the size are looked at, too.
+Only regular files are opened for reading, so that no pipe, device or loop of links can block us. Files that decide
+something are also checked for their owner and size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MAX_SMALL_BYTES: Final = 1 << 20  # settings, configuration, notes: none of them comes near it
+MAX_SMALL_BYTES: Final = 1 << 20  # for settings and other small files, which are nowhere near it
 _MODE: Final = 0o600
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
@@ -33,7 +33,7 @@ _LOCK_POLL_SECONDS: Final = 0.05
 
 
 def open_regular(path: Path, *, follow: bool = True, buffering: int = -1) -> BinaryIO:
-    """Open a regular file for reading; anything else in its place is an OSError. `follow`: a link to one will do."""
+    """Open a regular file for reading; raises OSError for anything else. `follow`: a symlink to one is fine."""
     flags = os.O_RDONLY | _NONBLOCK | _CLOEXEC | _BINARY | (0 if follow else _NOFOLLOW)
     descriptor = os.open(path, flags)
     mode = os.fstat(descriptor).st_mode
@@ -50,7 +50,7 @@ def read_regular(
 ) -> bytes:
     """Return the content of a regular file that belongs to this user or to root. Raises OSError.
 
-    A file with more than so many bytes, or of another user unless `any_owner`, is refused.
+    A file larger than `max_bytes`, or of another user unless `any_owner`, is refused.
     """
     with open_regular(path, follow=follow) as file:
         owner = os.fstat(file.fileno()).st_uid
@@ -63,9 +63,9 @@ def read_regular(
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Return a descriptor of a regular file of mode 0600, made if it is not there. Raises OSError.
+    """Open a regular file with mode 0600, creating it if needed; return its descriptor. Raises OSError.
 
-    A folder that is missing is made with 0700; one that is there may be the user's own and is left as it is.
+    A missing folder is created with mode 0700; an existing one may be the user's own and is left as it is.
     """
     _make_folders(path.parent)
     descriptor = os.open(path, flags | os.O_CREAT | _NOFOLLOW | _NONBLOCK, _MODE)
@@ -78,10 +78,9 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def prepare_database(path: Path) -> None:
-    """Make the file of a database, mode 0600, which SQLite gives the files beside it, too. Raises OSError.
+    """Create a database's file with mode 0600, which SQLite copies to the files beside it. Raises OSError.
 
-    One that is there is looked at, never opened: closing a descriptor of it would end the locks that SQLite holds on it
-    in this process.
+    An existing file is never opened: closing its descriptor would end the locks that SQLite holds in this process.
     """
     try:
         mode = path.lstat().st_mode
@@ -96,7 +95,7 @@ def prepare_database(path: Path) -> None:
 
 
 def check_beside_database(path: Path) -> None:
-    """Raise OSError where a file that SQLite keeps beside a database is none: it would open a pipe, and wait."""
+    """Raise OSError if a file that SQLite keeps beside a database is not regular: it would block on a pipe."""
     for suffix in ("-journal", "-wal", "-shm"):
         beside = path.with_name(path.name + suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -116,7 +115,7 @@ def _close_to_others(descriptor: int, path: Path) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make a folder and those above it; `Path.mkdir` would leave the ones above it to the umask."""
+    """Create a folder and its parents; `Path.mkdir` would leave the parents' modes to the umask."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)
@@ -124,14 +123,14 @@ def _make_folders(folder: Path) -> None:
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can look into."""
+    """Create a folder that only its owner can read."""
     _make_folders(folder)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         folder.chmod(0o700)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, for its owner alone; a folder that is missing is made."""
+    """Replace a file atomically, with mode 0600; missing folders are created."""
     _make_folders(path.parent)
     replace_file(path, data)
 
@@ -144,10 +143,10 @@ def replace_file(
     mode: int = _MODE,
     confirm: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Replace a file as a whole in a folder that is there: readers see the old one or the new one. Raises OSError.
+    """Replace a file atomically in an existing folder: readers see the old one or the new one. Raises OSError.
 
-    It gets the mode and the owner of `like` if that is there. `confirm` is called last, when all is written and synced:
-    if it returns False, the old file stays. Return what it returned.
+    It gets the mode and the owner of `like` if that exists. `confirm` is called last, when everything is written and
+    synced: if it returns False, the old file stays. Return what it returned.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -163,7 +162,7 @@ def replace_file(
             status = like.stat()
             mode = stat.S_IMODE(status.st_mode)
             if hasattr(os, "chown"):
-                with contextlib.suppress(PermissionError):  # only root changes files of others, and gives them back
+                with contextlib.suppress(PermissionError):  # only root can edit another user's file and keep its owner
                     os.chown(temporary, status.st_uid, status.st_gid)
         if mode != _MODE:
             temporary.chmod(mode)
@@ -180,9 +179,9 @@ def replace_file(
 
 @contextlib.contextmanager
 def locked_file(path: Path, wait_seconds: float = 0.0) -> Iterator[bool]:
-    """Hold the lock of a file, which is made if it is not there and stays; False where another process keeps it.
+    """Hold a lock on a file, which is created if needed and stays; yield False if another process holds it.
 
-    The system lets go of it when the process dies, however it does. Raises OSError where locks cannot be had at all.
+    The system releases it when the process dies. Raises OSError if the file system has no locks.
     """
     deadline = time.monotonic() + wait_seconds
     while True:
@@ -190,7 +189,7 @@ def locked_file(path: Path, wait_seconds: float = 0.0) -> Iterator[bool]:
         try:
             held = lock(descriptor, max(0.0, deadline - time.monotonic()))
             if held and not os.fstat(descriptor).st_nlink:
-                continue  # whoever had it removed the file: a lock on it would keep nobody off
+                continue  # its last holder removed the file, so a lock on it would protect nothing
             yield held
             return
         finally:
@@ -198,7 +197,7 @@ def locked_file(path: Path, wait_seconds: float = 0.0) -> Iterator[bool]:
 
 
 def lock(descriptor: int, wait_seconds: float) -> bool:
-    """Wait for the lock of an open file, as long as is allowed. Closing the file lets go of it."""
+    """Wait up to `wait_seconds` for the lock on an open file. Closing the file releases it."""
     deadline = time.monotonic() + wait_seconds
     while True:
         with contextlib.suppress(BlockingIOError, PermissionError):  # another process has it

@@ -1,4 +1,4 @@
-"""The log in the state folder: what was sent, what failed and why. Never content, never a key."""
+"""The log in the state folder: what was sent, and what failed and why. Never content, never a key."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_BYTES: Final = 1_000_000
 
 
 class Log:
-    """Appends lines. A full file becomes `cc-trace.log.1`, in place of the one before."""
+    """Appends lines. A full file is renamed to `cc-trace.log.1`, replacing an earlier one."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "cc-trace.log"
 
     def write(self, message: str) -> None:
-        """Append one line. A log that cannot be written must not keep a turn from being delivered."""
+        """Append one line. Errors are ignored: a log that cannot be written must not stop deliveries."""
         line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {os.getpid()} {escaped(' '.join(message.split()))}\n"
         with contextlib.suppress(OSError):
             self._rotate()

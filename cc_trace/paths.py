@@ -1,4 +1,4 @@
-"""Where Claude Code and cc-trace keep their files, and where the user is."""
+"""Where Claude Code and cc-trace keep their files; the home folder and the current folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def is_session_id(text: str) -> bool:
-    """Tell whether a text can name a session's file: no separators, no dots, nothing that leaves a directory."""
+    """Tell whether a text is safe as a session id in a file name: no separators and no dots."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
@@ -39,7 +39,7 @@ def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
 
 
 def find(target: str, config_dir: Path, cwd: Path) -> Path:
-    """Find the transcript that a user means by a path or by a session id, in every layout known."""
+    """Find the transcript for a path or session id that a user typed, in every known layout. Raises NotFoundError."""
     path = Path(target)
     with contextlib.suppress(RuntimeError):  # there is no such user
         path = path.expanduser()
@@ -64,7 +64,7 @@ def find(target: str, config_dir: Path, cwd: Path) -> Path:
 
 
 def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Ask about a path that may be too long for a path, or have a NUL in it."""
+    """Call `kind`, such as `Path.is_file`; False for a text that cannot be a path, with a NUL or too long."""
     try:
         return kind(path)
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
 
 
 def home(environment: Mapping[str, str]) -> Path:
-    """Return the user's home folder."""
+    """Return the user's home folder. Raises ConfigError."""
     named = environment.get("HOME")
     if named == "":
         message = "HOME is empty; set it to the home folder of the user who runs Claude Code"
@@ -85,7 +85,7 @@ def home(environment: Mapping[str, str]) -> Path:
 
 
 def here() -> Path:
-    """Return the current folder."""
+    """Return the current folder. Raises ConfigError."""
     try:
         return Path.cwd()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Small texts written the same way everywhere: times, counts, and what is too long."""
+"""Short texts that are formatted the same way everywhere: times, counts, and long texts cut short."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rfc3339(time_ns: None) -> None: ...
 @overload
 def rfc3339(time_ns: int | None) -> str | None: ...
 def rfc3339(time_ns: int | None) -> str | None:
-    """Return a time in UTC, cut to milliseconds as Langfuse cuts them; None for an unknown one."""
+    """Format a time in UTC with milliseconds, cut as Langfuse cuts them; None for an unknown time."""
     if time_ns is None:
         return None
     moment = _EPOCH + timedelta(milliseconds=time_ns // 1_000_000)
@@ -28,5 +28,5 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
 
 
 def shortened(text: str, max_chars: int) -> str:
-    """Return a text of at most so many characters, with an ellipsis where it was longer."""
+    """Cut a text to `max_chars` characters; one that was longer ends with an ellipsis."""
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -1,4 +1,4 @@
-"""One word for each thing: those that were replaced do not come back as names."""
+"""One word for each thing: a word that was replaced does not come back, in names or in texts."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ NAMES = {
     "told_by": "from_hook",
     "told_ns": "hook_ns",
 }
+# What comments, docstrings, messages and docs do not say any more -> what they say. Only what means nothing else.
+PHRASES = {
+    r"\b(?:leaves?|left|look(?:s|ing)? for) word\b": "leave a request",
+    r"\bmend(?:s|ed|ing)?\b": "fix",
+    r"\bnobody saw\b": "got no response",
+    r"\bparcels?\b": "encoded span",
+    r"\bremed(?:y|ies)\b": "fix",
+    r"\bso many\b": "say which number",
+    r"\bstepped over\b": "skipped",
+    r"\b(?:is|are|be) wanted\b": "must be",
+    r"\bwho dies\b": "if the process dies",
+}
+READ = sorted([*MODULES, *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "hooks").glob("*-*")])
 
 
 def identifiers(source: str) -> set[str]:
@@ -69,4 +82,13 @@ def test_a_replaced_word_is_found_as_a_part_of_a_name(name: str, word: str | Non
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_name_has_a_word_that_was_replaced(path: Path) -> None:
     found = {name: word for name in identifiers(path.read_text()) if (word := replaced(name)) is not None}
+    assert found == {}
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_text_has_a_phrase_that_was_replaced(path: Path) -> None:
+    text = " ".join(path.read_text().split())
+    found = {
+        match[0]: better for phrase, better in PHRASES.items() if (match := re.search(phrase, text, re.IGNORECASE))
+    }
     assert found == {}

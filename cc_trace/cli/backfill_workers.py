@@ -1,4 +1,4 @@
-"""Who delivers in a backfill: this process, one session after the other, or several processes side by side.
+"""The workers of a backfill: this process, one session after the other, or several processes in parallel.
 
 An interrupt takes effect after the batch in hand: what was sent is always recorded, and a second run goes on there.
 """
@@ -31,7 +31,7 @@ _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: t
 
 @dataclass(slots=True)
 class _Failing:
-    """A destination, how many sessions in a row it took nothing of, and why."""
+    """A destination, how many sessions in a row it accepted nothing of, and why."""
 
     settings: DestinationSettings
     sessions: int = 0
@@ -63,9 +63,9 @@ class _Worker:
         return report
 
     def _give_up(self, report: Report) -> None:
-        """Do without a destination that took nothing of several sessions in a row: it is not there.
+        """Leave out a destination that accepted nothing of several sessions in a row: it cannot be reached.
 
-        One that answers and refuses is: it may take the next session.
+        One that refuses spans can be reached, and may accept the next session.
         """
         state = self._app.states.peek(self._session)
         if state is None or "*" in report.pending or report.off is not None or report.busy:
@@ -90,7 +90,7 @@ class _Worker:
         return self._failing[-1]
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the app's destinations."""
         self._stack.close()
 
 
@@ -151,7 +151,7 @@ def side_by_side(
 def _spread(
     pool: Executor, jobs: int, found: Sequence[TranscriptFile], stop_flag: StopFlag
 ) -> Iterator[tuple[TranscriptFile, Report]]:
-    """Keep so many processes at work until all is done, or is not wanted any more."""
+    """Deliver with `jobs` processes at a time, until all is done or the user stops it."""
     from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait  # noqa: PLC0415  (as above)
 
     left = iter(found)
@@ -176,7 +176,7 @@ def _spread(
 
 
 def _report_of_lost_process(file: TranscriptFile, error: BrokenExecutor) -> Report:
-    """Return what came of a session whose process was killed, or could not begin."""
+    """Return the report of a session whose process was killed or could not start."""
     return Report(file.path.stem, pending={"*": f"the process that delivered it ended: {error}"})
 
 
@@ -191,7 +191,7 @@ _worker: _Worker
 def _begin(
     environment: dict[str, str], to: str | None, queue: SimpleQueue[tuple[str, Advance] | None], stop_flag: StopFlag
 ) -> None:
-    """Be a process of the pool."""
+    """Initialize a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
     app = App.open(environment, to=to)

@@ -308,7 +308,7 @@ def _body(request: Request, *, full: bool) -> Iterator[str]:
 
 
 def _block_lines(block: JsonValue, *, full: bool) -> Iterator[str]:
-    """Yield a block's kind, and its text or JSON; cut, unless all of it is wanted."""
+    """Yield a block's kind, and its text or JSON; cut, unless asked for in full."""
     match block:
         case {"type": "text", "text": str(text)}:
             kind = "text"

@@ -142,7 +142,8 @@ def _row(state: SessionState, said: str, error: str | None = None) -> dict[str, 
         "session_id": state.session_id,
         "transcript": state.transcript or None,
         "activity": said,
-        "left_out": said == SUPPRESSED,
+        "suppressed": said == SUPPRESSED,
+        "left_out": said == SUPPRESSED,  # an earlier name for it, kept for scripts
         "error": error,
         "destinations": {name: _destination(cursor) for name, cursor in state.destinations.items()},
     }

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cc_trace.transcript import Delivered
 
 MAX_BYTES: Final = 64 << 20  # of a state file: the longest sessions have a few megabytes
-_MARK_WITHIN: Final = 100  # the accepted mark is within so many bytes from the beginning
+_MARK_WITHIN: Final = 100  # the accepted mark begins within this many bytes
 
 
 class States:

@@ -65,7 +65,7 @@ def _work(app: App, spooled: Path, deadline_seconds: float | None, context: Hook
 
 
 def _take_turns(app: App, workers: int) -> None:
-    """Handle all requests as one of at most so many workers; without a free slot, leave ours to the others.
+    """Handle all requests as one of at most `workers` processes; without a free slot, leave ours to the others.
 
     No request is missed: ours was posted before we looked for a slot, and a worker checks for requests once more after
     releasing its slot. The requests of a worker that is killed are left to the next one.

@@ -81,7 +81,7 @@ class SettingsFile:
         return None if self.values is None else self.values.get(key)
 
     def mapping(self, key: str) -> Mapping[str, Any]:
-        """Return what the file says where an object is wanted."""
+        """Return the object under a key; empty if there is none."""
         value = self.value(key)
         return value if isinstance(value, dict) else {}
 

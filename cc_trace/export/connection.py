@@ -58,7 +58,7 @@ class Connection:
         return line.removesuffix(b"\r")
 
     def read_some(self, max_bytes: int) -> bytes:
-        """Return what comes next, at most so many bytes; nothing at the end."""
+        """Return the next bytes, at most a given number; empty at the end."""
         received = self._received or self._receive()
         self._received = received[max_bytes:]
         return received[:max_bytes]

@@ -1,10 +1,10 @@
 """A file of OTLP JSON Lines, one request per line, as the collector's otlpjsonfile receiver reads it.
 
 Rules:
-- A line is written with one write, under a lock, at the end. Who dies in it leaves at most a torn line, and who comes
-  next begins a new line before its own.
-- The file is one that was made here, or begins as those do. Any other is not touched, nor is a mode changed: a path
-  that is wrong, or that somebody else has chosen, must not cost a user another file.
+- A line is appended with a single write, under a lock. If the process dies in it, at most a torn line is left, and the
+  next writer starts a new line.
+- Only files that were created here, or look like it, are written to; no mode is changed. A wrong path, or one that
+  somebody else chose, must not damage another file of the user.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Langfuse counts a span that it gets twice as two, so after an unclear outcome it
 into a queue first: what it accepted can be read after some seconds. An answer that a span is not there is therefore
 only worth something a while after it was sent; an answer that it is there is always true.
 
-Images and scores go before the spans that they belong to: so who dies in between sends both again, under the same ids.
+Images and scores are sent before their spans: if the process dies in between, both are sent again, with the same ids.
 They hold up nothing. What cannot be uploaded stays the text that stands for it, and after a failure none of it is tried
 again by this process.
 """

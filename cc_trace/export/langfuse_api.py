@@ -1,7 +1,7 @@
 """Langfuse's API, through its own package: what it has, whose project it is, removing a trace, prices, scores, media.
 
 Rules:
-- Imported only when one of these is wanted: the package takes as long to import as all the rest of a sync.
+- Imported only when one of these is needed: the package takes as long to import as all the rest of a sync.
 - Only `langfuse.api` is used. The package's tracing is not: it needs newer servers, and cannot say how sending ended.
 - Every request goes over our own `HttpClient`, so proxies, certificates and the time limit are those of the spans.
 - Nothing is sent again from here, and nothing raises for what a server or the network does: that is a `Failure`.

@@ -1,8 +1,8 @@
-"""What an installation consists of, where it lies, and putting it in.
+"""The parts of an installation, where they are, and installing them.
 
-A copy of the hook script lies in the data folder, with the Python it belongs to written into it: the project's folder
-may be moved or deleted. `installed` beside it notes the settings files and the folders that were made, so that
-`uninstall` takes out just those. settings.json is written last: who dies before leaves files that nothing refers to.
+The data folder has a copy of the hook script with the path of its Python filled in, since the package's folder may be
+moved or deleted. `installed`, beside it, records the settings files and folders that were created, so that `uninstall`
+removes just those. settings.json is written last: if the process dies before, nothing refers to the other files.
 """
 
 from __future__ import annotations

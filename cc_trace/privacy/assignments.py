@@ -80,7 +80,7 @@ _NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]|[A-Za-z0-9+/]{6,}={1,2}\Z"
 _WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.:-][A-Za-z]*[0-9]{0,3})+\Z"
 _CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
-# So many digits with a letter behind are in no code that names things.
+# Names in code do not have this many digits with a letter after them.
 _SURELY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){6})[\w.=+/~-]{32,}\Z"
 _VARIABLE: Final = rf"(?i)(?=[a-z_]++[0-9]{{0,2}}+[a-z_]*+\Z).*{_WORD}"
 _PROSE: Final = (

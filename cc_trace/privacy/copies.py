@@ -27,7 +27,7 @@ _COMPOSED: Final = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[A-Za-z]+(?:[-_.:/][A-Za-z]+)*[-_.:]?v?[0-9]{0,4}(?:\.[0-9]+)*\Z"
     r"|.*[(){}<>\[\]$]|[~.]?/"
 )
-# Many letters, so many consonants or so short parts of camel case in a row as in no words, and no constant's name; or
+# A long text, not a constant's name, with more consonants or shorter parts of camel case in a row than words have; or
 # many digits.
 _CONSTANT: Final = r"[A-Z]+(?:_[A-Z]+)+\Z"
 _ODD_LETTERS: Final = r"(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{0,2}(?=[A-Z])){3}"

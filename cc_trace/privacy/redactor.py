@@ -28,7 +28,7 @@ _MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
 # No token is shorter than that, and a name with its value has a character that no identifier has.
 _SHORT: Final = 16
 _SHORTEST_TEXT: Final = 7
-# Keys, and texts as long as names and paths are: of those that have no secret so many are remembered.
+# How many short texts without a secret are remembered: keys, and texts as long as names and paths are.
 _MAX_CLEAN: Final = 4096
 _LONGEST_CLEAN: Final = 64
 # What is longer is searched by itself: where hints stand in it, it would be searched twice.

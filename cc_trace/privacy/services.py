@@ -128,8 +128,8 @@ _NAMES_ONLY: Final = (
     " zenscrape zerobounce zoho zonka"
 )
 _UNKNOWN_FORM: Final = r"(?=(?:[^0-9]*[0-9]+[A-Za-z]){2})[\w+/=-]{20,128}\Z"
-# A letter follows a digit somewhere, names have their digits at their end; or so many consonants follow each other, or
-# capitals stand so near to each other, as in no words.
+# A letter follows a digit, while names have their digits at the end; or more consonants follow each other, or capitals
+# are closer together, than in words.
 _GENERATED: Final = r".*(?:[0-9][A-Za-z]|(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{1,2}(?=[A-Z])){2})"
 # The name alone, or the one of what a service calls a client: there its number stands, and of others' numbers none.
 _CLIENT: Final = r"(?i)[_ .-]*(?:client[_ .-]?(?:id)?)?\Z"

@@ -2,7 +2,7 @@
 
 The rule here: facts only, in one notation. An expression is made from them by `token_expression`, and a newer public
 rule set is compared with this table by `bench/recall.py`. In a body `<hex 32>` is a run of 32 characters of that
-alphabet, `<hex 32+>` one of at least so many, `<hex 32..40>` one of a length between. All else stands for itself.
+alphabet, `<hex 32+>` one of at least 32, `<hex 32..40>` one of 32 to 40. Everything else stands for itself.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class _Messages:
 
 
 class RequestParts(NamedTuple):
-    """What a request said, as far as it is wanted. In place of a message that was not found stands None."""
+    """The content of a request, as far as it was asked for. A message that was not found is None."""
 
     system: JsonValue
     tools: JsonValue

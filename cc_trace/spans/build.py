@@ -359,9 +359,9 @@ class _Trace:
     def _asked(
         self, inputs: Sequence[Message], request: RequestSent | None, metadata: dict[str, JsonValue]
     ) -> tuple[list[JsonValue], tuple[Origin, ...]]:
-        """Return what a response answers, and who said it; to the metadata add system prompt and tools, if wanted.
+        """Return the input of a response and its origins; if configured, add system prompt and tools to the metadata.
 
-        Where more of the request is wanted, nothing tells who said which of its words: they are nobody's, and private.
+        With more of the request than its new messages, the origin of each text is unknown, which makes it private.
         """
         parts = self._ledger.parts(request.id) if self._ledger is not None and request is not None else None
         if parts is None:

@@ -3,7 +3,7 @@
 Rules:
 - A span is written over by a later version of itself. A copy of it in another session (a fork, a resumed session)
   leaves the row with the session that had it first, as at every other destination.
-- A batch is one transaction. Who dies in it leaves the store as it was before.
+- A batch is one transaction. If the process dies in it, the store is as it was before.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def write_spans(database: sqlite3.Connection, rows: Sequence[tuple[Value, ...]])
 
 
 def remove_traces(path: Path, before_ns: int, max_traces: int) -> int:
-    """Delete traces whose last span ended before then, at most so many; return how many. Raises OSError, sqlite3.Error.
+    """Delete at most `max_traces` traces whose last span ended before then; return how many were deleted.
 
-    It is one transaction: who dies in it leaves the store as it was before. A store made by an earlier version reuses
-    the room but does not get smaller.
+    It is one transaction: if the process dies in it, the store is as it was before. A store made by an earlier version
+    reuses the space but does not get smaller. Raises OSError and sqlite3.Error.
     """
     prepare_database(path)
     with contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:

@@ -3,8 +3,8 @@
 Rules:
 - What is in it has passed through `privacy`, with the settings of its session's project. A session that is off or
   excluded is not in it.
-- A turn is written in one transaction, when it differs from what the store has of it. Who dies in it leaves the store
-  as it was before.
+- A turn is written in one transaction, when it differs from what the store has of it. If the process dies in it, the
+  store is as it was before.
 - A span that several sessions have (a fork copies turns) counts once, in the session that had it first; the rows of the
   others are marked `copied`.
 """

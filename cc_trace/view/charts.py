@@ -32,7 +32,7 @@ _ORIGINS: Final = {
     "written to cache": "o1",
     "not cached": "o2",
 }
-_FEW: Final = 24  # so many bars fill a chart; fewer are no wider
+_FEW: Final = 24  # bars that fill a chart; with fewer of them, bars do not get wider
 
 
 class Box(NamedTuple):

@@ -272,6 +272,11 @@ def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Mac
         f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata",
         f"{ONE}  {SUPPRESSED}",
     ]
+    rows = {row["session_id"]: row for row in json.loads(machine.command("status", "--json").stdout)}
+    assert {id_: (row["suppressed"], row["left_out"]) for id_, row in rows.items()} == {
+        TWO: (False, False),
+        ONE: (True, True),
+    }
 
 
 def test_a_hook_does_not_send_a_users_key_where_only_its_project_says(
