@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.requests.cache import Sent, cache_miss, common_start, missed_tokens
-from cc_trace.requests.context import input_tokens, message_sizes, shape_sizes, tokens_by_origin
+from cc_trace.requests.context import divided, input_tokens, message_sizes, shape_sizes, tokens_by_origin
 from cc_trace.requests.log import RequestLog
 from cc_trace.requests.rebuild import message_names
 
@@ -112,13 +112,38 @@ class RequestLedger:
         messages, shape = self._messages_of(attempt), self._sizes_of_shape(attempt.shape_hash)
         sizes = _sum(shape or {}, messages.sizes)
         tokens = input_tokens(usage)
-        return {
+        context: dict[str, JsonValue] = {
             "tokens": tokens,
             "limit": _limit(attempt, tokens),
             "by_origin": {**tokens_by_origin(tokens, sizes)},
             "estimated": True,
             "complete": messages.complete and shape is not None,
         }
+        if dropped := self._dropped(attempt):
+            context["dropped"] = {**dropped}
+        return context
+
+    def _dropped(self, attempt: Attempt) -> dict[str, int]:
+        """Return the tokens, by origin, of messages that the request before had and this one has not.
+
+        A compaction drops most. A request that only adds to its base drops nothing, and is not looked at further.
+        """
+        base = self._log.attempt(attempt.base or "")
+        if base is not None and attempt.keep == base.keep + len(base.tail):
+            return {}
+        call = self._log.previous(attempt)
+        before = call.answered if call is not None else None
+        if call is None or before is None or call.response is None or call.response.usage is None:
+            return {}
+        kept, had = self._log.message_names(attempt), self._log.message_names(before)
+        if kept is None or had is None:
+            return {}
+        known = set(kept)
+        dropped = self._added(_Messages(0, {}, complete=True), [name for name in had if name not in known]).sizes
+        whole = _sum(self._sizes_of_shape(before.shape_hash) or {}, self._messages_of(before).sizes)
+        rest = sum(whole.values()) - sum(dropped.values())
+        tokens = divided(input_tokens(call.response.usage), [*dropped.values(), max(0, rest)])
+        return {origin: count for origin, count in zip(dropped, tokens, strict=False) if count}
 
     def _cache_miss(self, attempt: Attempt, call: Call, usage: Usage) -> JsonValue:
         if call.response is None:

@@ -283,7 +283,7 @@ class Session:
             case ModeChange():
                 summary.mode = entry.mode
             case Totals():
-                summary.reported_cost_usd = entry.cost_usd
+                summary.reported_cost_usd, summary.reported_models = entry.cost_usd, entry.models
             case SessionNote():
                 self._take_note(entry)
             case _:

@@ -7,12 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.transcript import ModelTotals
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cc_trace.spans.model import Span
+    from cc_trace.spans.model import Response, Span
     from cc_trace.transcript import JsonValue, ToolUse
 
+_DIGITS: Final = 9  # of a sum in USD; beyond that is what adding left over
 GOAL_CHARS: Final = 200
 OUTPUT_CHARS: Final = 500
 # Where worktrees are put: by Claude Code, by convention, and by git itself.
@@ -54,8 +57,13 @@ class SessionSummary:
     latest_output: str = ""
     predecessor: str | None = None
     unanswered_prompts: list[str] = field(default_factory=list)  # at the end of the file: nothing came back
+    aborted_cost_usd: float = 0.0  # of `cost_usd`: responses that broke off, which Claude Code's own count leaves out
     reported_cost_usd: float | None = None  # Claude Code's own count
+    reported_models: dict[str, ModelTotals] = field(default_factory=dict)  # the same by model
+    compacted_models: dict[str, None] = field(default_factory=dict)  # whose conversations were compacted
     skipped: Counter[str] = field(default_factory=Counter)
+    _traced: dict[str, list[float]] = field(default_factory=dict)  # what is traced of what that total covers
+    _last_model: str | None = None  # of the main thread
 
     @property
     def unseen_cost_usd(self) -> float | None:
@@ -66,7 +74,46 @@ class SessionSummary:
         """
         if self.reported_cost_usd is None or self.unpriced:
             return None
-        return max(0.0, round(self.reported_cost_usd - (self.cost_usd or 0.0), 9))
+        return max(0.0, round(self.reported_cost_usd - (self.cost_usd or 0.0) + self.aborted_cost_usd, _DIGITS))
+
+    @property
+    def reported_complete(self) -> bool | None:
+        """Tell whether Claude Code's total covers all responses that are traced, but for those that were aborted.
+
+        It does not where a process was killed before it wrote its total. None: there is no total.
+        """
+        if self.reported_cost_usd is None:
+            return None
+        nothing = ModelTotals()
+        return not any(
+            traced > told
+            for model, counts in self._traced.items()
+            for traced, told in zip(counts[:-1], self.reported_models.get(model, nothing)[:-1], strict=True)
+        )
+
+    @property
+    def unseen(self) -> dict[str, ModelTotals]:
+        """Return the tokens, and their cost, that Claude Code counted beyond what is traced, by model."""
+        found: dict[str, ModelTotals] = {}
+        for model, told in self.reported_models.items():
+            traced = self._traced.get(model, [0.0] * len(told))
+            *tokens, cost = (max(0.0, one - other) for one, other in zip(told, traced, strict=True))
+            unseen = ModelTotals._make([*map(int, tokens), round(cost, _DIGITS)])
+            if any(unseen):
+                found[model] = unseen
+        return found
+
+    @property
+    def compaction_cost_usd(self) -> float | None:
+        """Return what compactions cost: the unseen spend of the models whose conversations were compacted.
+
+        Their summaries are written by those; titles and the like by another. None: there was no compaction, or it is
+        not known.
+        """
+        if not self.compacted_models or self.unseen_cost_usd is None:
+            return None
+        unseen = self.unseen
+        return round(sum(unseen[model].cost_usd for model in self.compacted_models if model in unseen), _DIGITS)
 
     @property
     def project(self) -> str | None:
@@ -104,12 +151,27 @@ class SessionSummary:
                 self.cost_usd = (self.cost_usd or 0.0) + response.cost_usd
             else:
                 self.unpriced += 1
+            if span.status == "interrupted":
+                self.aborted_cost_usd += response.cost_usd or 0.0
+            elif response.model is not None:
+                self._count_model(response.model, response)
             if (usage := response.usage) is not None:
                 self.output_tokens += usage.output
                 self.cache_write_5m_tokens += usage.cache_write_5m
                 self.cache_write_1h_tokens += usage.cache_write_1h
                 if main:
                     self.context_tokens = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+                    self._last_model = response.model
+        elif span.name == "compaction" and span.kind == "event" and self._last_model is not None:
+            self.compacted_models[self._last_model] = None
+
+    def _count_model(self, model: str, response: Response) -> None:
+        usage, counts = response.usage, self._traced.setdefault(model, [0.0] * len(ModelTotals._fields))
+        counts[-1] += response.cost_usd or 0.0
+        if usage is not None:
+            tokens = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
+            for place, number in enumerate(tokens):
+                counts[place] += number
 
 
 def _name(folder: str) -> str:

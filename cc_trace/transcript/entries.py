@@ -385,11 +385,23 @@ class AgentMeta:
     name: str | None = None  # a teammate's
 
 
+class ModelTotals(NamedTuple):
+    """What a model was used for in a session, and its price."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    cost_usd: float = 0.0
+
+
 class Totals(NamedTuple):
-    """Claude Code's own count of the session so far."""
+    """Claude Code's own count of the session so far. It leaves out responses that were aborted."""
 
     head: Head
     cost_usd: float | None
+    models: dict[str, ModelTotals]
 
 
 class Skipped(NamedTuple):

@@ -34,6 +34,7 @@ from cc_trace.transcript.entries import (
     Goal,
     Head,
     ModeChange,
+    ModelTotals,
     Notification,
     Progress,
     Queue,
@@ -423,8 +424,21 @@ def _queue(raw: dict[str, Any], head: Head) -> Entry:
 
 
 def _totals(raw: dict[str, Any], head: Head) -> Entry:
-    cost = raw.get("totalCostUSD")
-    return Totals(head, float(cost) if isinstance(cost, int | float) else None)
+    cost, models = raw.get("totalCostUSD"), object_field(raw, "modelUsage")
+    known = {model: _model_totals(told) for model, told in models.items() if isinstance(told, dict)}
+    return Totals(head, float(cost) if isinstance(cost, int | float) else None, known)
+
+
+def _model_totals(told: dict[str, Any]) -> ModelTotals:
+    cost, for_an_hour = told.get("costUSD"), count_field(told, "cacheCreationEphemeral1hInputTokens")
+    return ModelTotals(
+        input=count_field(told, "inputTokens"),
+        output=count_field(told, "outputTokens"),
+        cache_read=count_field(told, "cacheReadInputTokens"),
+        cache_write_5m=max(0, count_field(told, "cacheCreationInputTokens") - for_an_hour),
+        cache_write_1h=for_an_hour,
+        cost_usd=float(cost) if isinstance(cost, int | float) else 0.0,
+    )
 
 
 def _mode(raw: dict[str, Any], head: Head) -> Entry:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import claude_code
 import pytest
 import scripted_api
+from arrived import facts_of
 from exchanges import read_request
 from script import Failure, HttpResponse, Use
 from stage import Stage
@@ -97,9 +98,48 @@ def _causes(stage: Stage, message: int) -> list[str]:
     return [] if miss is None else [cause.kind for cause in miss.causes]
 
 
-def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:
+def _arrived(stage: Stage) -> dict[str, dict[str, Any]]:
+    """The attributes of each response that arrived at the sink, by its id."""
+    found = map(facts_of, stage.sink.spans)
+    return {each["gen_ai.response.id"]: each for each in found if "gen_ai.response.id" in each}
+
+
+def _assert_spans_have_what_was_served(stage: Stage) -> None:
+    """With `request_content`: the messages that the API received, their texts and calls, and the tools."""
+    arrived = _arrived(stage)
+    served = [each for each in stage.api.exchanges if each.message is not None and each.request.own_business is None]
+    assert {each.message.id for each in served if each.message is not None} == {*arrived}
+    for each in served:
+        assert each.message is not None
+        facts = arrived[each.message.id]
+        assert [tool["name"] for tool in json.loads(facts["gen_ai.tool.definitions"])] == [*each.request.tools]
+        assert facts["gen_ai.system_instructions"]
+        messages = json.loads(facts["gen_ai.input.messages"])
+        roles = [message["role"] for message in messages if message["role"] != "tool"]
+        asked = [message["role"] for message in each.request.messages if not _only_results(message)]
+        assert roles == asked
+        said = json.dumps(messages)
+        lost = [
+            text for message in each.request.messages for text in _words(message) if json.dumps(text)[1:-1] not in said
+        ]
+        assert lost == []
+
+
+def _only_results(message: dict[str, Any]) -> bool:
+    content = message["content"]
+    return isinstance(content, list) and all(block["type"] == "tool_result" for block in content)
+
+
+def _words(message: dict[str, Any]) -> list[str]:
+    content = message["content"]
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return [block["text"] for block in blocks if block["type"] == "text" and block["text"].strip()]
+
+
+def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:  # noqa: PLR0915
     """Tools, an image, an agent, retries, a refusal; resumed with another model, other tools, less thinking; forked."""
     home = stage.home
+    home.settings["env"]["CC_TRACE_REQUEST_CONTENT"] = "full"
     home.write("CLAUDE.md", "Always say please. é \N{GRINNING FACE}\n")
     (home.project / "pixel.png").write_bytes(base64.b64decode(_IMAGE))
     agent = {"description": "a part", "prompt": "[[part]] do", "subagent_type": "general-purpose"}
@@ -115,7 +155,7 @@ def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:
             HttpResponse("My part.", uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
             HttpResponse("It."),
         ],
-        **{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(2, 8)},
+        **{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(2, 9)},
         refused=[HttpResponse(always=Failure(400, "invalid_request_error"))],
     )
     resumed = ("--resume", stage.session())
@@ -128,6 +168,11 @@ def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:
     stage.ask("[[t6]] in a new session", session=3)
     _set_environment(stage, MAX_THINKING_TOKENS="2048")
     stage.ask("[[t7]] less thinking", "--resume", stage.session(3), session=None)
+    stage.settle()
+    _assert_spans_have_what_was_served(stage)
+    # A session that is resumed keeps its system prompt, whatever the options; but not so here, where no hook runs.
+    _set_environment(stage, CLAUDE_CODE_SIMPLE="1")
+    stage.ask("[[t8]] another system prompt", "--resume", stage.session(3), session=None)
     stage.settle()
 
     rebuilt, received = _rebuilt(stage), wire.bodies({path.stem for path in _sessions(stage)})
@@ -152,6 +197,10 @@ def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:
     assert shown.miss is not None
     assert "Bash removed" in {cause.kind: cause.detail for cause in shown.miss.causes}["tools changed"]
     assert _causes(stage, 11) == ["thinking changed"]
+    assert {"tools changed", "system prompt changed"} <= {*_causes(stage, 12)}
+    told = {number: json.loads(_arrived(stage)[f"msg_{number:06d}"]["cc_trace.cache_miss"]) for number in range(1, 12)}
+    sent = {number: [cause["kind"] for cause in miss["causes"]] for number, miss in told.items()}
+    assert sent == {number: _causes(stage, number) for number in range(1, 12)}
     assert _causes_after_a_break(stage, 11) == ["thinking changed", "expired"]
 
 

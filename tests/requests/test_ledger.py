@@ -126,6 +126,22 @@ def test_a_cache_that_was_read_was_not_missed(tmp_path: Path) -> None:
     assert "cache_miss" not in generations(session(tmp_path, *lines))[1].metadata
 
 
+def test_what_a_compaction_dropped(tmp_path: Path) -> None:
+    """Tokens of the request before, in proportion to the size of what is gone; the rest of it stayed."""
+    lines = two_requests(sent(2, 4, ["h3"], base=None, keep=0), blob("h3", "a summary"))
+    first, second = generations(session(tmp_path, *lines))
+    before: Any = first.metadata["context"]
+    now: Any = second.metadata["context"]
+    assert "dropped" not in before
+    assert now["dropped"] == {"prompts": before["by_origin"]["prompts"]}
+
+
+def test_a_request_that_only_adds_drops_nothing(tmp_path: Path) -> None:
+    _, second = generations(session(tmp_path, *two_requests(sent(2, 4, ["h2"]))))
+    context: Any = second.metadata["context"]
+    assert "dropped" not in context
+
+
 def test_details_are_content(tmp_path: Path) -> None:
     """They may name tools and say where a prompt changed; kinds and numbers may leave in every tier."""
     lines = two_requests(sent(2, 4, ["h2"], shapeHash="s3"), shape("s3", "You help.", "Bash", "mcp__secret_plan"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections import Counter
 from datetime import datetime
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from lines import MODEL, compact_boundary, compact_summary, line, prompt, reply, session
 from recount import USAGE, agent_files, recount
-from shared import CASES, ROOT, everything, label
+from shared import case_transcripts, everything, label, recordings
 
 from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.spans.session import Session
+from cc_trace.transcript import ModelTotals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,9 +57,9 @@ def test_a_generation_starts_when_its_request_was_sent(transcript: Path) -> None
     sent: dict[str, str] = {}
     refs: dict[str, str] = {}
     for path in (transcript, *agent_files(transcript)):
-        for line in path.read_bytes().splitlines():
+        for text in path.read_bytes().splitlines():
             try:
-                raw = json.loads(line)
+                raw = json.loads(text)
             except ValueError:
                 continue
             match raw:
@@ -198,29 +199,57 @@ def _bytes(transcript: Path) -> bytes:
     return orjson.dumps([*rows, session_json(session.summary)])
 
 
-@pytest.mark.parametrize(
-    ("recording", "session", "unseen"),
-    [
-        ("2.1.325--a_simple", "aaaaaaaa-0000-4000-8000-000000000001", 0.0),
-        ("2.1.325--g2_compact_clear", "44444444-0000-4000-8000-000000000002", 0.001095),  # a compaction's summary
-        ("2.1.325--g3b_plan_keep_context", "44444444-0000-4000-8000-000000000033", 0.001095),
-        (
-            "2.1.325--g4_interrupt_ctrlc",
-            "44444444-0000-4000-8000-000000000004",
-            0.0,
-        ),  # aborted ones are not in the total
-        ("2.1.325--g5_kill9", "44444444-0000-4000-8000-000000000005", 0.0),  # and what was killed took its total along
-    ],
-)
-def test_what_claude_code_spent_beyond_what_is_traced(recording: str, session: str, unseen: float) -> None:
-    """Traced and unseen are Claude Code's own total, where that covers the same responses."""
-    read = Session(CASES / recording / f"{session}.jsonl")
+# What Claude Code spent on requests of its own: the summary of a compaction, a plan's title, a name for a session.
+UNSEEN = {
+    "44444444-0000-4000-8000-000000000002": 0.001095,
+    "44444444-0000-4000-8000-000000000003": 0.001095,
+    "44444444-0000-4000-8000-000000000033": 0.001095,
+    "5403f1c5-0000-4000-8000-000000000001": 0.0005353,
+}
+COMPACTED = {"44444444-0000-4000-8000-000000000002", "5403f1c5-0000-4000-8000-000000000001"}
+KILLED = {"44444444-0000-4000-8000-000000000005"}
+
+
+@pytest.mark.parametrize("transcript", [*case_transcripts(), *recordings()], ids=label)
+def test_what_claude_code_spent_beyond_what_is_traced(transcript: Path) -> None:
+    """Traced, but for what was aborted, and unseen are Claude Code's own total, unless a kill took that along."""
+    read = Session(transcript)
+    spans = list(read.spans())
+    summary = read.summary
+    totals = [
+        json.loads(line) for line in transcript.read_text().splitlines() if line.startswith('{"type":"cost-state"')
+    ]
+    if not totals:
+        assert (summary.unseen_cost_usd, summary.reported_complete, summary.unseen) == (None, None, {})
+        return
+    assert summary.unseen_cost_usd == UNSEEN.get(transcript.stem, 0.0)
+    killed = transcript.stem in KILLED
+    assert summary.reported_complete is not killed
+    counted = [span.response for span in spans if span.response is not None and span.status != "interrupted"]
+    traced = sum(response.cost_usd or 0.0 for response in counted)
+    assert killed or traced + (summary.unseen_cost_usd or 0.0) == pytest.approx(totals[-1]["totalCostUSD"])
+    assert sum(each.cost_usd for each in summary.unseen.values()) == pytest.approx(summary.unseen_cost_usd)
+    compacted = summary.unseen_cost_usd if transcript.stem in COMPACTED else None
+    assert summary.compaction_cost_usd == compacted
+
+
+def test_an_aborted_response_hides_nothing_unseen(tmp_path: Path) -> None:
+    """It costs, and Claude Code's total leaves it out; what a compaction cost is not made up for by it."""
+    usage = {"inputTokens": 24, "outputTokens": 800, "cacheReadInputTokens": 100_000}
+    usage |= {"cacheCreationInputTokens": 6_000, "cacheCreationEphemeral1hInputTokens": 4_000}
+    path = session(
+        tmp_path,
+        prompt("one", 0),
+        reply("m1", "One.", at=1),
+        compact_boundary(at=2),
+        compact_summary(at=3),
+        prompt("two", 4),
+        reply("m2", "Tw", at=5, isAbortedMidStream=True),
+        line("cost-state", None, totalCostUSD=2 * 0.036786, modelUsage={MODEL: {**usage, "costUSD": 2 * 0.036786}}),
+    )
+    read = Session(path)
     list(read.spans())
-    assert read.summary.unseen_cost_usd == unseen
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "cc_trace").rglob("*.py")), ids=lambda path: path.name)
-def test_spans_are_built_with_keywords(path: Path) -> None:
-    """A span has two dozen fields, many of one type: by position two could be swapped and nothing would say so."""
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    assert [call.lineno for call in calls if getattr(call.func, "id", None) == "Span" and call.args] == []
+    assert read.summary.cost_usd == pytest.approx(2 * 0.036786)
+    assert (read.summary.unseen_cost_usd, read.summary.compaction_cost_usd) == (0.036786, 0.036786)
+    assert read.summary.unseen == {MODEL: ModelTotals(12, 400, 50_000, 1_000, 2_000, 0.036786)}
+    assert read.summary.reported_complete
