@@ -38,8 +38,18 @@ def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
     return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
 
 
-def find(target: str, config_dir: Path, cwd: Path) -> Path:
-    """Find the transcript for a path or session id that a user typed, in every known layout. Raises NotFoundError."""
+LATEST = "latest"
+_PREFIX_CHARS = 4  # that an id is found by
+_MAX_NAMED = 5
+
+
+def find(target: str | None, config_dir: Path, cwd: Path) -> Path:
+    """Find the transcript for what a user typed: a path, a session id or its beginning, in every known layout.
+
+    `latest`, or None, is the session of the current folder that was written to last. Raises NotFoundError.
+    """
+    if target is None or target == LATEST:
+        return _latest_here(config_dir, cwd)
     path = Path(target)
     with contextlib.suppress(RuntimeError):  # there is no such user
         path = path.expanduser()
@@ -53,14 +63,51 @@ def find(target: str, config_dir: Path, cwd: Path) -> Path:
         raise NotFoundError(message)
     name = f"{target}.jsonl"
     projects = config_dir / "projects"
-    dashed = re.sub(r"[^0-9A-Za-z]", "-", str(cwd))
-    encoded = base64.urlsafe_b64encode(os.fsencode(cwd)).decode().rstrip("=")
-    likely = (projects / dashed / name, projects / encoded / name, projects / name, config_dir / "sessions" / name)
+    likely = (*(folder / name for folder in _folders_of(config_dir, cwd)), projects / name)
+    likely = (*likely, config_dir / "sessions" / name)
     for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}")):
         if candidate.is_file():
             return candidate
+    if len(target) >= _PREFIX_CHARS and (begun := _beginning_with(target, projects)):
+        if len(begun) == 1:
+            return begun.popitem()[1]
+        named = ", ".join(sorted(begun)[:_MAX_NAMED])
+        message = f"{len(begun)} sessions begin with {target}: {named}{', …' if len(begun) > _MAX_NAMED else ''}"
+        raise NotFoundError(message)
     message = f"no session {target} under {projects}; pass the path of its transcript, or set CLAUDE_CONFIG_DIR"
     raise NotFoundError(message)
+
+
+def _folders_of(config_dir: Path, cwd: Path) -> tuple[Path, ...]:
+    """Return where the transcripts of a folder's sessions are, in every layout known."""
+    projects = config_dir / "projects"
+    encoded = base64.urlsafe_b64encode(os.fsencode(cwd)).decode().rstrip("=")
+    return projects / re.sub(r"[^0-9A-Za-z]", "-", str(cwd)), projects / encoded
+
+
+def _latest_here(config_dir: Path, cwd: Path) -> Path:
+    found = [path for folder in _folders_of(config_dir, cwd) for path in folder.glob("*.jsonl") if _is_session(path)]
+    if not found:
+        message = f"{cwd} has no sessions; `cc-trace sessions` lists those of all folders"
+        raise NotFoundError(message)
+    return max(found, key=_written)
+
+
+def _beginning_with(prefix: str, projects: Path) -> dict[str, Path]:
+    """Return the sessions whose ids begin so, each with its transcript; of several the one that was written last."""
+    paths = sorted(filter(_is_session, projects.glob(f"**/{prefix}*.jsonl")), key=_written)
+    return {path.stem: path for path in paths}
+
+
+def _is_session(path: Path) -> bool:
+    return is_session_id(path.stem) and not path.stem.startswith("agent-") and is_there(Path.is_file, path)
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # it is being removed
+        return 0.0
 
 
 def is_there(kind: Callable[[Path], bool], path: Path) -> bool:

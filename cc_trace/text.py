@@ -22,6 +22,16 @@ def rfc3339(time_ns: int | None) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+def local_time(time_ns: int | None, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time as the user's clock shows it; empty for an unknown one."""
+    if time_ns is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).astimezone().strftime(form)
+    except (OverflowError, ValueError, OSError):  # no clock goes so far
+        return ""
+
+
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return a count with its noun, such as `1 turn` and `2 turns`."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"

@@ -131,7 +131,7 @@ def test_the_trace_it_shows_is_what_the_command_prints() -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={"HOME": "/nowhere", "COLUMNS": "124", "PYTHONUTF8": "1"},
+        env={"HOME": "/nowhere", "COLUMNS": "124", "PYTHONUTF8": "1", "TZ": "UTC"},
     )
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert expected[:-1] == printed[: len(expected) - 1]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (it has no other name)
 
 _JSON = "print JSON"
+_NAMED = "a transcript, a session's id or its beginning, or `latest`: the latest session of this folder"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +57,7 @@ def _installation(commands: Commands) -> None:
 
 def _looking(commands: Commands) -> None:
     show = _command(commands, "show")
-    _session(show, nargs="?")
+    _session(show)
     about = "the request that got this response, as it was sent; without a session, search all of them"
     show.add_argument("--request", metavar="MESSAGE_ID", help=about)
     show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
@@ -64,7 +65,7 @@ def _looking(commands: Commands) -> None:
     show.add_argument("--json", action="store_true", help="JSON Lines: an object per span, then one for the session")
     _asking(commands)
     view = _command(commands, "view")
-    about = "open this session: a transcript below Claude Code's folder, or the id of a session"
+    about = f"open this session: {_NAMED}; nothing: the page of all sessions"
     view.add_argument("session", metavar="SESSION", nargs="?", help=about)
     view.add_argument("--port", type=int, default=0, metavar="N", help="the port to listen on (default: any free one)")
     view.add_argument("--no-browser", action="store_true", help="print the address only")
@@ -97,15 +98,16 @@ def _asking(commands: Commands) -> None:
         each.add_argument("--json", action="store_true", help=_JSON)
 
 
-def _session(command: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    command.add_argument("session", metavar="PATH|SESSION_ID", nargs=nargs, help="a transcript, or the id of a session")
+def _session(command: argparse.ArgumentParser) -> None:
+    command.add_argument("session", metavar="SESSION", nargs="?", help=_NAMED)
     command.add_argument("--turn", type=int, metavar="N", help="only turn N")
 
 
 def _delivering(commands: Commands) -> None:
     sync = _command(commands, "sync")
     which = sync.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", help="this session only")
+    about = "this session only: its id, the beginning of it, or `latest`, which is also what nothing means"
+    which.add_argument("--session", metavar="ID", nargs="?", const="latest", help=about)
     which.add_argument("--transcript", metavar="PATH", help="this transcript only")
     which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)

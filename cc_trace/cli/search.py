@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import orjson
 
 from cc_trace.cli.stored import up_to_date
 from cc_trace.store import questions
-from cc_trace.text import plural, rfc3339, shortened
+from cc_trace.text import local_time, plural, rfc3339, shortened
 
 if TYPE_CHECKING:
     import argparse
@@ -51,7 +50,7 @@ def _json(hit: questions.Hit) -> dict[str, object]:
 
 
 def _print(hit: questions.Hit) -> None:
-    when = "" if hit.start_ns is None else f" · {datetime.fromtimestamp(hit.start_ns / 1e9):%Y-%m-%d %H:%M}"  # noqa: DTZ006
+    when = f" · {local_time(hit.start_ns)}" if hit.start_ns is not None else ""
     title = shortened(" ".join(hit.title.split()), 60)
     print(f"{hit.session_id[:8]}  {title} · turn {hit.turn} · {_place(hit)}{when}")
     print(f"  {_marked(' '.join(hit.snippet.split()))}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import orjson
@@ -14,7 +13,7 @@ from cc_trace.cli.stored import up_to_date
 from cc_trace.delivery import since_seconds
 from cc_trace.errors import CcTraceError
 from cc_trace.store import questions
-from cc_trace.text import plural, rfc3339, shortened
+from cc_trace.text import local_time, plural, rfc3339, shortened
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +49,7 @@ def _json(row: sqlite3.Row) -> dict[str, object]:
 
 
 def _line(row: sqlite3.Row, width: int) -> str:
-    when = "" if row["last_ns"] is None else f"{datetime.fromtimestamp(row['last_ns'] / 1e9):%Y-%m-%d %H:%M}"  # noqa: DTZ006
+    when = local_time(row["last_ns"])
     cost = "" if row["cost_usd"] is None else f"${row['cost_usd']:,.2f}"
     project = shortened(row["project"] or "", 20)
     facts = f"{row['session_id'][:8]}  {when:<16}  {plural(row['turns'], 'turn'):>9}  {cost:>8}  {row['state']:<20}"

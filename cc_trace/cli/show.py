@@ -10,7 +10,7 @@ import orjson
 
 from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.paths import claude_folder, find, here, home, state_folder
+from cc_trace.paths import claude_folder, find, here, home, is_session_id, state_folder
 from cc_trace.spans import Session
 from cc_trace.text import plural
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Show the session that the options name."""
     claude = claude_folder(environment, home(environment))
-    if options.session is None and options.request is None:
-        message = "show needs a PATH or SESSION_ID, or --request MESSAGE_ID"
-        raise CcTraceError(message)
     try:
         if options.request is not None:
             _print_request(options, claude)
@@ -63,12 +60,12 @@ def _print_request(options: argparse.Namespace, claude: Path) -> None:
         request.print_text(shown, full=options.full, content=not options.no_content)
 
 
-def _source(target: str, claude: Path, state: Path) -> Source:
+def _source(target: str | None, claude: Path, state: Path) -> Source:
     """Return a session from its transcript, or from the local store when that is gone."""
     try:
         return Session(find(target, claude, here()), look_ahead=True, requests=True)
     except NotFoundError:
-        stored = _stored(state / "traces.db", target)
+        stored = _stored(state / "traces.db", target) if target is not None else None
         if stored is None:
             raise
         return stored
@@ -86,8 +83,11 @@ class Source(Protocol):
 def _stored(path: Path, session_id: str) -> StoredSession | None:
     if not path.is_file():
         return None
-    from cc_trace.store import StoredSession, read_session  # noqa: PLC0415  (only when a transcript is gone)
+    from cc_trace.store import StoredSession, find_stored, read_session  # noqa: PLC0415  (only when a transcript is gone)
 
+    found = find_stored(path, session_id) if is_session_id(session_id) else []
+    if session_id not in found and len(found) == 1:
+        session_id = found[0]
     spans = list(read_session(path, session_id))
     return StoredSession(session_id, spans) if spans else None
 

@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
-from cc_trace.text import plural, shortened
+from cc_trace.text import local_time, plural, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,7 @@ _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incom
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ONE_LINE_CHARS: Final = 100
 _PIPED_WIDTH: Final = 140
+_CLOCK: Final = "%H:%M:%S"
 # Why a line was skipped or repaired, where a reader should know.
 _MALFORMED: Final = {
     "malformed line": ("malformed line", "malformed lines"),
@@ -67,7 +68,7 @@ class Printer:
         first, last = summary.first_ns, summary.last_ns
         parts += [_some(summary.turns, "turn"), _some(summary.tool_calls, "tool call")]
         if first is not None and last is not None:
-            parts.append(_duration(last - first))
+            parts += [local_time(first, "%Y-%m-%d %H:%M:%S"), _duration(last - first)]
         parts += [f"{summary.output_tokens:,} tokens out", f"context {summary.context_tokens:,}"]
         parts.append(_cost(summary.cost_usd, complete=not summary.unpriced))
         if changed := _changed(summary.lines_added, summary.lines_removed):
@@ -101,6 +102,7 @@ class Printer:
         totals = Text(no_wrap=True, overflow="ellipsis")
         if root.metadata.get("rewound"):
             parts.append("left behind")
+        parts.insert(0, local_time(root.start_ns, _CLOCK))
         totals.append(f"{root.name} ", style="bold").append(" · ".join(part for part in parts if part), style="dim")
         self._ending(totals, root)
         totals.append_text(line[len(root.name) :])
@@ -108,6 +110,8 @@ class Printer:
 
     def _line(self, span: Span) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis")
+        if clock := local_time(span.start_ns, _CLOCK):
+            line.append(f"{clock} ", style="dim")
         match span.kind:
             case "generation" if span.response is not None and span.status != "error":
                 line.append(_printable(span.name), style="magenta")

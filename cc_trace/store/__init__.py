@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cc_trace.store import insights, lists, questions, usage
-    from cc_trace.store.delivered import StoredSession, read_session, remove_traces, row_of, write_spans
+    from cc_trace.store.delivered import StoredSession, find_stored, read_session, remove_traces, row_of, write_spans
     from cc_trace.store.schema import VERSION, connect
     from cc_trace.store.span_rows import to_json
     from cc_trace.store.store import Store, store_path
@@ -23,6 +23,7 @@ __all__ = [
     "Store",
     "StoredSession",
     "connect",
+    "find_stored",
     "insights",
     "lists",
     "overwritten",
@@ -44,6 +45,7 @@ _MODULES: Final = {
     "Store": "store",
     "StoredSession": "delivered",
     "connect": "schema",
+    "find_stored": "delivered",
     "overwritten": "terminal",
     "plain": "terminal",
     "read_session": "delivered",

@@ -114,6 +114,17 @@ def read_session(path: Path, session_id: str) -> Iterator[Span]:
         raise StateError(message) from error
 
 
+def find_stored(path: Path, beginning: str) -> list[str]:
+    """Return the ids of the sessions in a store that begin so, a few of them. Raises StateError."""
+    question = "SELECT DISTINCT session_id FROM spans WHERE substr(session_id, 1, ?2) = ?1 LIMIT 6"
+    try:
+        with contextlib.closing(connect_to_read(path)) as database:
+            return [session_id for (session_id,) in database.execute(question, (beginning, len(beginning)))]
+    except sqlite3.Error as error:
+        message = f"the local store {path} cannot be read: {error}"
+        raise StateError(message) from error
+
+
 class StoredSession:
     """A session in the store: what is left when its transcript is gone. The summary is complete after `spans`."""
 

@@ -121,14 +121,6 @@ def latest(store: Store, project: str | None, since_ns: int, limit: int | None) 
     )
 
 
-def with_prefix(store: Store, prefix: str) -> list[str]:
-    """Return the ids of up to ten sessions that begin so."""
-    found = store.read(
-        "SELECT DISTINCT session_id FROM spans WHERE substr(session_id, 1, ?2) = ?1 LIMIT 10", [prefix, len(prefix)]
-    )
-    return [row[0] for row in found]
-
-
 def sessions_total(store: Store, chosen: Filter) -> sqlite3.Row:
     """Return the sums over all sessions that are chosen."""
     where = _sessions_where(chosen)

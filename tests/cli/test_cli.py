@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def home(tmp_path: Path) -> Path:
 def cc_trace(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "cc_trace", *arguments],
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin", **environment},
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "TZ": "UTC", **environment},
         cwd=home,
         capture_output=True,
         text=True,
@@ -121,13 +122,16 @@ def test_tree_for_people(home: Path) -> None:
     """Turn with prompt and answer, generations with tokens and cost, tools with duration, agents nested, totals."""
     shown = cc_trace("show", SESSION, home=home).stdout.splitlines()
     assert shown[0] == (
-        "Turn 1 4.9 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate → Background agent finished, noted."
+        "Turn 1 23:11:44 · 4.9 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate"
+        " → Background agent finished, noted."
     )
     assert shown[1].startswith(
-        "├── claude-sonnet-4-5-20250929 · 100 in, 42 out, 300 read, 20 written · $0.0011 · 24 ms"
+        "├── 23:11:45 claude-sonnet-4-5-20250929 · 100 in, 42 out, 300 read, 20 written · $0.0011 · 24 ms"
     )
-    assert shown[2].startswith("│   └── Agent · 757 ms")
-    assert shown[3].startswith("│       └── agent general-purpose · bg agent · 3.4 s · in the background")
+    assert re.match(r"│   └── \d\d:\d\d:\d\d Agent · 757 ms", shown[2])
+    assert re.match(
+        r"│       └── \d\d:\d\d:\d\d agent general-purpose · bg agent · 3.4 s · in the background", shown[3]
+    )
     assert "1 turn · 2 tool calls" in shown[-2]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lines import prompt, reply, result, session, tool_use
+from lines import prompt, reply, result, session, tool_use, write
 from viewer import copy_cases
 
 from cc_trace.cli import main
@@ -200,3 +203,80 @@ def test_a_store_that_cannot_be_used_is_said(
         said
         == f"cc-trace: cannot use the local store {path}: file is not a database; cc-trace doctor says what to do\n"
     )
+
+
+def test_a_session_is_found_by_the_beginning_of_its_id(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, "2.1.325--a_simple", "2.1.325--shop", "2.1.325--c1_subagent", "2.1.325--c2_parallel_subagents")
+    assert main(["show", "5403f1"]) == 0
+    assert "Session 5403f1c5-" in capsys.readouterr().out
+    assert main(["preview", "5403", "--to", "local"]) == 0
+    assert capsys.readouterr().out.count("5403f1c5-") > 1
+    assert main(["show", "540"]) == 2  # too short to be meant
+
+
+def test_several_that_begin_so_are_named(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for last in "12":
+        session_id = f"abcdef00-0000-4000-8000-00000000000{last}"
+        write(projects / f"{session_id}.jsonl", [prompt("hi", 0), reply("m1", "hello", at=1)])
+    assert main(["show", "abcdef"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("cc-trace: 2 sessions begin with abcdef: abcdef00-0000-4000-8000-000000000001, ")
+
+
+@pytest.mark.parametrize("arguments", [["show"], ["show", "latest"], ["preview"], ["preview", "latest"]])
+def test_the_latest_session_of_this_folder(
+    projects: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    here = tmp_path / "my.project"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert main(arguments) == 2
+    assert "has no sessions; `cc-trace sessions` lists those of all folders" in capsys.readouterr().err
+    folder = projects.with_name(re.sub(r"[^0-9A-Za-z]", "-", str(here)))
+    folder.mkdir()
+    for number, ago in ((1, 100), (2, 50), (3, 200)):
+        path = folder / f"abcdef00-0000-4000-8000-00000000000{number}.jsonl"
+        write(path, [prompt(f"prompt {number}", 0), reply("m1", "hello", at=1)])
+        os.utime(path, (time.time() - ago, time.time() - ago))
+    assert main(arguments) == 0
+    assert "prompt 2" in capsys.readouterr().out
+
+
+def test_sync_takes_the_latest_session(
+    projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path / "p"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    folder = projects.with_name(re.sub(r"[^0-9A-Za-z]", "-", str(here)))
+    folder.mkdir()
+    write(folder / "abcdef00-0000-4000-8000-000000000001.jsonl", [prompt("hi", 0), reply("m1", "hello", at=1)])
+    assert main(["sync", "--session"]) == 0
+    assert "abcdef00-0000-4000-8000-000000000001" in capsys.readouterr().out
+
+
+def test_show_finds_what_only_the_store_has(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, "2.1.325--shop")
+    asked(capsys, "sessions")
+    next(projects.glob("*.jsonl")).unlink()
+    assert main(["show", "5403f1"]) == 0
+    assert "Session 5403f1c5-" in capsys.readouterr().out
+
+
+def test_show_prints_what_the_clock_showed(
+    projects: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        session(projects, prompt("hi", 0, cwd="/p"), reply("m1", "hello", at=2))
+        main(["show", next(projects.glob("*.jsonl")).stem])
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    printed = capsys.readouterr().out
+    assert "Turn 1 17:30:00 · " in printed
