@@ -49,9 +49,15 @@ KNOWN_KEYS = {key for _, keys in COLUMNS for key in keys}
 # Claude Code makes no batch requests, so these discounts never apply to its responses.
 IGNORED_VARIANT = {"processing": "batch"}
 
+# What genai-prices lacks: with a context of more than 200,000 tokens Sonnet 4 costs what Sonnet 4.5 does, twice as much
+# and output half as much again, as Anthropic's price list says. An entry goes when genai-prices has tiers of its own.
+ADDED: dict[str, tuple[str | float | None, ...]] = {
+    "claude-sonnet-4-0": (None, 200_001, 6.0, 22.5, 0.6, 7.5, 12.0, 10.0),
+}
+
 HEADER = '''"""Prices of Claude models: generated, do not edit.
 
-Written by scripts/generate_prices.py from genai-prices {version}.
+Written by scripts/generate_prices.py from genai-prices {version}, with the long contexts that it lacks.
 A model without a row has no known price, and there is no price of fast mode for any model.
 """
 
@@ -151,6 +157,10 @@ def rows(model: ModelInfo) -> Iterator[tuple[str | float | None, ...]]:
         for context in sorted({0, *(tier.start + 1 for rate in tiered for tier in rate.tiers)}):
             day = None if since is None else since.isoformat()
             yield day, context, *(rate_for(by_column.get(column), context) for column, _ in COLUMNS)
+        if model.id in ADDED:
+            if tiered or since is not None:
+                refuse(model, "prices that it did not have when ADDED was written")
+            yield ADDED[model.id]
 
 
 def literal(value: str | int | float | None) -> str:  # noqa: PYI041  (whole numbers are written in another form)

@@ -1,6 +1,6 @@
 """Prices of Claude models: generated, do not edit.
 
-Written by scripts/generate_prices.py from genai-prices 0.2.1.
+Written by scripts/generate_prices.py from genai-prices 0.2.1, with the long contexts that it lacks.
 A model without a row has no known price, and there is no price of fast mode for any model.
 """
 
@@ -126,7 +126,10 @@ PRICES: Final[dict[str, tuple[Row, ...]]] = {
     "claude-opus-4-8": ((None, 0, 5.0, 25.0, 0.5, 6.25, 10.0, 10.0),),
     "claude-opus-5": ((None, 0, 5.0, 25.0, 0.5, 6.25, 10.0, 10.0),),
     "claude-opus-5-5": ((None, 0, 4.0, 20.0, 0.2, 5.0, 8.0, 10.0),),
-    "claude-sonnet-4-0": ((None, 0, 3.0, 15.0, 0.3, 3.75, 6.0, 10.0),),
+    "claude-sonnet-4-0": (
+        (None, 0, 3.0, 15.0, 0.3, 3.75, 6.0, 10.0),
+        (None, 200_001, 6.0, 22.5, 0.6, 7.5, 12.0, 10.0),
+    ),
     "claude-sonnet-4-5": (
         (None, 0, 3.0, 15.0, 0.3, 3.75, 6.0, 10.0),
         (None, 200_001, 6.0, 22.5, 0.6, 7.5, 12.0, 10.0),

@@ -27,6 +27,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "generate_prices.py"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR_FUTURE = datetime(9000, 1, 1, tzinfo=UTC)
 
+SONNET_4, LONG = "claude-sonnet-4-0", 200_000
+
 # Different primes, so that no two kinds of token can be exchanged without changing the sum.
 MIXED = Usage(1_009, 2_003, 3_001, 4_001, 5_003, 7)
 
@@ -124,6 +126,9 @@ def test_costs_are_the_librarys(library: ModuleType, claude_models: list[ModelIn
     midnights = [datetime.combine(day, time(), UTC) for day in days]
     eves = [midnight - timedelta(microseconds=1) for midnight in midnights]
     for usage, moment in product(usages, [EPOCH, *eves, *midnights, FAR_FUTURE]):
+        context = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+        if model == SONNET_4 and context > LONG:
+            continue  # which the library does not know
         expected = library_cost(library, model, usage, moment)
         assert expected is not None
         assert cost_usd(model, usage, ns(moment)) == close_to(expected), (usage, moment)
@@ -153,6 +158,9 @@ def test_names_mean_the_same_models_as_in_the_library(library: ModuleType) -> No
         ("claude-opus-4-6", Usage(200_000), "2026-03-12", 1.0),
         ("claude-opus-4-6", Usage(100_000, 0, 100_001), "2026-03-12", 1.0 + 0.100001),
         ("claude-opus-4-6", Usage(100_000, 0, 100_001), "2026-03-13", 0.5 + 0.0500005),
+        ("claude-sonnet-4-20250514", Usage(200_000, 1_000_000), "2025-09-01", 0.6 + 15.0),
+        ("claude-sonnet-4-20250514", Usage(100_000, 1_000_000, 100_001), "2025-09-01", 0.6 + 0.0600006 + 22.5),
+        ("claude-sonnet-4@20250514", Usage(1, 0, 0, 100_000, 100_000), "2025-09-01", 0.000006 + 0.75 + 1.2),
         ("claude-sonnet-4-5", Usage(10, 1_000_000, web_searches=3), "2026-01-01", 0.00003 + 15.0 + 0.03),
     ],
 )
@@ -291,5 +299,9 @@ def test_script_refuses_what_it_cannot_write(library: ModuleType, script: Simple
     for model in refused:
         with pytest.raises(SystemExit, match=r"claude-x: genai-prices .* cannot express"):
             script.render([model])
+    tiers = kinds.TieredPrices(base=Decimal(1), tiers=[kinds.Tier(start=1, price=Decimal(2))])
+    tiered = kinds.ModelPrice(input_mtok=tiers, output_mtok=Decimal(2))
+    with pytest.raises(SystemExit, match="did not have when ADDED was written"):
+        script.render([kinds.ModelInfo(SONNET_4, name, prices=tiered)])
     accepted = kinds.ModelInfo("claude-x", name, prices=price, price_variants=[batch])
     assert '"claude-x": ((None, 0, 1.0, 2.0, 1.0, 1.0, 1.0, None),)' in script.render([accepted])
