@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import insights, lists, plain, questions
 from cc_trace.transcript import agent_paths, find_media, media_type
-from cc_trace.view import charts, figures, folding, markdown
+from cc_trace.view import charts, figures, markdown, sent
 from cc_trace.view.details import detail
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _FIRST_ROWS: Final = 60
 _POLL_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 15.0
+_RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # lines drawn with characters
 _ANSWER_CHARS: Final = 3_000
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
 _WAITED_FOR: Final = {
@@ -71,7 +73,7 @@ class Pages:
             visible=lambda text: escaped(str(text)),
             markdown=lambda text: markdown.to_html(str(text)),
             query=urlencode,
-            plain=lambda text: " ".join(plain(str(text)).split())[:200],
+            plain=lambda text: " ".join(_RULES.sub(" ", plain(str(text))).split())[:300],
             without=lambda asked, name: {key: value for key, value in asked.items() if key != name},
         )
         self._templates.globals.update(between=figures.between, percent=figures.percent)
@@ -153,7 +155,7 @@ class Pages:
             spent=charts.cost_line(lists.spending(self._index, session_id)),
             files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
             hooks=lists.hooks(self._index, session_id),
-            permissions=lists.permissions(self._index, session_id),
+            decisions=_decisions(lists.permissions(self._index, session_id)),
         )
 
     def turn(self, request: Request) -> Response:
@@ -230,7 +232,7 @@ class Pages:
             return self._fragment(f"The request cannot be read: {error}")
         if body is None:
             return self._fragment("Claude Code recorded no request for this response.")
-        return HTMLResponse(folding.to_html(Privacy(privacy).redactor.value(body)))
+        return HTMLResponse(sent.to_html(Privacy(privacy).redactor.value(body)))
 
     def _fragment(self, message: str) -> HTMLResponse:
         return HTMLResponse(Markup('<p class="quiet">{}</p>').format(escaped(message)))
@@ -345,6 +347,18 @@ def _longest(rows: list[Any]) -> list[tuple[Any, str, float]]:
     return sorted(found, key=lambda each: -each[2])
 
 
+def _decisions(rows: list[Any]) -> tuple[list[Any], dict[str, int]]:
+    """Return the calls that were refused or asked about, and how many others each source allowed."""
+    told, allowed = [], dict[str, int]()
+    for row in rows:
+        source = str(row["source"] or "").replace("_", " ")
+        if row["decision"] == "accept" and not row["denial"] and not row["wait_ms"]:
+            allowed[source] = allowed.get(source, 0) + 1
+        else:
+            told.append(row)
+    return told, allowed
+
+
 def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str, Any]:  # noqa: ANN401
     """Return a turn as the session's page shows it: what was said, and its share of what was spent."""
     cost = turn["total_usd"] or 0.0
@@ -354,7 +368,7 @@ def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str,
         "answer": _cut(turn["answer"]),
         "prompt": _cut(turn["prompt"]),
         "who": _SPEAKERS.get(metadata.get("trigger"), "You"),
-        "top": bool(highest) and cost == highest,
+        "most": bool(highest) and cost == highest,
         "share": figures.percent(cost, all_usd) if highest and all_usd else None,
         "width": 1000 * cost / highest if highest else 0.0,
     }

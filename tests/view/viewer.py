@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TOKEN = "t" * 43
 # A PNG of three by two pixels.
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEUlEQVR4nGP4z8AAQTD6PwMAPtUF+6guL00AAAAASUVORK5CYII="
+_EDITS = [{"old_string": "a = 1", "new_string": "a = 2"}, {"old_string": "b = 1", "new_string": "b = 2"}]
+_TODOS = [{"content": "look", "status": "completed"}, {"content": "fix", "status": "in_progress"}]
 HOSTILE = (
     "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'> [a](javascript:window.ran=3)"
     " ![p](http://evil.example/p.png) <iframe src='http://evil.example/'></iframe> \u202egnp.exe hostile"
@@ -67,6 +69,20 @@ def write_made(projects: Path) -> None:
         reply("m2", tool_use("t2", "Edit", **edit), tool_use("t3", "Read", file_path="/p/b.png"), at=6),
         result("t2", "The file has been updated.", at=7),
         result("t3", [{"type": "image", "source": source}], at=7.5),
+        reply(
+            "m2b",
+            tool_use("w1", "Write", file_path="/p/new.py", content="x = 1\ny = 2\n"),
+            tool_use("w2", "MultiEdit", file_path="/p/a.py", edits=_EDITS),
+            tool_use("w3", "Grep", pattern="rounding", path="/p"),
+            tool_use("w4", "TodoWrite", todos=_TODOS),
+            tool_use("w5", "mcp__tickets__search", query={"text": "rounding", "labels": ["bug"]}),
+            at=7.8,
+        ),
+        result("w1", "File created", at=8),
+        result("w2", "Edited", at=8.1),
+        result("w3", "a.py:1: # rounding", at=8.2),
+        result("w4", "Todos have been modified", at=8.3),
+        result("w5", '{"tickets": [{"id": "T-1"}]}', at=8.4),
         reply("m3", "It is **fixed**:\n\n- one\n- two\n\n```python\nreturn 2\n```", at=9),
         prompt(HOSTILE, 20, cwd="/p"),
         reply("m4", HOSTILE, tool_use("t4", "Bash", command=HOSTILE), at=22),

@@ -74,7 +74,7 @@ export function waterfall() {
     element.dataset.id = row.id;
     const tree = node("div", "tree");
     const indent = node("span", "indent");
-    indent.style.width = `${Math.min(row.depth, 12) * 14}px`;
+    indent.style.width = `${Math.min(row.depth, 12) * (innerWidth > 560 ? 14 : 6)}px`;
     const fold = node("button", "fold", row.below ? (folded.has(row.place) ? "▸" : "▾") : "");
     fold.type = "button";
     fold.tabIndex = -1;
@@ -117,7 +117,7 @@ export function waterfall() {
     const step = rough < 1000 ? [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)
       : STEPS.find((size) => size >= rough) ?? Math.ceil(rough / DAY) * DAY;
     const marks = [];
-    for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
+    for (let mark = Math.ceil(from / step) * step; mark < to - (to - from) * 0.05; mark += step) {
       const tick = node("span", "tick", time(mark));
       tick.style.left = `${((mark - from) / (to - from)) * 100}%`;
       marks.push(tick);

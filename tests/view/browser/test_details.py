@@ -1,0 +1,196 @@
+"""What the detail pane shows of each kind of span in a real Chromium, and what it makes of hostile texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+    from viewer import Viewer
+
+MADE = "11111111-0000-4000-8000-000000000001"
+SHOP = "5403f1c5-0000-4000-8000-000000000001"
+RETRIED = "eeeeeeee-0000-4000-8000-000000000001"
+
+
+def open_tool(page: Page, viewer: Viewer, name: str, turn: int = 1, session_id: str = MADE) -> str:
+    """Open the first call of a tool in a turn."""
+    found = viewer.index.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND turn = ? AND kind = 'tool'"
+        " AND json_extract(span, '$.tool.name') = ? ORDER BY place",
+        [session_id, turn, name],
+    )
+    return open_span(page, viewer, found[0][0])
+
+
+def open_span(page: Page, viewer: Viewer, span_id: str) -> str:
+    page.goto(viewer.url(f"/spans/{span_id}"))
+    page.wait_for_selector(f'.detail-body[data-span="{span_id}"]')
+    return span_id
+
+
+def test_an_edit_is_seen_as_a_diff(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "Edit")
+    removed, added = page.locator(".diff tr.removed"), page.locator(".diff tr.added")
+    expect(removed).to_have_count(1)
+    expect(removed.locator(".l")).to_have_text("    return 1")
+    expect(added.locator(".l")).to_have_text("    return 2")
+    expect(added.locator(".n").nth(1)).to_have_text("2")
+    expect(added.locator(".k")).to_have_text("return")  # coloured as Python
+    colours = [row.evaluate("row => getComputedStyle(row).backgroundColor") for row in (removed, added)]
+    assert colours[0] != colours[1]
+    plain, keyword = (
+        added.locator(each).first.evaluate("each => getComputedStyle(each).color") for each in (".l", ".k")
+    )
+    assert plain != keyword
+
+
+@pytest.mark.parametrize(("tool", "removed", "added"), [("Write", 0, 2), ("MultiEdit", 2, 2)])
+def test_other_edits_are_diffs_too(page: Page, viewer: Viewer, tool: str, removed: int, added: int) -> None:
+    open_tool(page, viewer, tool)
+    expect(page.locator(".diff tr.removed")).to_have_count(removed)
+    expect(page.locator(".diff tr.added")).to_have_count(added)
+
+
+def test_a_failing_command_is_seen_with_its_colours(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "Bash")
+    expect(page.locator("pre.command")).to_have_text("pytest -q")
+    red = page.locator("pre.terminal .ansi-fg-red")
+    expect(red).to_have_text("1 failed")
+    assert red.evaluate("each => getComputedStyle(each).color") == "rgb(224, 108, 117)"
+    expect(page.locator(".detail .note.error")).to_be_visible()
+    expect(page.locator(".detail h2 .status.error")).to_be_visible()
+
+
+@pytest.mark.parametrize(("session_id", "turn", "width"), [(MADE, 1, 3), (SHOP, 3, None)])
+def test_an_image_is_shown_as_one(page: Page, viewer: Viewer, session_id: str, turn: int, width: int | None) -> None:
+    open_tool(page, viewer, "Read", turn, session_id)
+    image = page.locator(".detail img.shown")
+    expect(image).to_be_visible()
+    page.wait_for_function("document.querySelector('.detail img.shown').naturalWidth > 0")
+    if width is not None:
+        assert image.evaluate("each => each.naturalWidth") == width
+    # Only what it is stands in the store, not the image itself.
+    assert viewer.index.read("SELECT COUNT(*) FROM spans WHERE span LIKE '%iVBORw0KGgo%'")[0][0] == 0
+
+
+def test_searches_and_files_are_compact(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "Grep")
+    expect(page.locator(".asked")).to_contain_text("pattern rounding")
+    expect(page.locator("pre.terminal")).to_contain_text("a.py:1")
+    open_tool(page, viewer, "Read", 1, SHOP)
+    expect(page.locator(".section.file .lines .n").first).to_have_text("1")
+
+
+def test_a_list_of_things_to_do_is_one(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "TodoWrite")
+    expect(page.locator(".todo .done")).to_have_text("look")
+    expect(page.locator(".todo .doing")).to_have_text("fix")
+
+
+def test_what_is_unknown_is_json_that_folds(page: Page, viewer: Viewer) -> None:
+    open_tool(page, viewer, "mcp__tickets__search")
+    inner = page.locator(".section.input .json details details").first
+    expect(inner.locator("> .j-row").first).to_be_visible()
+    inner.locator("> summary").click()
+    expect(inner.locator("> .j-row").first).to_be_hidden()
+    expect(page.locator(".section.json-value .j-text").first).to_have_text("T-1")
+
+
+def test_an_answer_is_markdown(page: Page, viewer: Viewer) -> None:
+    page.goto(viewer.url(f"/sessions/{MADE}"))
+    answer = page.locator(".turn").first.locator(".answer")
+    expect(answer.locator("strong")).to_have_text("fixed")
+    expect(answer.locator("li")).to_have_count(2)
+    expect(answer.locator("pre.code .k").first).to_have_text("return")
+
+
+def test_a_retried_request_says_so(page: Page, viewer: Viewer) -> None:
+    retried = viewer.index.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND name = 'api_retry' ORDER BY place", [RETRIED]
+    )[0][0]
+    open_span(page, viewer, retried)
+    expect(page.locator(".detail .note.retry")).to_contain_text("with status 529")
+    answered = viewer.index.read(
+        "SELECT span_id, json_extract(span, '$.metadata.attempts') attempts FROM spans WHERE session_id = ?"
+        " AND kind = 'generation' AND attempts > 1",
+        [RETRIED],
+    )[0]
+    open_span(page, viewer, answered[0])
+    expect(page.locator(".detail .note.retry")).to_contain_text(f"{answered[1]} attempts")
+
+
+def test_the_exact_request_is_read_when_it_is_opened(page: Page, viewer: Viewer) -> None:
+    found = viewer.index.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND kind = 'generation' ORDER BY turn, place",
+        [SHOP],
+    )[0]
+    open_span(page, viewer, found[0])
+    page.locator(".section.request > summary").click()
+    sent = page.locator(".section.request .sent")
+    expect(sent.locator("> details > summary b")).to_have_text(["Parameters", "System prompt", "Tools", "Messages"])
+    sent.locator("> details").nth(2).locator("> summary").click()
+    expect(sent.locator("details summary b", has_text="Bash").first).to_be_visible()
+    # It is not kept.
+    assert viewer.index.read("SELECT COUNT(*) FROM spans WHERE span LIKE '%input_schema%'")[0][0] == 0
+
+
+def test_numbers_of_a_response_are_the_stores(page: Page, viewer: Viewer) -> None:
+    found = viewer.index.read(
+        "SELECT span_id, json_extract(span, '$.response.usage') usage, cost_usd FROM spans WHERE session_id = ?"
+        " AND kind = 'generation' ORDER BY turn, place LIMIT 1",
+        [MADE],
+    )[0]
+    open_span(page, viewer, found[0])
+    facts = dict(
+        zip(
+            page.locator(".facts").first.locator("dt").all_inner_texts(),
+            page.locator(".facts").first.locator("dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert facts["Cost"] == f"${found['cost_usd']:.4f}"
+    assert facts["Input, not cached"] == "12"
+    assert facts["Read from cache"] == "50,000 (94 %)"
+    assert facts["Written to cache"] == "3,000"
+    assert facts["Output"] == "400"
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_of_a_hostile_transcript_runs_or_breaks_the_page(
+    open_page: Callable[..., Page], viewer: Viewer, width: int
+) -> None:
+    """What it tries to fetch or run would be a request to another host or an error, which end the test."""
+    page = open_page(width=width)
+    spans = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND turn = 2", [MADE])
+    assert len(spans) > 4
+    turn = f"/sessions/{MADE}/turns/2"
+    for path in (
+        "/",
+        f"/sessions/{MADE}",
+        turn,
+        "/insights",
+        "/spans?kind=tool",
+        "/spans?tool=%3Cscript%3Ealert(1)%3C/script%3E",
+        "/search?q=hostile",
+        "/search?q=%3Cimg+src=x+onerror=alert(1)%3E",
+        *(f"{turn}?span={each[0]}" for each in spans),
+    ):
+        page.goto(viewer.url(path))
+        if "span=" in path:
+            page.wait_for_selector(f'.detail-body[data-span="{path.rpartition("=")[2]}"]')
+            for summary in page.locator(".detail details:not([open]) > summary").all()[:20]:
+                if summary.is_visible():
+                    summary.click()
+        assert page.evaluate("window.ran") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert (
+            page.locator("a[href^='javascript'], a[href^='data'], img[src^='http'], iframe, main script").count() == 0
+        )
+        text = page.locator("body").inner_text()
+        assert not set(text) & set("\x1b\x07\u202e\u2066\u2069")
