@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cc_trace.store.store import Store
 
 TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
+NO_TOOL: Final = "no tool"  # what a response called that called none
 _DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
 _SUMS: Final = (
     "SUM(cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output, SUM(cache_read_tokens) cache_read,"
@@ -85,6 +86,7 @@ def insights(store: Store, chosen: Filter) -> Insights:
         "model": shares("model", "model", 20),
         "agent": shares("CASE agent WHEN '' THEN 'main thread' ELSE agent END", "agent", 20),
     }
+    by["tool"] = _by_tool(store, where, values, chosen)
     total = store.read(
         f"SELECT {_SUMS.replace('cost_usd) cost_usd', 'spans.cost_usd) cost_usd')}, COUNT(DISTINCT session_id) sessions"
         f" {responses}",
@@ -113,6 +115,31 @@ def insights(store: Store, chosen: Filter) -> Insights:
     )
 
 
+def _by_tool(store: Store, where: str, values: list[Any], chosen: Filter) -> list[Share]:
+    """Divide responses among the tools that they called, one that called several evenly."""
+    found = store.read(
+        "SELECT COALESCE(call.value, '') name, SUM(spans.cost_usd * part) cost_usd, SUM(counted * part) tokens,"
+        " COUNT(DISTINCT spans.row) requests, SUM(status = 'error') errors FROM (SELECT *,"
+        " 1.0 / MAX(1, COALESCE(json_array_length(calls), 0)) part,"
+        " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens counted FROM spans"
+        " WHERE kind = 'generation' AND copied = 0) spans JOIN sessions USING (session_id)"
+        f" LEFT JOIN json_each(calls) call WHERE {where} GROUP BY 1 ORDER BY 2 DESC LIMIT 20",
+        values,
+    )
+    kept = {key: value for key, value in chosen.asked().items() if key != "sort"}
+    return [
+        Share(
+            name=row["name"] or NO_TOOL,
+            cost_usd=row["cost_usd"] or 0.0,
+            tokens=round(row["tokens"] or 0),
+            requests=row["requests"],
+            errors=row["errors"] or 0,
+            query={**kept, "called": row["name"] or NO_TOOL},
+        )
+        for row in found
+    ]
+
+
 def _where(chosen: Filter) -> tuple[str, list[Any]]:
     parts, values = ["1"], []
     for condition, value in (
@@ -138,9 +165,9 @@ def _time(store: Store, where: str, values: list[Any]) -> dict[str, int]:
 def _tools(store: Store, where: str, values: list[Any]) -> list[Latency]:
     """Return the tools with most calls; a percentile is the nearest rank."""
     found = store.read(
-        "WITH calls AS (SELECT name, status = 'error' failed, (end_ns - start_ns) / 1e6 took,"
-        " ROW_NUMBER() OVER (PARTITION BY name ORDER BY end_ns - start_ns) place,"
-        " COUNT(*) OVER (PARTITION BY name) total FROM spans JOIN sessions USING (session_id)"
+        "WITH calls AS (SELECT COALESCE(tool, name) name, status = 'error' failed, (end_ns - start_ns) / 1e6 took,"
+        " ROW_NUMBER() OVER (PARTITION BY COALESCE(tool, name) ORDER BY end_ns - start_ns) place,"
+        " COUNT(*) OVER (PARTITION BY COALESCE(tool, name)) total FROM spans JOIN sessions USING (session_id)"
         f" WHERE kind = 'tool' AND copied = 0 AND end_ns IS NOT NULL AND start_ns IS NOT NULL AND {where})"
         " SELECT name, total, SUM(failed) errors, MAX(CASE WHEN place = (total + 1) / 2 THEN took END) p50,"
         " MAX(CASE WHEN place = (total * 95 + 99) / 100 THEN took END) p95"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cc_trace.store.insights import TIME_KINDS
+from cc_trace.store.insights import NO_TOOL, TIME_KINDS
 from cc_trace.store.questions import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _PICK: Final = (
 )
 _SORTS: Final = {
     "recent": "start_ns DESC",
-    "cost": "COALESCE(total_usd, cost_usd, 0) DESC",
+    "cost": "COALESCE(total_usd, spans.cost_usd, 0) DESC",
     "duration": "end_ns - start_ns DESC",
     "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
@@ -31,7 +31,10 @@ _SORTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which spans a URL asks for; empty: all. `time`: turns in which such time passed; `miss`: the first cause."""
+    """Which spans a URL asks for; empty: all. `time`: turns in which such time passed; `miss`: the first cause.
+
+    `called`: responses that called a tool, or `NO_TOOL`; their cost and tokens are that tool's share of them.
+    """
 
     kind: str = ""
     tool: str = ""
@@ -44,6 +47,7 @@ class Chosen:
     until: str = ""
     time: str = ""
     miss: str = ""
+    called: str = ""
     sort: str = "recent"
 
     @classmethod
@@ -81,10 +85,15 @@ def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) 
     took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else "end_ns - start_ns"
     order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS[chosen.sort]
     table = f"FROM spans JOIN sessions USING (session_id) WHERE {where}"
+    part, tool = "1", list[Any]()
+    if chosen.called and chosen.called != NO_TOOL:
+        part = "(SELECT AVG(value = ?) FROM json_each(calls))"
+        tool = [chosen.called]
     sums = store.read(
-        "SELECT COUNT(*) count, SUM(spans.cost_usd) cost, SUM(spans.total_usd) total,"
-        f" SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) tokens, SUM({took}) took {table}",
-        values,
+        f"SELECT COUNT(*) count, SUM(spans.cost_usd * {part}) cost, SUM(spans.total_usd) total,"
+        f" SUM((input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) * {part}) tokens,"
+        f" SUM({took}) took {table}",
+        [*tool, *tool, *values],
     )[0]
     rows = store.read(
         f"SELECT {_PICK.replace('cost_usd', 'spans.cost_usd', 1)}, title, project, {took} took_ns,"
@@ -93,15 +102,25 @@ def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) 
         [*values, min(limit, MAX_ROWS), max(0, offset)],
     )
     cost = sums["total"] if chosen.kind == "turn" else sums["cost"]
-    return Picked(rows, sums["count"], cost or 0.0, sums["tokens"] or 0, (sums["took"] or 0) / 1e6)
+    return Picked(rows, sums["count"], cost or 0.0, round(sums["tokens"] or 0), (sums["took"] or 0) / 1e6)
 
 
 def _where(chosen: Chosen) -> tuple[str, list[Any]]:
     parts, values = ["copied = 0"], list[Any]()
-    kind = "turn" if chosen.time else "tool" if chosen.tool else "generation" if chosen.miss else chosen.kind
+    kind = (
+        "turn"
+        if chosen.time
+        else "tool"
+        if chosen.tool
+        else "generation"
+        if chosen.miss or chosen.called
+        else chosen.kind
+    )
+    called = "" if chosen.called == NO_TOOL else chosen.called
     for condition, value in (
         ("kind = ?", kind),
-        ("name = ?", chosen.tool),
+        ("COALESCE(tool, name) = ?", chosen.tool),
+        ("EXISTS (SELECT 1 FROM json_each(calls) WHERE value = ?)", called),
         ("status = ?", chosen.status),
         ("model = ?", chosen.model),
         ("agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
@@ -114,6 +133,8 @@ def _where(chosen: Chosen) -> tuple[str, list[Any]]:
         if value:
             parts.append(condition)
             values.append(value)
+    if chosen.called == NO_TOOL:
+        parts.append("COALESCE(json_array_length(calls), 0) = 0")
     if chosen.agent == "main thread":
         parts.append("agent = ''")
     if chosen.time:

@@ -81,6 +81,7 @@ class Pages:
     def _page(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         watch = self._watch
         values.setdefault("live", "")
+        values.setdefault("seen", 0)
         values.setdefault("text", "")
         return HTMLResponse(
             self._templates.get_template(name).render(
@@ -104,12 +105,14 @@ class Pages:
 
     def sessions(self, request: Request) -> Response:
         """All sessions, the first rows of them."""
+        seen = self._watch.changes  # before anything is read: of what is written meanwhile the page is told
         chosen = questions.Filter.of(request.query_params)
         rows, total = questions.sessions(self._index, chosen, 0, _FIRST_ROWS)
         return self._page(
             "sessions.html",
             page="sessions",
             live="*",
+            seen=seen,
             chosen=chosen,
             asked=chosen.asked(),
             rows=rows,
@@ -129,6 +132,7 @@ class Pages:
 
     def session(self, request: Request) -> Response:
         """One session: its turns, its context, its files."""
+        seen = self._watch.changes
         session_id = request.path_params["session_id"]
         found = questions.session(self._index, session_id)
         if found is None:
@@ -142,6 +146,7 @@ class Pages:
             "session.html",
             page="session",
             live=session_id,
+            seen=seen,
             session=found,
             about=about,
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
@@ -160,6 +165,7 @@ class Pages:
 
     def turn(self, request: Request) -> Response:
         """One turn: tree, waterfall, details."""
+        seen = self._watch.changes
         session_id, number = request.path_params["session_id"], request.path_params["number"]
         found, turn = questions.session(self._index, session_id), questions.turn(self._index, session_id, number)
         if found is None or turn is None:
@@ -171,6 +177,7 @@ class Pages:
             "turn.html",
             page="turn",
             live=session_id,
+            seen=seen,
             session=found,
             turn=turn,
             times=_stacked(json.loads(turn["metadata"] or "{}").get("time_ms")),
@@ -258,6 +265,7 @@ class Pages:
 
     def insights(self, request: Request) -> Response:
         """Cost, tokens and time over all sessions."""
+        seen = self._watch.changes
         chosen = questions.Filter.of(request.query_params)
         found = insights.insights(self._index, chosen)
         kept = {name: value for name, value in chosen.asked().items() if name in ("project", "since", "until")}
@@ -265,6 +273,7 @@ class Pages:
             "insights.html",
             page="insights",
             live="*",
+            seen=seen,
             chosen=chosen,
             asked=kept,
             kept=kept,
@@ -277,6 +286,7 @@ class Pages:
 
     def spans(self, request: Request) -> Response:
         """List what a mark of a chart counts."""
+        seen = self._watch.changes
         chosen = lists.Chosen.of(request.query_params)
         offset = _number(request.query_params.get("offset"))
         asked = chosen.asked()
@@ -284,6 +294,7 @@ class Pages:
             "spans.html",
             page="spans",
             live="*",
+            seen=seen,
             chosen=chosen,
             asked=asked,
             kept={name: value for name, value in asked.items() if name in ("project", "since", "until")},
@@ -301,13 +312,14 @@ class Pages:
 
     async def events(self, request: Request) -> Response:
         """Tell the page when what it shows has changed: one session, or (`*`) any."""
-        return StreamingResponse(
-            self._changes(request, request.query_params.get("session", "*")), media_type="text/event-stream"
-        )
+        asked = request.query_params
+        changes = self._changes(request, asked.get("session", "*"), _number(asked.get("seen")))
+        return StreamingResponse(changes, media_type="text/event-stream")
 
-    async def _changes(self, request: Request, session_id: str) -> AsyncIterator[str]:
+    async def _changes(self, request: Request, session_id: str, seen: int) -> AsyncIterator[str]:
+        """Yield what changed after the first `seen` changes, with which the page was made."""
         watch = self._watch
-        seen, told, quiet = watch.changes, (-1, -1, False), 0.0
+        told, quiet = (-1, -1, False), 0.0
         yield "retry: 500\n\n"
         while not await request.is_disconnected():
             now = watch.changes if session_id == "*" else watch.changed.get(session_id, 0)
@@ -401,6 +413,8 @@ def _heading(chosen: lists.Chosen) -> str:
         return f"Turns by {chosen.time} time"
     if chosen.miss:
         return f"Cache misses: {chosen.miss}"
+    if chosen.called:
+        return f"Requests that called {chosen.called}"
     if chosen.tool:
         return f"{'Failed calls' if chosen.status == 'error' else 'Calls'} of {chosen.tool}"
     return {"generation": "Requests", "turn": "Turns", "tool": "Tool calls", "subagent": "Agents"}.get(

@@ -63,7 +63,7 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
 function follow() {
   const live = document.body.dataset.live;
   if (!live) return;
-  const events = new EventSource(`/events?session=${encodeURIComponent(live)}`);
+  const events = new EventSource(`/events?session=${encodeURIComponent(live)}&seen=${document.body.dataset.seen}`);
   let busy = false, again = false;
   const changed = async () => {
     if (busy) { again = true; return; }

@@ -47,7 +47,8 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     write_made(projects)
     for path in corpus():
         if path.name.startswith("16-"):
-            session_id = next(found for line in path.open() if (found := json.loads(line).get("sessionId")))
+            lines = path.read_text(encoding="utf-8").splitlines()
+            session_id = next(found for line in lines if (found := json.loads(line).get("sessionId")))
             shutil.copy(path, projects / f"{session_id}.jsonl")
     with running(home) as found:
         yield found

@@ -81,7 +81,7 @@ def test_an_image_is_shown_as_one(page: Page, viewer: Viewer, session_id: str, t
 
 def test_searches_and_files_are_compact(page: Page, viewer: Viewer) -> None:
     open_tool(page, viewer, "Grep")
-    expect(page.locator(".asked")).to_contain_text("pattern rounding")
+    expect(page.locator("p.asked")).to_contain_text("pattern rounding")
     expect(page.locator("pre.terminal")).to_contain_text("a.py:1")
     open_tool(page, viewer, "Read", 1, SHOP)
     expect(page.locator(".section.file .lines .n").first).to_have_text("1")

@@ -89,10 +89,10 @@ def test_waits_are_drawn_as_waits(page: Page, viewer: Viewer, session_id: str, k
         assert abs(width - max(2, (end - begin) / told["duration"] * track)) <= 1
     wait = page.locator(f'.span[data-id="{found["span_id"]}"] .wait.{kind}').first
     assert "gradient" in wait.evaluate("each => getComputedStyle(each).backgroundImage")
-    waited = page.locator("#waited a").first
+    waited = page.locator(f'#waited a[href="?span={found["span_id"]}"]')
     expect(waited).to_contain_text({"hook": "hook", "retry": "trying again", "permission": "permission"}[kind])
     waited.click()
-    expect(page.locator(f'.detail-body[data-span="{found["span_id"]}"]')).to_have_count(1)
+    page.wait_for_selector(f'.detail-body[data-span="{found["span_id"]}"]')
 
 
 def test_parallel_agents_and_tools_overlap_on_one_axis(page: Page, viewer: Viewer) -> None:
