@@ -922,12 +922,15 @@ def test_a_page_for_browsers_is_not_printed(backend: HttpBackend) -> None:
     assert (check.verdict, check.found) == ("failed", f"127.0.0.1:{backend.port}: 404 Not Found")
 
 
-def test_a_server_that_never_tells_is_no_fault(backend: HttpBackend) -> None:
-    """Older Langfuse servers have no such API."""
+def test_a_langfuse_that_is_too_old_to_be_asked_is_told(backend: HttpBackend) -> None:
+    """Spans arrive, but after a lost response nobody knows of which."""
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.reads = status(404)
     check = prove(settings, time.time())
-    assert (check.verdict, "does not let us read back" in check.found) == ("ok", True)
+    assert (check.verdict, "does not let us read back" in check.found) == ("warning", True)
+    assert "<html" not in check.found
+    assert check.fix is not None
+    assert check.fix.startswith("update Langfuse to 4.16 or newer")
 
 
 def test_who_holds_a_lock_is_told(home: Home) -> None:
