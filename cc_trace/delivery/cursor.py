@@ -5,7 +5,7 @@ Rule: a file's content is validated once, when it is read.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import orjson
@@ -224,7 +224,8 @@ def to_json(state: SessionState) -> bytes:
     # A path need not be UTF-8. This one is only displayed.
     shown = state.transcript.encode("utf-8", "backslashreplace").decode()
     # `answered` comes before any text that a user can control: see `ACCEPTED_MARK`.
-    raw = {"version": VERSION, "answered": False, **asdict(state), "transcript": shown}
+    known = {each.name: getattr(state, each.name) for each in fields(state)}
+    raw = {"version": VERSION, "answered": False, **known, "transcript": shown}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

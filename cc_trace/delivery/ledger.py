@@ -127,16 +127,13 @@ class Ledger:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             for span in spans:
-                row = self._database.execute(
+                new = (destination, span, session, now + seconds)
+                if self._database.execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?, 0, ?)", new).rowcount:
+                    claims[span] = "mine"
+                    continue
+                owner, settled, at = self._database.execute(
                     "SELECT session, settled, at FROM claims WHERE destination = ? AND span = ?", (destination, span)
                 ).fetchone()
-                if row is None:
-                    claims[span] = "mine"
-                    self._database.execute(
-                        "INSERT INTO claims VALUES (?, ?, ?, 0, ?)", (destination, span, session, now + seconds)
-                    )
-                    continue
-                owner, settled, at = row
                 if settled:
                     claims[span] = "delivered"
                     continue

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace import __version__
 from cc_trace.export.profiles.text import attribute
-from cc_trace.export.protobuf import chunk, chunks, double, fixed64, integer
+from cc_trace.export.protobuf import chunk, chunk_head, chunks, double, fixed64, integer
 from cc_trace.values import INT64, MAX_DEPTH, TOO_DEEP, readable
 
 if TYPE_CHECKING:
@@ -136,10 +136,19 @@ def _times(span: Span) -> tuple[int, int]:
 def pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
     """Return attributes as a repeated field of keys and values."""
     try:
-        return chunks(field, [_key(key) + chunk(2, _value(value)) for key, value in attributes.items()])
+        return _pairs(field, attributes)
     except ValueError:  # text that is no Unicode, an integer wider than 64 bits
-        repaired = {readable(key): _sendable(value) for key, value in attributes.items()}
-        return chunks(field, [_key(key) + chunk(2, _value(value)) for key, value in repaired.items()])
+        return _pairs(field, {readable(key): _sendable(value) for key, value in attributes.items()})
+
+
+def _pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
+    """Join them at once: most of what is sent stands here, and each message around a text would copy it."""
+    parts: list[bytes] = []
+    for key, value in attributes.items():
+        name, told = _key(key), _value(value)
+        head = chunk_head(2, len(told))
+        parts += (chunk_head(field, len(name) + len(head) + len(told)), name, head, told)
+    return b"".join(parts)
 
 
 @lru_cache(1024)  # the same few on every span

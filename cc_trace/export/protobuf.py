@@ -7,6 +7,7 @@ and so are the same bytes. Pure.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -54,13 +55,18 @@ def double(field: int, number: float) -> bytes:
 
 def chunk(field: int, data: bytes) -> bytes:
     """Return a field with bytes, a text in UTF-8, or a message."""
-    return varint(field << 3 | _BYTES) + varint(len(data)) + data
+    return chunk_head(field, len(data)) + data
+
+
+@lru_cache(4096)  # most are short, and so the same
+def chunk_head(field: int, size: int) -> bytes:
+    """Return what stands before so many bytes in a field with bytes, a text or a message."""
+    return varint(field << 3 | _BYTES) + varint(size)
 
 
 def chunks(field: int, values: Iterable[bytes]) -> bytes:
     """Return a repeated field."""
-    tag = varint(field << 3 | _BYTES)
-    return b"".join([part for value in values for part in (tag, varint(len(value)), value)])
+    return b"".join([part for value in values for part in (chunk_head(field, len(value)), value)])
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
