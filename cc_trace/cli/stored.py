@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from cc_trace.delivery import App, StoreUpdates
+from cc_trace.delivery import ERROR_NOTE, App, StoreUpdates
 from cc_trace.errors import StateError
 from cc_trace.store import Store, store_path
 from cc_trace.text import plural
@@ -36,6 +36,8 @@ def up_to_date(environment: Mapping[str, str]) -> Iterator[Store]:
                 print(
                     f"cc-trace: {count} could not be read: {why}; see {app.states.folder}/cc-trace.log", file=sys.stderr
                 )
+            else:
+                (app.states.folder / ERROR_NOTE).unlink(missing_ok=True)
             yield store
         except sqlite3.Error as error:
             message = f"cannot use the local store {path}: {error}; cc-trace doctor says what to do"

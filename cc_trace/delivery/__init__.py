@@ -19,13 +19,14 @@ from cc_trace.delivery.ledger import Ledger, open_ledger
 from cc_trace.delivery.liveness import from_files
 from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import States
-from cc_trace.delivery.store_updates import StoreUpdates
+from cc_trace.delivery.store_updates import ERROR_NOTE, StoreUpdates
 from cc_trace.delivery.streams import sync_stream, sync_written_since
 from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
 from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Report, Sync
 from cc_trace.delivery.worker import run_worker, take_spool
 
 __all__ = [
+    "ERROR_NOTE",
     "WRITTEN_WHILE_OFF",
     "Advance",
     "AgentDeliveries",

@@ -11,25 +11,33 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.history import past_sessions
 from cc_trace.errors import CcTraceError
+from cc_trace.files import write_private
 from cc_trace.privacy import Privacy
 from cc_trace.transcript import OpenTranscript, first_cwd, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from cc_trace.delivery.app import App
     from cc_trace.delivery.history import TranscriptFile
     from cc_trace.settings import HookEnvironment
     from cc_trace.store import Store
 
+ERROR_NOTE: Final = "store-error"  # in the state folder: why a worker could not write the store
+MAX_SESSIONS: Final = 20  # that a worker reads
+_EVERY_SECONDS: Final = 600.0  # who asks does not wait for it: this is so that history outlives its transcripts
+_MARGIN_SECONDS: Final = 120.0  # between the last line of a transcript and its delivery
+_BUSY_SECONDS: Final = 0.1  # that a worker waits for another process
 _REST_SECONDS: Final = 300.0  # then a session is idle
 _AT_WORK_SECONDS: Final = 3_600.0  # a session that was written to since then may go on
 _DAY_SECONDS: Final = 86_400.0
@@ -46,35 +54,36 @@ class StoreUpdates:
 
     def run(
         self,
+        paths: Sequence[str] = (),
         *,
         stopped: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
         changed: Callable[[str], None] = lambda _: None,
-        max_sessions: int | None = None,
     ) -> bool:
-        """Read what has changed; return whether all of it was. `progress` is told how many sessions of how many.
+        """Read what has changed, of all sessions or of those at `paths`; return False if it was `stopped`.
 
+        `progress` is told how many sessions of how many, `changed` the ids of those that were written.
         Raises OSError, sqlite3.Error and CcTraceError where nothing can be read at all.
         """
         suppressed = self._app.states.all_suppressed()
         for session_id in suppressed.keys() & self._stamps.keys():
             self._remove(session_id, changed)
         since = self._since()
-        found = past_sessions((), self._app.config_dir, since=since)
+        found = past_sessions(paths, self._app.config_dir, since=since)
         stamped = [(past, self._stamp(past)) for past in reversed(found) if past.path.stem not in suppressed]
         pending = [(past, stamp) for past, stamp in stamped if stamp != self._stamps.get(past.path.stem)]
-        for done, (past, stamp) in enumerate(pending[:max_sessions]):
+        for done, (past, stamp) in enumerate(pending):
             progress(done, len(pending))
             if stopped():
                 return False
             self._read(past, stamp, int(since * 1e9), changed)
         progress(len(pending), len(pending))
         there = {past.path.stem for past in found}
-        for session_id in self._store.unplaced():
+        for session_id in self._store.unplaced() if not paths else ():
             if session_id not in there:
                 self._store.lay_out(session_id)
                 changed(session_id)
-        return max_sessions is None or len(pending) <= max_sessions
+        return True
 
     def _since(self) -> float:
         """Return when what is kept begins."""
@@ -124,3 +133,40 @@ class StoreUpdates:
         self._store.remove(session_id)
         if self._stamps.pop(session_id, None) is not None:
             changed(session_id)
+
+
+def update_store(app: App, stopped: Callable[[], bool]) -> None:
+    """Be the worker that keeps the store: read the sessions that were delivered since this was done last, the latest.
+
+    A store that cannot be written is noted for `doctor`, and holds up nothing. What is left over, whoever asks the
+    store reads. If we die, so is this round's.
+    """
+    folder, note = app.states.folder, app.states.folder / ERROR_NOTE
+    try:
+        stamp, now = folder / "stored", app.runtime.clock()
+        since = stamp.stat().st_mtime if stamp.exists() else (app.states.installed_ns or 0) / 1e9
+        if stamp.exists() and 0 <= now - since < _EVERY_SECONDS:
+            return
+        since_ns = (since - _MARGIN_SECONDS) * 1e9
+        changed = sorted(
+            (row for row in app.states.index.rows().values() if row.mtime_ns >= since_ns), key=lambda row: -row.mtime_ns
+        )
+        stamp.touch(mode=0o600)
+        os.utime(stamp, (now, now))
+        states = [app.states.peek(row.session_id) for row in changed[:MAX_SESSIONS]]
+        paths = [state.transcript for state in states if state is not None and Path(state.transcript).is_file()]
+        if not paths:
+            return
+        from cc_trace.store import Store, store_path  # noqa: PLC0415  (most workers do not come here)
+
+        with contextlib.closing(Store(store_path(folder), _BUSY_SECONDS)) as store:
+            updates = StoreUpdates(app, store)
+            updates.run(paths, stopped=stopped)
+        if updates.failed:
+            write_private(note, next(iter(updates.failed.values())).encode("utf-8", "replace"))
+        else:
+            note.unlink(missing_ok=True)
+    except (OSError, sqlite3.Error, CcTraceError) as error:
+        app.log.write(f"store: {error}")
+        with contextlib.suppress(OSError):
+            write_private(note, str(error).encode("utf-8", "replace"))

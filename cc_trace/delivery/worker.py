@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cc_trace.delivery.app import App
 from cc_trace.delivery.requests import NO_CONTEXT, HookContext, SyncRequest
 from cc_trace.delivery.retention import clean_up, is_due
+from cc_trace.delivery.store_updates import update_store
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
 from cc_trace.errors import CcTraceError
 
@@ -85,6 +86,7 @@ def _take_turns(app: App, workers: int) -> None:
                     sync.handle_requests(session_id)
                 if _sweep_is_due(app.states.folder / "swept"):
                     _sweep(app, sync)
+                    update_store(app, lambda: bool(app.states.spool.pending()))
                     _clean_up(app, sync)
         app.reached("slot given back")
         if all(app.states.is_locked(session_id) for session_id in app.states.spool.pending()):

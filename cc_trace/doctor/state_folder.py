@@ -9,9 +9,12 @@ import stat
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.delivery import ERROR_NOTE
 from cc_trace.doctor.check import counted, failed, listed, moment, mtime, ok, warning
-from cc_trace.files import open_regular
+from cc_trace.errors import ConfigError
+from cc_trace.files import open_regular, read_regular
 from cc_trace.log import MAX_BYTES
+from cc_trace.store import store_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,4 +173,21 @@ def ledger(subject: Subject) -> Iterator[Check]:
         yield ledger_looked_through(path)
 
 
-CHECKS: Final = (state_folder, spool, log, put_aside, ledger)
+def store(subject: Subject) -> Iterator[Check]:
+    """Tell whether the local store can be used; where it is a destination, that is told there."""
+    path, note = store_path(subject.states.folder), subject.states.folder / ERROR_NOTE
+    try:
+        is_destination = any(each.store is not None for each in subject.config().destinations)
+    except ConfigError:  # which has its own check
+        is_destination = False
+    if os.path.lexists(path) and not is_destination:
+        from cc_trace.doctor.local_store import looked_through  # noqa: PLC0415  (sqlite3, only here)
+
+        yield looked_through(path)
+    with contextlib.suppress(FileNotFoundError):
+        why = read_regular(note).decode("utf-8", "replace")[:500]
+        fix = "make it writable, or room on the disk; `cc-trace usage` then brings it up to date. Deliveries go on"
+        yield warning("local store", f"it could not be brought up to date: {why}", fix)
+
+
+CHECKS: Final = (state_folder, spool, log, put_aside, ledger, store)

@@ -97,11 +97,12 @@ DROP TABLE earlier;
 """  # noqa: S608  (ours)
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection:
     """Open the store for writing, and make it if it is not there. Raises OSError, sqlite3.Error."""
     # SQLite gives -wal and -shm the mode of the file, and follows a link only in the name of the file itself.
     prepare_database(path)
-    database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
+    database = sqlite3.connect(path, timeout=seconds, isolation_level=None, check_same_thread=False)
     try:
         _prepare(database)
     except BaseException:

@@ -72,15 +72,17 @@ class _Made(NamedTuple):
 class Store:
     """The file, written by one thread and read by any."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, busy_seconds: float | None = None) -> None:
+        """Open it. `busy_seconds`: how long to wait for another process that writes; None: as long as usual."""
         self._path = path
+        self._busy_seconds = busy_seconds
         self._writing = threading.Lock()
         self._local = threading.local()
         self._writer = self._connect()
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            database = connect(self._path)
+            database = connect(self._path, self._busy_seconds)
         except (OSError, sqlite3.Error) as error:
             message = f"cannot use the local store {self._path}: {error}; cc-trace doctor says what to do"
             raise StateError(message) from error
