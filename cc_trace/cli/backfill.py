@@ -1,4 +1,4 @@
-"""`cc-trace backfill`: deliver the history of this machine; what is there already is not sent again."""
+"""`cc-trace backfill`: deliver earlier sessions of this machine; what was delivered already is not sent again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HOUR: Final = 3600
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Deliver, show how far it is, and say at the end what came of it. Exit 1 if anything stayed behind."""
+    """Deliver, show the progress, and print a summary at the end. Exit 1 if anything is still pending."""
     if options.jobs < 1:
         message = f"--jobs is {options.jobs}; it must be at least 1"
         raise CcTraceError(message)
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
             with app.sync():
-                pass  # what is wrong with the state folder is said once, and here
+                pass  # an error in the state folder is reported once, here
             stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
             reports = side_by_side(environment, options.to, options.jobs, found, bar, stop_flag)
         with stop_on_interrupt(stop_flag):
@@ -111,10 +111,10 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
 
 
 def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
-    """Say it before if a backend is known to refuse old spans."""
+    """Warn beforehand if a backend is known to refuse old spans."""
     old: Counter[tuple[str, int]] = Counter()
     for file in found:
-        with contextlib.suppress(CcTraceError, OSError):  # said when it is its turn
+        with contextlib.suppress(CcTraceError, OSError):  # reported when the session is delivered
             state = app.states.peek(file.path.stem)
             started = (first_cwd(file.path), None) if state is None else (state.cwd, state.environment)
             for settings in app.config(*started).destinations:
@@ -168,7 +168,7 @@ def _count(
             agents.refresh()
             files = agents.to_read(name, state.cursor(name))
             session = state.read_on(file.path, name, ending, rest_ns=rest_ns, agents=files)
-            # An idempotent store gets what a fork copied with the fork, too.
+            # An idempotent store also gets the turns that a fork copied.
             seen = set[str]() if settings.idempotent else counted.setdefault(name, set())
             there = None if settings.idempotent else ledger
             turns, spans = count_unsent(session, state.destinations.get(name), there, name, seen)

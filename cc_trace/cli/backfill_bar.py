@@ -36,7 +36,7 @@ def bar(summary: Summary) -> Iterator[Bar]:
 
 
 class Bar:
-    """How far it is. Of a session the bytes count once, whatever the number of destinations."""
+    """The progress, in bytes. A session's bytes count once, whatever the number of destinations."""
 
     def __init__(self, progress: Progress, summary: Summary) -> None:
         self._progress = progress
@@ -54,14 +54,14 @@ class Bar:
         )
 
     def advanced(self, session_id: str, advance: Advance) -> None:
-        """Take what a delivery tells after a batch."""
+        """Update the bar after a batch."""
         self._spans += advance.spans
         self._turns += advance.turns
         self._offsets[session_id] = max(self._offsets.get(session_id, 0), advance.offset)
         self._show()
 
     def done(self, file: TranscriptFile) -> None:
-        """Take a session that is done with."""
+        """Count a session as finished."""
         self._offsets[file.path.stem] = file.size
         self._sessions += 1
         self._show()

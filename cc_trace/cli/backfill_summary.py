@@ -1,4 +1,4 @@
-"""What a backfill came to, in a few lines."""
+"""The result of a backfill, in a few lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Summary:
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans
 
     def add(self, report: Report) -> None:
-        """Add what came of one session."""
+        """Add the report of one session."""
         self.done += 1
         self.refused.update(report.refused)
         if report.off is not None:
@@ -51,7 +51,7 @@ class Summary:
         self.spans[destination] += spans
 
     def print_counted(self) -> None:
-        """Say what would be sent."""
+        """Print what would be sent."""
         print(f"{plural(self.sessions, 'session')}, {_size(self.bytes)}; nothing was sent")
         for name, spans in self.spans.items():
             print(f"  {plural(self.turns[name], 'turn')}, {plural(spans, 'span')} would go to {name}")
@@ -60,7 +60,7 @@ class Summary:
             print(f"  {plural(count, 'session')} cannot be counted: {why}")
 
     def print_delivered(self) -> None:
-        """Say what was sent, and what was not and why."""
+        """Print what was sent, and what was not and why."""
         rate = f" ({self.bytes / 1e6 / self.seconds:.1f} MB/s)" if self.seconds and self.done == self.sessions else ""
         done = f"{self.done} of " if self.done != self.sessions else ""
         print(f"{done}{plural(self.sessions, 'session')}, {_size(self.bytes)} in {self.seconds:.1f} s{rate}")

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _folder(project: str | None, sources: Sources) -> str | None:
-    """Return the folder whose table is meant, as it stands in config.toml: in full, or as that has it already."""
+    """Return the key of a folder's table in config.toml: as written there already, else the full path."""
     if project is None:
         return None
     path = os.path.normpath(here() / Path(project).expanduser())
@@ -78,7 +78,7 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
         print(f"\nconfig.toml: {file}{'' if file.exists() else ' (does not exist)'}")
         print(f"state folder: {app.states.folder}")
     _unknown(file)
-    config = app.config(project)  # what is wrong with them is said after they are shown
+    config = app.config(project)  # errors come after the settings are shown
     if not as_json:
         off, names = app.off(project), ", ".join(settings.name for settings in config.destinations)
         print(f"traces of {project} go to: {names if off is None else f'nowhere, {off}'}")
@@ -102,7 +102,7 @@ def _origin(found: Found) -> str:
 
 
 def shown(setting: Setting, found: Found) -> str:
-    """Return a value as it may be shown: of a secret the end at most."""
+    """Return a value for display: at most the end of a secret."""
     if setting.kind == "lines":  # what is to be masked may be told by the expression that finds it
         count = len(found.text.splitlines())
         return f"{count} expression{'' if count == 1 else 's'}"
@@ -116,13 +116,13 @@ def shown(setting: Setting, found: Found) -> str:
 
 
 def _header(part: str) -> str:
-    """Return the name of a header, if it is one: who wrote `name: key` has no `=` before the key."""
+    """Return the name of a header if it has one: `name: key`, a common mistake, has no `=` before the key."""
     name = part.partition("=")[0].strip()
     return f"{name}=****" if _HEADER_NAME.fullmatch(name) else "****"
 
 
 def _address(text: str) -> str:
-    """Return an address without the keys it may have before the host and behind the path."""
+    """Return an address without the keys it may have in its user info or query."""
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -185,7 +185,7 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
 
 
 def _checked(setting: Setting, text: str, sources: Sources) -> object:
-    """Return a value as config.toml is to have it; what the setting could never be is refused."""
+    """Return a value as it is written to config.toml. Raises ConfigError for one that the setting cannot have."""
     given = Settings([Layer(setting.name, {setting.variable: text}, typed=True)])
     if not (given.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
         message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` removes it"
@@ -219,7 +219,7 @@ def _unset(setting: Setting, sources: Sources, project: str | None) -> int:
 
 
 def _given(setting: Setting) -> str:
-    """Return a value from stdin, where it stands in no shell history and no list of processes."""
+    """Read a value from stdin, so that it is in no shell history and no list of processes."""
     if sys.stdin is None:  # closed by whoever started us
         return ""
     if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`cc-trace doctor`: check everything, prove that traces arrive, and say what to do where they do not."""
+"""`cc-trace doctor`: check everything, prove that traces arrive, and say how to fix it if they do not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _subject(environment: Mapping[str, str]) -> Subject:
     config_dir = claude_folder(environment, sources.home)
     try:
         project = Path.cwd()
-    except OSError:  # somebody has removed the folder this runs in
+    except OSError:  # the current folder was removed
         project = sources.home
     return Subject(sources, config_dir, States(state_folder(environment, config_dir)), project, time.time())
 

@@ -1,4 +1,4 @@
-"""`cc-trace ingest`: deliver runs from what `claude -p` printed."""
+"""`cc-trace ingest`: deliver runs from the output of `claude -p`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def read_runs(name: str, prompt: str | None) -> list[StreamTranscript]:
 
 
 def _arriving() -> Iterator[tuple[bytes, int]]:
-    """Yield the lines of stdin with the times they come in."""
+    """Yield the lines of stdin, each with the time it arrived."""
     for line in sys.stdin.buffer:
         yield line, time.time_ns()

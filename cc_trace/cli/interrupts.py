@@ -34,7 +34,7 @@ def stop_on_interrupt(stop_flag: StopFlag) -> Iterator[None]:
 
 @contextlib.contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Hold back interrupts within the block. Processes started in it never get any; ours gets its own at the end."""
+    """Defer interrupts until the end of the block. Processes started in it never get any."""
     if sys.platform == "win32":
         yield
         return

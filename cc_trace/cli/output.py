@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EscapedBytes:
-    """What is written as bytes, which is JSON in UTF-8."""
+    """The stream for bytes, which are JSON in UTF-8."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

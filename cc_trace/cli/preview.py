@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _encoder(destination: Destination, transcript: Path) -> Callable[[Span, Sequence[Span]], bytes]:
-    """Return what makes of a span the JSON of what would be sent; the backend is asked nothing for it."""
+    """Return a function that turns a span into the JSON that would be sent, without contacting the backend."""
     media = MediaFinder(lambda: ((path, BEGINNING) for path in (transcript, *agent_paths(transcript))))
 
     def encode(span: Span, turn: Sequence[Span]) -> bytes:

@@ -4,8 +4,8 @@ Rules:
 - The command's stdin, stderr and environment are ours. Its stdout passes through byte for byte, and we end as it ended:
   with its exit code, or by the signal that ended it. Nothing of ours changes that, and nothing of ours is printed but
   one line on stderr where a run cannot be traced.
-- Who does not print for a program (an interactive `claude`) is simply executed.
-- What is needed for delivering is imported when the command has ended.
+- A command that does not print for programs (an interactive `claude`) is simply executed.
+- What delivering needs is imported after the command has ended.
 """
 
 from __future__ import annotations

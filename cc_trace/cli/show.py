@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Show the session that the options name."""
+    """Print the session that the options name."""
     claude = claude_folder(environment, home(environment))
     try:
         if options.request is not None:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _print_request(options: argparse.Namespace, claude: Path) -> None:
-    """Print one request, of the session named, or of whichever has it: the latest first."""
+    """Print one request: of the named session, else of the latest session that has it."""
     from cc_trace.cli import request  # noqa: PLC0415  (few ask for a request)
     from cc_trace.delivery import past_sessions  # noqa: PLC0415  (likewise)
 

@@ -1,4 +1,4 @@
-"""`cc-trace status`: per session what is delivered, what is pending and why, what goes on now; and how large it is."""
+"""`cc-trace status`: what is delivered, pending and going on in each session, and how much disk space all takes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SUPPRESSED = (
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Print the status of sessions, the last changed first; then of those that nothing was delivered of.
+    """Print the status of sessions, the latest first, then of those of which nothing was delivered.
 
-    Without --all that is the last changed and the pending ones, a bounded number: reading 10,000 states takes long.
+    Without --all only a bounded number of the latest and of the pending ones, as reading 10,000 states takes long.
     """
     app = App.open(environment)
     known = app.states.index.rows()
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _disk_usage(states: States) -> dict[str, Any]:
-    """Return how large our files are. Of the state folder itself only files count: folders in it may be another's."""
+    """Return the sizes of our files. In the state folder itself only files count: other folders may not be ours."""
     sizes = {"state": 0, "ledger": 0, "store": 0}
     for folder in (states.folder, *states.folders):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -82,7 +82,7 @@ def _disk_usage(states: States) -> dict[str, Any]:
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes as a person reads it."""
+    """Format a number of bytes."""
     size = float(count)
     for unit in ("B", "kB", "MB"):
         if size < _NEXT_UNIT:
@@ -92,7 +92,7 @@ def _size(count: int) -> str:
 
 
 def _shown(known: Mapping[str, IndexRow], *, whole: bool) -> list[str]:
-    """Return the sessions to show: all, or the last changed and the last changed of those that are pending."""
+    """Return the sessions to show: all, or the latest ones and the latest pending ones."""
     ordered = sorted(known.values(), key=lambda row: row.mtime_ns, reverse=True)
     if whole:
         return [row.session_id for row in ordered]
@@ -120,7 +120,7 @@ def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]
 
 
 def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
-    """Yield the transcripts since the installation that there is no state of."""
+    """Yield the transcripts written since the installation that have no state."""
     since_ns = app.states.installed_ns
     if since_ns is None:
         return iter(())
@@ -129,7 +129,7 @@ def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
 
 
 def _settings_error(app: App, state: SessionState) -> str | None:
-    """Return what is wrong with a session's settings: nothing of it is delivered until that is fixed."""
+    """Return the error in a session's settings: nothing is delivered until it is fixed. None: they are fine."""
     try:
         app.off(state.cwd, state.environment)
     except CcTraceError as error:

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if stop_flag.value:
         return 130
     if not reports:
-        app.config()  # no session has said what is wrong with the settings
+        app.config()  # raises if the settings are wrong, which no session has reported
         print("nothing is pending")
     if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
@@ -64,7 +64,7 @@ def _pending(app: App, sync: Sync) -> Iterator[Report]:
     for session_id in dict.fromkeys([*take_spool(app, None), *app.states.spool.pending(), *app.states.abandoned()]):
         sync.handle_requests(session_id)  # none, once it is interrupted
     since_ns, found = app.states.installed_ns, False
-    app.states.index.rebuild()  # who asks for everything gets what the files say
+    app.states.index.rebuild()  # a user who asks for everything gets what the files say
     for path in pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True):
         if app.runtime.interrupted():
             return
@@ -76,7 +76,7 @@ def _pending(app: App, sync: Sync) -> Iterator[Report]:
 
 
 def print_report(report: Report) -> None:
-    """Print what one sync came to."""
+    """Print the result of syncing one session."""
     if report.busy:
         print(f"{report.session_id}: another process is delivering it")
         return

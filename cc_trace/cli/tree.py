@@ -38,7 +38,7 @@ _REPAIRED: Final = ("repaired line", "several objects on one line")
 
 
 class Printer:
-    """Prints turns as they come."""
+    """Prints a session turn by turn."""
 
     def __init__(self, *, full: bool, content: bool) -> None:
         piped = not sys.stdout.isatty()
@@ -150,7 +150,7 @@ class Printer:
 
 
 def _readable(value: JsonValue) -> str:
-    """Return content for reading in full."""
+    """Return content as text for reading in full."""
     if value is None or value in ("", []):
         return ""
     text = value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
@@ -227,7 +227,7 @@ def _hook(metadata: Mapping[str, JsonValue], *, content: bool) -> str:
 
 
 def _skipped(counts: Mapping[str, int]) -> str:
-    """Say which lines were skipped or repaired, as far as a reader should know; most are skipped by design."""
+    """Say which lines were skipped or repaired, if a reader should know; most are skipped by design."""
     skipped = [_some(counts.get(reason, 0), *forms) for reason, forms in _MALFORMED.items()]
     unknown = [(reason, count) for reason, count in sorted(counts.items()) if reason.startswith("unknown type ")]
     skipped += [f"{_some(count, 'line')} of {reason}" for reason, count in unknown]

@@ -33,7 +33,7 @@ _SAID: Final = {
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Uninstall; each settings file is dealt with whatever becomes of the others. Exit 2 if one could not be."""
+    """Uninstall. Each settings file is handled on its own; exit 2 if one could not be changed."""
     paths = find_install_paths(environment, here() if options.project else None)
     if options.project and options.purge:
         message = "--purge removes what all projects share; run it without --project"

@@ -25,7 +25,7 @@ Verdict: TypeAlias = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found about one thing. Whatever is not ok has a fix."""
+    """The result of one check. Every result that is not ok says how to fix it."""
 
     name: str
     verdict: Verdict
@@ -35,11 +35,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is examined: one user's installation, as it is for a session started in `project`."""
+    """What is checked: a user's installation, as seen by a session started in `project`."""
 
     sources: Sources
     config_dir: Path  # Claude Code's
-    states: States  # whose folder need not be there
+    states: States  # the folder may not exist
     project: Path
     now: float
 
@@ -49,31 +49,31 @@ class Subject:
         return self.sources.environment
 
     def settings(self) -> Settings:
-        """Return the settings. A file that cannot be read is a ConfigError."""
+        """Return the settings. Raises ConfigError if a file cannot be read."""
         return self.sources.settings(self.project)
 
     def config(self) -> Config:
-        """Return what the settings come to. What is wrong is a ConfigError."""
+        """Return the settings, checked and converted. Raises ConfigError."""
         return read_config(self.settings(), self.states.folder, self.sources.home)
 
 
 def ok(name: str, found: str) -> Check:
-    """Return that all is well."""
+    """Return a passed check."""
     return Check(name, "ok", found)
 
 
 def warning(name: str, found: str, fix: str) -> Check:
-    """Return that something is odd, and traces arrive all the same."""
+    """Return a warning: something is odd, but traces arrive."""
     return Check(name, "warning", found, fix)
 
 
 def failed(name: str, found: str, fix: str) -> Check:
-    """Return that something keeps traces from arriving, or opens them to others."""
+    """Return a failure: traces do not arrive, or others can read them."""
     return Check(name, "failed", found, fix)
 
 
 def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> Iterator[Check]:
-    """Yield what a check finds. A fault of ours in one is not to keep the others from being made."""
+    """Run a check and yield its results. A bug in one check is reported and does not stop the others."""
     try:
         yield from check(subject)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is named)
@@ -83,7 +83,7 @@ def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> 
 
 
 def moment(seconds: float) -> str:
-    """Return a time for people."""
+    """Format a time."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # a file's time can be anything
@@ -91,19 +91,19 @@ def moment(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things."""
+    """Format a count with its noun."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(items: Iterable[object], most: int = 3) -> str:
-    """Return the first of some things, and how many more there are."""
+    """Join the first few items, and say how many more there are."""
     texts = [str(item) for item in items]
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
 
 
 def mtime(path: Path) -> float:
-    """Return when a file was last written; 0 where there is none."""
+    """Return when a file was last written; 0 if there is none."""
     try:
         return os.lstat(path).st_mtime
     except OSError:

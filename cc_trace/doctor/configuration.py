@@ -26,7 +26,7 @@ _SHORTEST: Final = 6  # shorter values would be found in any text
 
 
 def configuration(subject: Subject) -> Iterator[Check]:
-    """Tell whether the settings are right, and whether this project is traced."""
+    """Check that the settings are valid, and say whether this project is traced."""
     try:
         config = subject.config()
         Privacy(config.privacy)  # whose own patterns may be wrong
@@ -46,12 +46,12 @@ def configuration(subject: Subject) -> Iterator[Check]:
 
 
 def config_file(subject: Subject) -> Iterator[Check]:
-    """Tell whether all keys of config.toml mean something: most that do not are mistyped."""
+    """Check for unknown keys in config.toml, which are mostly typos."""
     path = subject.sources.config_file
     try:
         unknown = unknown_keys(path)
     except ConfigError:
-        unknown = []  # `configuration` has said what is wrong with it
+        unknown = []  # `configuration` reports what is wrong with it
     if unknown:
         fix = f"fix them in {path}; `cc-trace config` lists all settings"
         yield failed("config.toml", f"{path} has unknown settings: {listed(map(repr, unknown))}", fix)
@@ -60,7 +60,7 @@ def config_file(subject: Subject) -> Iterator[Check]:
 
 
 def keys(subject: Subject) -> Iterator[Check]:
-    """Tell whether files with keys in them are closed to others."""
+    """Check that other users cannot read files with keys."""
     toml = subject.sources.config_file
     in_toml = any(table.get(setting.name) for table in _toml_tables(toml) for setting in _SECRETS)
     holding: list[Path] = [toml] if in_toml else []

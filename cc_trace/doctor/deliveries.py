@@ -23,7 +23,7 @@ _STATUS: Final = "`cc-trace status` shows which"
 
 
 def deliveries(subject: Subject) -> Iterator[Check]:
-    """Tell what is pending, what was refused, and what never ended: at every destination, of whichever project."""
+    """Report what is pending, refused or unfinished, for every destination of every project."""
     states = [state for id_ in subject.states.sessions() if (state := subject.states.peek(id_)) is not None]
     known = dict.fromkeys(name for state in states for name in state.destinations)
     here = _destinations(subject, None)
@@ -140,7 +140,7 @@ def _time(note: dict[str, Any]) -> float:
 
 
 def suppressed(subject: Subject) -> Iterator[Check]:
-    """Tell how many sessions were written to while tracing was off."""
+    """Report how many sessions were written to while tracing was off."""
     folder = subject.states.folder / "off"
     if folder.is_dir():
         count = sum(1 for _ in folder.iterdir())

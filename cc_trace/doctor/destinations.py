@@ -38,9 +38,9 @@ _OLD_LANGFUSE: Final = (
     " may get a span twice when a response is lost"
 )
 _ENVIRONMENT: Final = "cc-trace-doctor"  # of the test span in Langfuse, where it can be filtered out should it stay
-# Exporters of others keep to no time of ours.
+# Third-party exporters do not respect our timeout.
 _LONGEST_SECONDS: Final = 90.0
-# What a refusal is about, by its words: an HTTP status, gRPC's names, or what a connection failed with.
+# The kind of a refusal, by its message: an HTTP status, a gRPC status, or a connection error.
 _KINDS: Final = (
     ("redirect", re.compile(r"^3\d\d |header with status: 3")),
     ("key", re.compile(r"^40[13] |^UNAUTHENTICATED|^PERMISSION_DENIED")),
@@ -53,7 +53,7 @@ _KINDS: Final = (
 
 
 def trial_span(now: float) -> Span:
-    """Return a span that nobody can take for a session's: its own trace, its own session, and a mark."""
+    """Return a span that cannot be mistaken for a session's: it has a trace and session of its own, and a mark."""
     at = int(now * 1e9)
     return Span(
         trace_id=secrets.token_hex(16),
@@ -76,7 +76,7 @@ def trial_span(now: float) -> Span:
 
 
 def destinations(subject: Subject) -> Iterator[Check]:
-    """Prove every destination of this project."""
+    """Check every destination of this project by sending a test span."""
     try:
         config = subject.config()
     except ConfigError:
@@ -98,7 +98,7 @@ def destinations(subject: Subject) -> Iterator[Check]:
 
 
 def _in_time(check: Callable[[], Check], settings: DestinationSettings) -> Check:
-    """Return what a proof finds, or that it does not end."""
+    """Run a check with a time limit; a failure if it does not finish."""
     found: queue.Queue[Check | Exception] = queue.Queue()
 
     def work() -> None:
@@ -107,7 +107,7 @@ def _in_time(check: Callable[[], Check], settings: DestinationSettings) -> Check
         except Exception as error:  # noqa: BLE001  (given on)
             found.put(error)
 
-    with contextlib.redirect_stdout(io.StringIO()):  # there are exporters that print what they get
+    with contextlib.redirect_stdout(io.StringIO()):  # some exporters print what they get
         threading.Thread(target=work, daemon=True).start()
         try:
             outcome = found.get(timeout=_LONGEST_SECONDS)
@@ -120,7 +120,7 @@ def _in_time(check: Callable[[], Check], settings: DestinationSettings) -> Check
 
 
 def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
-    """Send a test span, and read it back where that is possible; in Langfuse it is removed again."""
+    """Send a test span and, if possible, read it back; it is removed from Langfuse again."""
     if settings.kind == "langfuse":
         settings = replace(settings, labels=replace(settings.labels, environment=_ENVIRONMENT))
     try:
@@ -196,7 +196,7 @@ def _remove_test_span(address: str, destination: Any, encoded: EncodedSpan, paus
 
 
 def _wait_until_stored(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:
-    """Ask until the backend has the span, says that it never tells, or has been asked often enough."""
+    """Ask the backend until it has the span, cannot be queried after all, or has been asked often enough."""
     for pause in (0.0, *pauses):
         time.sleep(pause)
         if destination.stored_ids([encoded]):
@@ -207,7 +207,7 @@ def _wait_until_stored(destination: Destination, encoded: EncodedSpan, pauses: S
 
 
 def _tells(destination: Destination) -> bool:
-    """Tell whether a backend says what it has, which it may show only when it is asked."""
+    """Tell whether the backend can be queried, which may turn out only when it is asked."""
     return destination.queryable
 
 
@@ -255,7 +255,7 @@ def _rejected(settings: DestinationSettings) -> str:
 
 
 def _set(name: str, value: str | None = None) -> str:
-    """Return how a setting is set; one without a value is asked for, as keys should be."""
+    """Return the command that sets a setting; without a value it prompts for it, as for keys."""
     return f"`cc-trace config set {name}{'' if value is None else f' {value}'}`"
 
 
@@ -264,7 +264,7 @@ def _name(settings: DestinationSettings) -> str:
 
 
 def _address(settings: DestinationSettings) -> str:
-    """Return where a destination is, without what could carry a key."""
+    """Return the address of a destination, without parts that could contain a key."""
     if settings.path is not None:
         return str(settings.path)
     if settings.exporter is not None:

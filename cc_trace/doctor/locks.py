@@ -19,7 +19,7 @@ _KERNEL_LOCKS: Final = Path("/proc/locks")
 
 
 def locks(subject: Subject) -> Iterator[Check]:
-    """Tell who holds a session's lock, and whether for long: a worker that hangs keeps others from it."""
+    """Report which processes hold a session's lock, and for how long: a worker that hangs blocks all others."""
     folder = subject.states.folder / "locks"
     if not folder.is_dir():
         return

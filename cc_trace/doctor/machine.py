@@ -22,12 +22,12 @@ _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def python(subject: Subject) -> Iterator[Check]:  # noqa: ARG001
-    """Tell which Python runs this, and which cc-trace this is."""
+    """Report the versions of Python and cc-trace."""
     yield ok("python", f"{sys.version.split()[0]} at {sys.executable}, with cc-trace {__version__}")
 
 
 def disk(subject: Subject) -> Iterator[Check]:
-    """Tell whether there is room for the state and the local store."""
+    """Check that there is disk space for the state and the local store."""
     folder = subject.states.folder.absolute()
     there = next(path for path in (folder, *folder.parents) if path.is_dir())
     free = shutil.disk_usage(there).free
@@ -39,7 +39,7 @@ def disk(subject: Subject) -> Iterator[Check]:
 
 
 def environment(subject: Subject) -> Iterator[Check]:
-    """Tell what in a hook's environment changes how it works."""
+    """Report variables in a hook's environment that change how it works."""
     given = hook_environment(subject)
     yield _home(given, subject)
     said: list[str] = []

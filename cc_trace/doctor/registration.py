@@ -37,7 +37,7 @@ _OLD_EVENTS: Final = frozenset(
         "UserPromptSubmit",
     }
 )
-# And what 2.1.325 knows besides. It steps over others.
+# Further events that 2.1.325 knows. It skips unknown ones.
 _NEW_EVENTS: Final = frozenset(
     {
         "ConfigChange",
@@ -136,7 +136,7 @@ def hook_environment(subject: Subject, *, trusted: bool = False) -> dict[str, st
 
 
 def settings_json(subject: Subject) -> Iterator[Check]:
-    """Tell whether Claude Code can read its settings; one that it cannot read it ignores, hooks and all."""
+    """Check that Claude Code can read its settings files: it ignores a broken one, with all its hooks."""
     files = settings_files(subject)
     broken = [file for file in files if file.trouble is not None]
     for file in broken:
@@ -150,7 +150,7 @@ def settings_json(subject: Subject) -> Iterator[Check]:
 
 
 def hook(subject: Subject) -> Iterator[Check]:
-    """Tell whether the hook is registered, for both events, once."""
+    """Check that the hook is registered once for each event."""
     files = settings_files(subject)
     places = {event: _where_registered(event, files) for event in EVENTS}
     missing = [event for event in EVENTS if not places[event]]
@@ -177,7 +177,7 @@ def hook(subject: Subject) -> Iterator[Check]:
 
 
 def _where_registered(event: str, files: list[SettingsFile]) -> list[str]:
-    """Return where the hook is registered for an event, a place as often as it is there."""
+    """Return where the hook is registered for an event; a file is listed once per registration."""
     own = [str(file.path) for file in files for each in file.hooks if each.event == event]
     return [*own, *(f"plugin {name}" for name in enabled_plugins(files))]
 
@@ -196,7 +196,7 @@ def _one_is_enough(files: list[SettingsFile]) -> str:
 
 
 def hook_events(subject: Subject) -> Iterator[Check]:
-    """Tell whether all events are known, ours or not: one that is not can cost all hooks of its file."""
+    """Check that all events are known, ours or not: one unknown event can disable all hooks of its file."""
     old = (_version(subject) or "").startswith(_OLD_VERSIONS)
     known = _OLD_EVENTS if old else _OLD_EVENTS | _NEW_EVENTS
     files = settings_files(subject)
@@ -221,7 +221,7 @@ def _version(subject: Subject) -> str | None:
 
 
 def hooks_enabled(subject: Subject) -> Iterator[Check]:
-    """Tell whether hooks are switched off altogether. Only an administrator can switch off an administrator's."""
+    """Check whether hooks are disabled altogether. Only an administrator can disable an administrator's."""
     files = settings_files(subject)
     managed = [file for file in files if file.scope == "managed"]
     by_managed = any(file.hooks for file in managed)

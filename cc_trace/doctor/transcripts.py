@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_READ: Final = 20
 _MAX_READ_BYTES: Final = 50_000_000
-_MAX_MISSED: Final = 50  # transcripts that are looked into for an answer that no hook told of
+_MAX_MISSED: Final = 50  # transcripts searched for a turn without a hook
 _LATE_SECONDS: Final = 300.0
 _AHEAD_SECONDS: Final = 300.0
 
@@ -39,7 +39,7 @@ def transcripts(subject: Subject) -> Iterator[Check]:
 
 
 def last_run(subject: Subject) -> Iterator[Check]:
-    """Tell when the hook last ran, and whether Claude Code has answered since without it."""
+    """Report when the hook last ran, and whether Claude Code has finished turns since without it."""
     ran = _last_run(subject)
     missed = _missed(subject, ran)
     if missed:
@@ -63,7 +63,7 @@ def _last_run(subject: Subject) -> float:
 
 
 def _missed(subject: Subject, ran: float) -> list[Path]:
-    """Return the sessions with an answer that no hook told of. One that was just written may be in its turn."""
+    """Return the sessions with a turn for which no hook ran. One that was just written to may still be in its turn."""
     since = max(ran + _LATE_SECONDS, mtime(subject.states.folder / "installed"))
     until = subject.now - _LATE_SECONDS
     if not (subject.states.folder / "installed").exists():
@@ -98,7 +98,7 @@ def _answered(path: Path) -> bool:
 
 
 def line_types(subject: Subject) -> Iterator[Check]:
-    """Tell whether the newest transcripts have lines of unknown types, and times that lie ahead."""
+    """Check the newest transcripts for lines of unknown types and times in the future."""
     read = list(_newest(subject))
     if not read:
         return
@@ -136,7 +136,7 @@ def _newest(subject: Subject) -> Iterator[SessionSummary]:
 
 
 def _clock(subject: Subject, read: list[SessionSummary]) -> Check:
-    """Tell whether this machine's clock is behind what was written: then turns seem to lie in the future."""
+    """Check that this machine's clock is not behind the transcripts: turns would seem to be in the future."""
     times = {
         "the newest line of a transcript": max((summary.last_ns or 0 for summary in read), default=0) / 1e9,
         "the newest transcript": max(map(mtime, main_transcripts(subject.config_dir)), default=0.0),
