@@ -174,7 +174,7 @@ def _send(spans: list[Span]) -> None:
 
 
 def _built(transcript: Path) -> tuple[list[Span], SessionSummary]:
-    session = Session(transcript)
+    session = Session(transcript, request_content="full")
     return list(session.spans()), session.summary
 
 

@@ -12,6 +12,8 @@ from lines import line, prompt, reply, session, tool_use
 from profiles_spans import LABELS
 from shared import CASES, case_transcripts, label, recordings
 
+from cc_trace.export import Accepted, DestinationSettings, open_destination
+from cc_trace.export.otlp import encode_span
 from cc_trace.export.profiles import PROFILES
 from cc_trace.privacy import Privacy, PrivacySettings
 from cc_trace.requests import RequestLog
@@ -224,3 +226,46 @@ def test_chats_have_their_tools(tmp_path: Path, profile: str, name: str) -> None
     assert [message["role"] for message in given["messages"]] == ["system", "user", "assistant", "tool"]
     assert given["messages"][2]["tool_calls"][0]["function"]["name"] == "Bash"
     assert not any(key.endswith(("tools", "system_prompt")) for key in found)
+
+
+def _deep(levels: int) -> Any:
+    value: Any = "end"
+    for _ in range(levels):
+        value = {"x": [value]}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("system", 3),
+        ("system", [None, {"type": "text"}, {"type": "text", "text": ["no"]}]),
+        ("system", _deep(120)),
+        ("tools", "none"),
+        ("tools", [None, 7, {"name": 3, "input_schema": _deep(120)}, {"name": "\ud800", "input_schema": []}]),
+        ("tools", {"a": 1 << 80}),
+        ("message", {"role": "user", "content": _deep(120)}),
+        ("message", {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": _deep(120)}]}),
+        ("message", {"role": "assistant", "content": [{"type": "tool_use", "id": 3, "input": _deep(120)}, 3, None]}),
+        ("message", {"role": ["user"], "content": "x"}),
+        ("message", {"role": "user"}),
+        ("message", {}),
+    ],
+)
+def test_hostile_requests_reach_every_destination(tmp_path: Path, place: str, value: Any) -> None:
+    """Values of the wrong type or nested too deeply: the span is built, masked, encoded and stored all the same."""
+    lines = two_calls()
+    if place == "message":
+        lines[5]["message"] = value
+    else:
+        lines[1]["shape"][place] = value
+    path = session(tmp_path, *[json.dumps(each).encode() for each in lines])
+    store = open_destination(DestinationSettings("local", "local", path=tmp_path / "traces.db"))
+    for content in ("new", "full"):
+        spans = [Privacy(PrivacySettings())(span) for span in Session(path, request_content=content).spans()]
+        assert [span.kind for span in spans] == ["turn", "generation", "tool", "generation"]
+        for span in spans:
+            for profile in PROFILES.values():
+                assert encode_span(span, *profile(span, LABELS))
+        assert store.send([store.encode(span) for span in spans]) == Accepted()
+    store.close()
