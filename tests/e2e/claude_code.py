@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from filelock import FileLock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 CACHE: Final = "CC_TRACE_E2E_CACHE"  # names another cache folder
 _SCRIPT: Final = "claude-code"  # the package that runs on node
@@ -39,19 +39,29 @@ def missing_programs() -> list[str]:
 
 def command(version: str) -> tuple[str, ...]:
     """Return the beginning of the command line that starts a version, installed first where it is missing."""
-    folder = _cache(os.environ)
-    folder.mkdir(parents=True, exist_ok=True)
-    installed = folder / version
-    if not installed.is_dir():
-        with FileLock(folder / f"{version}.lock", timeout=_SECONDS):
-            if not installed.is_dir():
-                _install(version, installed)
+    installed = in_cache(version, lambda making: npm(making, f"@anthropic-ai/{_package(version)}@{version}"))
     package = installed / "node_modules" / "@anthropic-ai" / _package(version)
     if package.name != _SCRIPT:
         return (str(package / "claude"),)
     node = shutil.which("node")
     assert node is not None, _NEEDED["node"]
     return (node, str(package / "cli.js"))
+
+
+def in_cache(name: str, make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache; `make` is given an empty one to fill, where it is missing."""
+    folder = _cache(os.environ)
+    folder.mkdir(parents=True, exist_ok=True)
+    installed = folder / name
+    if not installed.is_dir():
+        with FileLock(folder / f"{name}.lock", timeout=_SECONDS):
+            if not installed.is_dir():
+                making = installed.with_name(f"{name}.new")
+                shutil.rmtree(making, ignore_errors=True)
+                making.mkdir()
+                make(making)
+                making.rename(installed)
+    return installed
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
@@ -73,21 +83,17 @@ def _package(version: str) -> str:
     return f"{_SCRIPT}-{platform.system().lower()}-{machine}{musl}"
 
 
-def _install(version: str, installed: Path) -> None:
-    making = installed.with_name(f"{version}.new")
-    shutil.rmtree(making, ignore_errors=True)
-    cache = making / "cache"
-    cache.mkdir(parents=True)
-    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", f"--cache={cache}")
-    fetched = subprocess.run(
-        ["npm", "install", *options, f"--prefix={making}", f"@anthropic-ai/{_package(version)}@{version}"],  # noqa: S607
-        check=False,
-        timeout=_SECONDS,
-        capture_output=True,
-        text=True,
-    )
-    if fetched.returncode:
-        message = f"npm could not fetch Claude Code {version}: {fetched.stderr.strip().partition(chr(10))[0]}"
-        raise MissingError(message)
+def npm(folder: Path, package: str, *more: str) -> None:
+    """Install a package into a folder."""
+    cache = folder / "cache"
+    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", f"--cache={cache}", *more)
+    fetch(["npm", "install", *options, f"--prefix={folder}", package], package)
     shutil.rmtree(cache)
-    making.rename(installed)
+
+
+def fetch(command: list[str], what: str) -> None:
+    """Run a command that fetches something."""
+    fetched = subprocess.run(command, check=False, timeout=_SECONDS, capture_output=True, text=True)
+    if fetched.returncode:
+        message = f"{command[0]} could not fetch {what}: {fetched.stderr.strip().partition(chr(10))[0]}"
+        raise MissingError(message)

@@ -10,3 +10,6 @@ from typing import Final
 CURRENT: Final = "2.1.325"
 PREVIOUS: Final = ("2.1.197", "2.0.77")
 EVERY: Final = (CURRENT, *PREVIOUS)
+
+PYTHON_SDK: Final = "0.2.184"
+TYPESCRIPT_SDK: Final = "0.3.327"
