@@ -61,6 +61,19 @@ def test_a_run_is_delivered_and_passes_through(tmp_path: Path, code: int) -> Non
     assert (turn.input, turn.status, generation.status) == ("say hello", "ok", "ok")
 
 
+@pytest.mark.parametrize(("kind", "times"), [("jsonv", "result"), ("stream", "arrival")])
+def test_times_of_a_version_that_tells_none(tmp_path: Path, kind: str, times: str) -> None:
+    """Those at which the messages came; an array came as one, when all was over."""
+    output = RECORDINGS / f"2.0.77-hello-{kind}" / "output"
+    slowly = f'while read -r line || [ "$line" ]; do sleep 0.01; printf \'%s\\n\' "$line"; done < {output}'
+    assert ended(start(tmp_path, claude(tmp_path, slowly), "-p", "say hello"))[0] == 0
+    (turn,) = (span for span in read_session(tmp_path / "state" / "traces.db", HELLO) if span.kind == "turn")
+    assert turn.metadata["stream_times"] == times
+    assert turn.start_ns is not None
+    assert turn.end_ns is not None
+    assert turn.start_ns < turn.end_ns
+
+
 def test_stdin_is_the_commands_own(tmp_path: Path) -> None:
     assert ended(start(tmp_path, "cat"), b"\x00\xff\n torn") == (0, b"\x00\xff\n torn", b"")
 

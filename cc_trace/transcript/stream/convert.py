@@ -388,8 +388,8 @@ def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[lis
         return list(_filled(own, took[:1])), "stream"
     took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
     arrived = [each for each in messages.arrived_ns if each is not None]
-    seen = len(arrived) == len(messages.found) and arrived and (live or 2 * (arrived[-1] - arrived[0]) >= took_ns)
-    if seen:
+    lasted_ns = arrived[-1] - arrived[0] if arrived else 0  # nothing where all came as one array
+    if len(arrived) == len(messages.found) and (2 * lasted_ns >= took_ns or (live and lasted_ns)):
         return [rfc3339(each) for each in arrived], "arrival"
     end_ns = arrived[-1] if arrived else ended_ns
     if end_ns is None:
