@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -67,7 +68,8 @@ def test_times_of_a_version_that_tells_none(tmp_path: Path, kind: str, times: st
     output = RECORDINGS / f"2.0.77-hello-{kind}" / "output"
     slowly = f'while read -r line || [ "$line" ]; do sleep 0.01; printf \'%s\\n\' "$line"; done < {output}'
     assert ended(start(tmp_path, claude(tmp_path, slowly), "-p", "say hello"))[0] == 0
-    (turn,) = (span for span in read_session(tmp_path / "state" / "traces.db", HELLO) if span.kind == "turn")
+    (session_id,) = set(re.findall(r'"session_id": ?"([^"]+)"', output.read_text()))
+    (turn,) = (span for span in read_session(tmp_path / "state" / "traces.db", session_id) if span.kind == "turn")
     assert turn.metadata["stream_times"] == times
     assert turn.start_ns is not None
     assert turn.end_ns is not None
