@@ -194,5 +194,5 @@ class Histories(RuleBasedStateMachine):
             assert self.plain.twice == []
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestHistories = Histories.TestCase

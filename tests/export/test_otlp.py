@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
@@ -452,7 +452,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     kind=st.sampled_from(["turn", "generation", "tool", "subagent", "event"]),
     asked=JSON,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cc_trace.errors import JsonTextError
@@ -274,7 +274,6 @@ def has_ours(text: str) -> bool:
     return "cc-trace-hook" in text or "cc_trace.hook" in text
 
 
-@settings(deadline=None)
 @given(texts())
 @example("{}")
 @example('{"hooks":{}}')
@@ -330,7 +329,6 @@ def test_a_key_that_appears_twice_counts_as_it_does_for_claude_code() -> None:
         without_hooks(text)
 
 
-@settings(deadline=None)
 @given(texts())
 def test_our_hooks_are_the_only_difference(text: str) -> None:
     """What Claude Code reads is what it read before, and our two hooks behind the others."""
