@@ -13,6 +13,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from spans import parse_lines
@@ -23,7 +24,7 @@ from transcripts import MIXES, SESSION, write
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from table import Effort
     from transcripts import Mix
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 COMMAND: Final = ("backfill", "{path}", "--to", "otlp")
 AGE_SECONDS: Final = 86_400  # since it was last written to: the session is over
 MAX_MEMORY: Final = 150 * MB
+# What is sent of 60 MB: of the older mix twenty times the spans of the current one, whose requests are not traced.
+MAX_RATIO: Final[Mapping[Mix, float | None]] = MappingProxyType({"current": None, "older": 15.0})
 
 
 def rows(effort: Effort) -> list[Row]:
@@ -54,7 +57,10 @@ def _rows(mix: Mix, effort: Effort) -> Iterator[Row]:
     name = f"{mix}, {effort.speed_bytes // MB} MB: backfill"
     speed = f"{size / MB / quickest:.0f} MB/s"
     yield ratio(
-        f"{name} to a collector on this machine / `orjson.loads` of every line", least.cpu_seconds / floor, None, speed
+        f"{name} to a collector on this machine / `orjson.loads` of every line",
+        least.cpu_seconds / floor,
+        MAX_RATIO[mix],
+        speed,
     )
     measured = f"{peak / size:.2f} x ({peak / MB:.0f} MB)"
     yield Row(f"{name}, peak memory / size of the file", measured, f"{MAX_MEMORY // MB} MB", peak <= MAX_MEMORY)

@@ -24,7 +24,19 @@ if TYPE_CHECKING:
     from table import Row
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-PARTS: Final = ("hook", "start", "stop", "many", "agents", "spans", "redaction", "recall", "wire", "backfill")
+PARTS: Final = (
+    "hook",
+    "start",
+    "passing",
+    "stop",
+    "many",
+    "agents",
+    "spans",
+    "redaction",
+    "recall",
+    "wire",
+    "backfill",
+)
 
 NOTES: Final = """\
 What is compared takes turns. Of work on a transcript the CPU time is taken, the least of {backfills} to {rounds}

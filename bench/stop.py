@@ -58,22 +58,31 @@ def rows(effort: Effort) -> list[Row]:
 
 def _to_collector(effort: Effort) -> list[Row]:
     """Return what one Stop costs that goes to a collector on this machine, and how long it takes to get there."""
-    bare, workers, waits = [], [], []
+    bare, workers, waits, langfuse = [], [], [], []
     with tempfile.TemporaryDirectory() as folder, listening() as url:
         home, path = _session(folder, 1)
         settings = {"CC_TRACE_DESTINATIONS": "otlp", "CC_TRACE_OTLP_ENDPOINT": url}
+        keys = {"LANGFUSE_HOST": url, "LANGFUSE_PUBLIC_KEY": "pk-lf-1", "LANGFUSE_SECRET_KEY": "sk-lf-1"}
         append_turn(path, 0)
         work(home, path, settings)
+        work(home, path, {"CC_TRACE_DESTINATIONS": "langfuse", **keys})
         for number in range(1, effort.workers + 1):
             append_turn(path, number)
+            told(url)
             began = time.time()
             workers.append(work(home, path, settings))
             waits.append(told(url)["last"] - began)
+            langfuse.append(work(home, path, {"CC_TRACE_DESTINATIONS": "langfuse", **keys}))
+            if not told(url)["spans"]:
+                message = "nothing was sent to Langfuse"
+                raise RuntimeError(message)
             bare.append(cost([sys.executable, "-c", "pass"], os.environ))
     cpu, least = min(each.cpu_seconds for each in workers), min(each.cpu_seconds for each in bare)
+    other = min(each.cpu_seconds for each in langfuse)
     wait, start = statistics.median(waits), statistics.median(each.seconds for each in bare)
     return [
         ratio("worker's CPU for one Stop / `python3 -c pass`", cpu / least, MAX_START_RATIO, f"{cpu * 1000:.0f} ms"),
+        ratio("worker's CPU for one Stop to Langfuse / to a collector", other / cpu, MAX_RATIO),
         ratio("from Stop to the collector / `python3 -c pass`", wait / start, None, f"{wait * 1000:.0f} ms"),
     ]
 

@@ -40,9 +40,10 @@ class Effort:
     stop_megabytes: tuple[int, ...] = (1, 30, 300)
     sessions: int = 10_000
     agent_files: int = 16_000
+    passed_bytes: int = 100 * MB
 
 
-SMALL: Final = Effort(1, 1, 1, 1, 1, 400_000, 400_000, (1, 2), 30, 40)
+SMALL: Final = Effort(1, 1, 1, 1, 1, 400_000, 400_000, (1, 2), 30, 40, MB)
 
 
 def ratio(figure: str, value: float, limit: float | None = None, also: str = "") -> Row:
