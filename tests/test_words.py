@@ -50,10 +50,8 @@ PHRASES = {
     r"\bnobody saw\b": "got no response",
     r"\bparcels?\b": "encoded span",
     r"\bremed(?:y|ies)\b": "fix",
-    r"\bso many\b": "say which number",
     r"\bstepped over\b": "skipped",
-    r"\b(?:is|are|be) wanted\b": "must be",
-    r"\bwho dies\b": "if the process dies",
+    r"\bis wanted\b": "must be",
 }
 READ = sorted([*MODULES, *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "hooks").glob("*-*")])
 

@@ -60,7 +60,7 @@ def chunk(field: int, data: bytes) -> bytes:
 
 @lru_cache(4096)  # most are short, and so the same
 def chunk_head(field: int, size: int) -> bytes:
-    """Return what stands before so many bytes in a field with bytes, a text or a message."""
+    """Return what stands before `size` bytes in a field with bytes, a text or a message."""
     return varint(field << 3 | _BYTES) + varint(size)
 
 
