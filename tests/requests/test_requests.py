@@ -761,7 +761,7 @@ def test_show_request_of_a_failure_lists_its_attempts(home: Path) -> None:
         (["--request", "msg_none"], "no transcript has a response or request msg_none"),
         (["--request", "msg_none", str(OLDER)], "records no requests: Claude Code 2.1.325 writes them"),
         (["--request", "m1", HAND, "--turn", "1"], "--request and --turn cannot be used together"),
-        ([], "show needs a PATH or SESSION_ID, or --request MESSAGE_ID"),
+        ([], "has no sessions; `cc-trace sessions` lists those of all folders"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line(home: Path, arguments: list[str], message: str) -> None:
