@@ -94,6 +94,10 @@ def _asking(commands: Commands) -> None:
     usage.add_argument("--since", metavar="AGE", help="only what was used since then: 30d, 12h, or 2026-10-01")
     search = _command(commands, "search")
     search.add_argument("text", metavar="TEXT", nargs="+", help="words; a span that has all of them is found")
+    export = _command(commands, "export")
+    _session(export)
+    about = "what to write; its ending decides: .html, .json or .perfetto.json"
+    export.add_argument("-o", "--output", metavar="FILE", required=True, help=about)
     for each in (sessions, usage, search):
         each.add_argument("--json", action="store_true", help=_JSON)
 

@@ -9,6 +9,7 @@ COMMANDS = {
     "sessions": "the sessions of this machine, the latest first",
     "usage": "tokens, cost, requests and errors by day, project, model, agent, tool or session",
     "search": "find a text in all sessions",
+    "export": "write a session to one file: a page, JSON, or a trace for Perfetto",
     "view": "open the sessions of this machine in the browser",
     "preview": "print exactly what would be sent of a session",
     "report": "what a run came to, in figures, and gates for CI",

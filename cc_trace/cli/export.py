@@ -1,0 +1,77 @@
+"""`cc-trace export`: a session as one file: a page, JSON, or a trace for Perfetto. Masked like what leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cc_trace.cli.export_html import to_html
+from cc_trace.cli.export_perfetto import to_perfetto
+from cc_trace.cli.json_output import session_json, span_json
+from cc_trace.cli.show import no_turn
+from cc_trace.delivery import App
+from cc_trace.errors import CcTraceError
+from cc_trace.files import replace_file
+from cc_trace.paths import find, here
+from cc_trace.privacy import Privacy
+from cc_trace.spans import Session
+from cc_trace.transcript import first_cwd
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cc_trace.spans import Span
+
+_FORMS = (".perfetto.json", ".json", ".html")
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Write the file."""
+    out = Path(options.output)
+    form = next((form for form in _FORMS if out.name.endswith(form)), None)
+    if form is None:
+        message = f"-o must end with .html, .json or .perfetto.json, not {out.name}"
+        raise CcTraceError(message)
+    app = App.open(environment)
+    path = find(options.session, app.config_dir, here())
+    state = app.states.peek(path.stem)
+    started = (first_cwd(path), None) if state is None else (state.cwd, state.environment)
+    privacy = Privacy(app.config(*started).privacy)
+    session = Session(path, look_ahead=True, requests=True)
+    spans: list[Span] = []
+    for trace in session.traces():
+        outgoing = [privacy(span, trace.spans) for span in trace.spans]  # all: a later turn may repeat a secret
+        if options.turn in (None, trace.turn.number):
+            spans += outgoing
+    if options.turn is not None and not spans:
+        raise no_turn(session.summary, options.turn)
+    about = _masked(session_json(session.summary, content=privacy.content == "full"), privacy)
+    if privacy.content != "full":
+        about["files_modified"] = []
+    match form:
+        case ".html":
+            data = to_html(about, spans).encode("utf-8", "replace")
+        case ".perfetto.json":
+            data = orjson.dumps(to_perfetto(about, spans))
+        case _:
+            made = {"session": about, "spans": [span_json(span) for span in spans]}
+            data = orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    replace_file(out, data)
+    print(f"{out}: {len(spans):,} spans, {len(data):,} bytes, content {privacy.content}")
+    return 0
+
+
+def _masked(value: Any, privacy: Privacy) -> Any:  # noqa: ANN401  (JSON)
+    """Return a summary without secrets."""
+    match value:
+        case str():
+            return privacy.text(value)
+        case list():
+            return [_masked(item, privacy) for item in value]
+        case dict():
+            return {key: _masked(item, privacy) for key, item in value.items()}
+        case _:
+            return value
