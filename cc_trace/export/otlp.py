@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace import __version__
 from cc_trace.export.profiles.text import attribute
-from cc_trace.export.protobuf import chunk, chunk_head, chunks, double, fixed64, integer
+from cc_trace.export.protobuf import chunk, chunk_head, chunk_pieces, chunks, double, fixed64, integer
 from cc_trace.values import INT64, MAX_DEPTH, TOO_DEEP, readable
 
 if TYPE_CHECKING:
@@ -89,15 +89,20 @@ def request(
     return resource_message(resource, scope_message(spans, schema_url, scope))
 
 
-def scope_message(items: Sequence[bytes], schema_url: str = "", scope: Scope = OURS) -> bytes:
-    """Return what we made, spans or metrics, under a name: ScopeSpans and ScopeMetrics have the same fields."""
+def scope_message(items: Sequence[bytes], schema_url: str = "", scope: Scope = OURS) -> list[bytes]:
+    """Return the pieces of what we made, spans or metrics, under a name; ScopeSpans and ScopeMetrics are alike."""
     named = _text(1, scope.name) + _text(2, __version__) + pairs(3, scope.attributes)
-    return chunk(1, named) + chunks(2, items) + _text(3, schema_url)
+    return [chunk(1, named), *chunk_pieces(2, items), _text(3, schema_url)]
 
 
-def resource_message(resource: Mapping[str, AttributeValue], scope: bytes) -> bytes:
-    """Return a request with one resource; that of spans and that of metrics have the same fields."""
-    return chunk(1, chunk(1, encode_resource(resource)) + chunk(2, scope))
+def resource_message(resource: Mapping[str, AttributeValue], scope: Sequence[bytes]) -> bytes:
+    """Return a request with one resource; that of spans and that of metrics have the same fields.
+
+    It is joined once: each message around the spans would copy all of them.
+    """
+    told, size = chunk(1, encode_resource(resource)), sum(map(len, scope))
+    head = chunk_head(2, size)
+    return b"".join((chunk_head(1, len(told) + len(head) + size), told, head, *scope))
 
 
 def encode_resource(attributes: Mapping[str, AttributeValue]) -> bytes:

@@ -66,7 +66,12 @@ def chunk_head(field: int, size: int) -> bytes:
 
 def chunks(field: int, values: Iterable[bytes]) -> bytes:
     """Return a repeated field."""
-    return b"".join([part for value in values for part in (chunk_head(field, len(value)), value)])
+    return b"".join(chunk_pieces(field, values))
+
+
+def chunk_pieces(field: int, values: Iterable[bytes]) -> list[bytes]:
+    """Return the pieces of a repeated field, for who joins more than that."""
+    return [piece for value in values for piece in (chunk_head(field, len(value)), value)]
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
