@@ -1,8 +1,7 @@
 """Which agent's work belongs under which tool call.
 
-Every link is optional, in both directions: an agent is found by its meta file, by the result of its call, by its
-prompt, by its workflow's directory, or by the turn it ran in. What cannot be linked hangs under its turn; nothing
-is dropped and nothing hangs in two places.
+An agent is found by its meta file, the result of its call, its prompt, its workflow's directory, or the turn it ran in;
+each of these can be missing. Work that no call names is placed under its turn. Nothing is dropped or placed twice.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _WARM_UP: Final = "Warmup"
 
 @dataclass(slots=True)
 class Agent:
-    """One agent and how its work is read. `all` and `turns`, its runs that hang nowhere, are None until then."""
+    """One agent. Its file is only read when its runs are needed: until then `all_runs` and `turns` are None."""
 
     id: str | None
     read: Callable[[], list[Turn]]
@@ -44,34 +43,34 @@ class Agent:
     start_ns: int | None = None
     session_id: str | None = None
     written_ns: int | None = None  # when its file was last written to
-    over: bool = False  # its session is: nothing more will come
-    at_rest: bool = False  # its file has not changed for long
-    delegated: bool = False  # it begins with a text of Claude Code's: it runs a command, and no call launched it
+    over: bool = False  # its session is over: nothing more will come
+    at_rest: bool = False  # its file has not changed for a long time
+    delegated: bool = False  # it runs a command, without a call: its first text is Claude Code's
     file: str | None = None  # the name of its file
-    turns: list[Turn] | None = None
+    turns: list[Turn] | None = None  # runs that have no place yet
     all_runs: list[Turn] | None = None
 
     @property
     def is_helper(self) -> bool:
-        """Tell whether this is Claude Code's own business."""
+        """Tell whether this is one of Claude Code's own helpers, such as the one that compacts."""
         own = self.id is not None and self.id.startswith(_HELPERS)
         return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
 
     @property
     def is_exhausted(self) -> bool:
-        """Tell whether all of its runs hang somewhere."""
+        """Tell whether all of its runs have a place."""
         return self.turns is not None and not self.turns
 
     @property
     def runs(self) -> list[Turn]:
-        """Return all its runs, read now if need be."""
+        """Return all its runs; reads the file the first time."""
         if self.all_runs is None:
             self.all_runs = self.read()
         return self.all_runs
 
     @property
     def unplaced(self) -> list[Turn]:
-        """Return its runs that hang nowhere yet."""
+        """Return its runs that have no place yet."""
         if self.turns is None:
             self.turns = [*self.runs]
         return self.turns
@@ -85,14 +84,14 @@ class Agent:
         sent: bool = False,
         prompt_id: str | None = None,
     ) -> Turn | None:
-        """Return its next run that hangs nowhere yet and started between these times, as far as they are known.
+        """Take its next run that has no place yet and started between these times, as far as they are known.
 
-        With `timed`, only one whose time is known; with `sent`, only one that a message started. One that was started
-        under this prompt's id may start later than `before_ns`. What a task of its own started is taken by `woken`.
+        With `timed`, only a run whose time is known; with `sent`, only one that a message started. A run with this
+        prompt's id may start later than `before_ns`. Runs started by a task of its own are left to `take_woken`.
         """
         unread = self.turns is None and self.written_ns is not None
         if unread and after_ns is not None and self.written_ns is not None and self.written_ns < after_ns:
-            return None  # not read at all: a long session has hundreds of agents that ended long ago
+            return None  # without reading: a long session has hundreds of agents that ended long ago
         for index, turn in enumerate(self.unplaced):
             head = turn.start.head
             start_ns = head.time_ns
@@ -109,7 +108,7 @@ class Agent:
         return None
 
     def take_for_prompt(self, prompt_id: str) -> Turn | None:
-        """Return the next run that worked for this prompt; the first one's id may stand on another of its lines."""
+        """Take the next run that worked for this prompt; the first run may have the prompt's id on a later line."""
         for index, turn in enumerate(self.unplaced):
             asked = turn.start.head.prompt_id or (self.prompt_id if turn is self.runs[0] else None)
             by_task = turn.start.launched_by is not None and self._has_made(turn.start.launched_by)
@@ -121,10 +120,10 @@ class Agent:
         return any(call in run.calls for run in self.runs)
 
     def take_woken(self, run: Turn) -> Iterator[tuple[str, Turn]]:
-        """Take the runs that began when a task of this run ended, each with the call in it that they go back to.
+        """Take the runs that began when a task of this run ended, each with this run's call that launched the task.
 
-        A task of such a run may have woken the agent again: that one stands beside it, or a loop of an agent that
-        waits and looks would be as deep as it is long.
+        If a task of such a run woke the agent again, that run gets the same call: otherwise an agent that waits in a
+        loop would make a tree as deep as the loop is long.
         """
         origin = {call: call for call in run.calls}
         for turn in [*self.unplaced]:
@@ -135,7 +134,7 @@ class Agent:
                 yield origin[call], turn
 
     def is_waiting(self) -> bool:
-        """Tell whether it has launched tasks that have not ended: they will wake it."""
+        """Tell whether it has launched tasks that are still running, and will wake it."""
         running: dict[str, str] = {}
         for turn in self.runs:
             woken_by = turn.start.launched_by
@@ -148,13 +147,13 @@ class Agent:
 
 @dataclass(slots=True)
 class Runs:
-    """Agents' runs below a turn: by the call that started them, and those without a call."""
+    """The agents' runs below a turn: by the call that started them, and those without a call."""
 
     by_call: dict[str, list[Run]] = field(default_factory=dict)
     without_call: list[Run] = field(default_factory=list)
 
     def each(self) -> Iterator[Run]:
-        """Yield all runs, those of agents' agents too."""
+        """Yield all runs, including those of agents' agents."""
         for run in (*chain.from_iterable(self.by_call.values()), *self.without_call):
             yield run
             yield from run.below.each()
@@ -162,18 +161,18 @@ class Runs:
 
 @dataclass(slots=True)
 class Run:
-    """One run of an agent in its place, with the runs that its own calls started."""
+    """One run of an agent, with the runs that its own calls started."""
 
     agent: Agent
     turn: Turn
     ended: bool  # nothing more will come
-    status: str | None = None  # how it ended, where a notification says so
+    status: str | None = None  # how it ended, if a notification says so
     below: Runs = field(default_factory=Runs)
-    parent: Agent | None = None  # the agent whose run it hangs below
+    parent: Agent | None = None  # the agent that started it
 
 
 class _Index:
-    """Agents by all that can name them: a session may have tens of thousands."""
+    """Agents by everything that can name them: a session may have tens of thousands."""
 
     def __init__(self, agents: Iterable[Agent]) -> None:
         self.by_name: dict[str, list[Agent]] = {}
@@ -181,7 +180,7 @@ class _Index:
         self.by_workflow: dict[str, list[Agent]] = {}
         self.by_parent: dict[str, list[Agent]] = {}
         self.by_prompt_id: dict[str, list[Agent]] = {}
-        self.by_prompt: dict[str, list[Agent]] = {}  # of sidechains only: elsewhere the same words say nothing
+        self.by_prompt: dict[str, list[Agent]] = {}  # sidechains only: elsewhere an equal prompt proves nothing
         for agent in agents:
             _add(self.by_name, agent.id, agent)
             if agent.name != agent.id:
@@ -194,7 +193,7 @@ class _Index:
                 _add(self.by_prompt, agent.prompt, agent)
 
     def named(self, call: Call) -> list[Agent]:
-        """Return the agents that a call started, or told to go on."""
+        """Return the agents that a call started or resumed."""
         use, result = call.use, call.result
         found = [*self.by_call.get(call.id, ())]
         if use.agent_id is not None:
@@ -215,16 +214,16 @@ def _add(index: dict[str, list[Agent]], key: str | None, agent: Agent) -> None:
 
 
 class Agents:
-    """The agents of a session; each run is handed out once."""
+    """The agents of a session; each run is placed once."""
 
     def __init__(self, agents: Iterable[Agent], ended: set[str]) -> None:
-        # An agent starts before those that it starts: in this order a parent finds its place first.
+        # An agent starts before its own agents, so in this order parents are placed first.
         own = [agent for agent in agents if not agent.is_helper]
         own.sort(key=lambda agent: (agent.start_ns is None, agent.start_ns or 0))
         self._index = _Index(own)
-        self._waiting = deque(own)  # those that have not begun in any turn so far
-        self._begun: list[Agent] = []  # those that have, with runs that hang nowhere yet
-        self._ended = ended  # tasks and calls that are known to have ended in later turns
+        self._waiting = deque(own)  # agents that have not begun yet
+        self._begun: list[Agent] = []  # agents that have begun, and have runs without a place
+        self._ended = ended  # tasks and calls known to end in later turns
 
     def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, followed: bool) -> Runs:
         """Return the runs that belong under a turn of the main thread.
@@ -244,10 +243,10 @@ class Agents:
     def _place_unnamed(
         self, placement: _Placement, runs: Runs, inline: list[Agent], until_ns: int | None, *, followed: bool
     ) -> None:
-        """Add the runs that no call names: by the prompt they worked for, else by their time."""
+        """Place the runs that no call names: by the prompt they worked for, else by their time."""
         turn = placement.turn
         self._begin(until_ns, followed=followed)
-        # What ran before this turn belongs to an earlier one, which may lie before the place reading began at.
+        # A run from before this turn belongs to an earlier turn, which may be before where reading began.
         after_ns = turn.start.head.time_ns if turn.number > 1 else None
         prompt_id = turn.start.head.prompt_id
         prompted = self._index.by_prompt_id.get(prompt_id, ()) if prompt_id is not None else ()
@@ -260,7 +259,7 @@ class Agents:
             asked = prompt_id is not None and agent.prompt_id == prompt_id
             if asked and (run := agent.take_for_prompt(prompt_id or "")) is not None:
                 runs.without_call.append(placement.run(agent, run, ended=over))
-            # What has no time waits for the last turn: it may still be found to belong to a call.
+            # A run without a time waits for the last turn: a later call may still name it.
             elif followed and not _before(agent.start_ns, until_ns):
                 continue
             while (run := agent.take(after_ns, until_ns, timed=followed)) is not None:
@@ -270,14 +269,14 @@ class Agents:
                 runs.without_call.append(placement.run(agent, run, ended=agent.over or turn.closed))
 
     def _begin(self, until_ns: int | None, *, followed: bool) -> None:
-        """Take up the agents that began before the next turn did."""
+        """Add the agents that began before the next turn."""
         waiting = self._waiting
         while waiting and (not followed or _before(waiting[0].start_ns, until_ns)):
             self._begun.append(waiting.popleft())
         self._begun = [agent for agent in self._begun if not agent.is_exhausted]
 
     def is_waiting(self, turn: Turn) -> bool:
-        """Tell whether an agent of this turn waits for tasks of its own."""
+        """Tell whether an agent of this turn is waiting for tasks of its own."""
         named = chain.from_iterable(map(self._index.named, turn.calls.values()))
         return any(agent.is_waiting() for agent in named)
 
@@ -303,7 +302,7 @@ class _Placement:
         return runs
 
     def _take_run(self, agent: Agent, call: Call, within: Agent | None) -> Turn | None:
-        """Take the run that a call started: the first one of the call that launched an agent, else the next one."""
+        """Take the run that a call started: the first run if the call launched the agent, else the next one."""
         if agent.tool_use_id == call.id or agent.source != "file":
             return agent.take()
         until_ns = self._until_ns if within is None else None
@@ -311,7 +310,7 @@ class _Placement:
         return agent.take(call.start_ns, until_ns, sent=sent, prompt_id=self.turn.start.head.prompt_id)
 
     def add_continued(self, runs: Runs) -> None:
-        """Add the runs of agents that went on without a call that names them: they follow the last one that does."""
+        """Place the runs of agents that continued without a call: under the last call that names the agent."""
         last: dict[int, tuple[Agent, Call]] = {}
         for call in self.turn.calls.values():
             last.update({id(agent): (agent, call) for agent in self._named(call)})
@@ -326,7 +325,7 @@ class _Placement:
     def _place(
         self, runs: Runs, agent: Agent, run: Turn, call: Call, within: Agent | None, *, continued: bool = False
     ) -> None:
-        """Hang a run under its call. The end of an agent's first run says nothing of a later one."""
+        """Place a run under its call. The end of an agent's first run says nothing about a later one."""
         turn = self.turn
         names = {call.id} if call.use.agent_id is not None else {call.id, agent.id}
         ended = agent.source != "file" and turn.closed
@@ -338,10 +337,10 @@ class _Placement:
         runs.by_call.setdefault(call.id, []).append(made)
 
     def run(self, agent: Agent, run: Turn, *, ended: bool) -> Run:
-        """Return a run with what hangs below it. `ended`: the agent is known to have stopped with its last run.
+        """Return a run with everything below it. `ended`: the agent is known to have ended with its last run.
 
-        An earlier run is over because a later one came. One that is in the middle of its work is not over because its
-        file has been quiet for long: a tool may take its time.
+        A run is over if there is a later one. In the middle of its work it is not over just because its file has been
+        quiet for a long time: a tool may be running.
         """
         below = self.linked(run, agent)
         for call, woken in agent.take_woken(run):
@@ -358,7 +357,7 @@ class _Placement:
         return Run(agent=agent, turn=run, ended=self._is_over(agent, run, ended=ended), status=None, below=below)
 
     def _add_by_parent(self, agent: Agent, below: Runs, *, ended: bool) -> None:
-        """Add the runs of agents of which only the parent is known."""
+        """Place the runs of agents of which only the parent is known."""
         for index in self._indexes:
             for child in index.by_parent.get(agent.id or "", ()):
                 if any(child.tool_use_id in turn.calls for turn in agent.runs):
@@ -375,11 +374,11 @@ class _Placement:
 
 
 def _is_waited_for(call: Call) -> bool:
-    """Tell whether a call has its result only when the agent has ended."""
+    """Tell whether the call's result comes only when the agent has ended."""
     result, use = call.result, call.use
     if result is None or result.task_id is not None or result.run_id is not None:
         return False
-    return use.prompt is not None or use.agent_id is None  # a message is answered at once, whatever becomes of it
+    return use.prompt is not None or use.agent_id is None  # a message gets its result at once
 
 
 def _before(one: int | None, other: int | None) -> bool:
@@ -387,7 +386,7 @@ def _before(one: int | None, other: int | None) -> bool:
 
 
 def sidechains(entries: list[Entry], read: Callable[[list[Entry]], list[Turn]]) -> list[Agent]:
-    """Tell apart the agents whose lines stand in the main file (up to 1.0.x), by the chain of their uuids."""
+    """Separate the agents whose lines are in the main file (up to 1.0.x) by following their uuids."""
     chains: list[list[Entry]] = []
     member: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -406,7 +405,7 @@ def sidechains(entries: list[Entry], read: Callable[[list[Entry]], list[Turn]]) 
 
 
 def from_progress(turn: Turn, read: Callable[[list[Entry]], list[Turn]]) -> list[Agent]:
-    """Return the agents that a turn's progress lines tell of; used only where an agent has no file."""
+    """Return the agents in a turn's progress lines; used only for agents without a file."""
     chains: dict[tuple[str | None, str | None], list[Entry]] = {}
     for entry in turn.progress:
         chains.setdefault((entry.agent_id, entry.tool_use_id), []).append(entry.entry)

@@ -1,4 +1,4 @@
-"""The attempts of the call that waits for a response, and which of them failed.
+"""The attempts of the call that is waiting for a response, and which of them failed.
 
 Claude Code 2.1.3xx records every attempt. Of one that failed and was made again, a line may tell (`system/api_error`);
 of one that was rejected and sent again with other parameters, or sent again at once in an interactive session, none
@@ -22,10 +22,10 @@ _SENT_ANEW = "no response was recorded; sent again with other parameters"
 
 
 class Attempts:
-    """What was sent and not answered yet. Each failed attempt is an event, which learns what its call came to.
+    """Attempts without a response so far. Each failed one is an event, which later gets the key of its call's result.
 
-    A request can stand before the response that it follows: Claude Code does not write its lines in the order of their
-    times. So which attempts were in vain is known only when a response names the one that it answers.
+    A request can be written before the response that it follows, as Claude Code does not write lines in the order of
+    their times. So which attempts failed is known only when a response names the attempt it belongs to.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Attempts:
         return self._sent.values()
 
     def sent(self, entry: RequestSent) -> None:
-        """Take an attempt."""
+        """Add an attempt."""
         self._sent[entry.id] = entry
 
     def failed(self, entry: Retry) -> Event:
-        """Take a line that tells of a failed attempt; return it as an event, which began when it was sent."""
+        """Add a line about a failed attempt; return it as an event that began when the attempt was sent."""
         time_ns, metadata = entry.head.time_ns, dict(entry.metadata)
         last = next(reversed(self._sent.values()), None)
         if last is not None and any(id_ == last.id for id_, _ in self._reported):
@@ -92,7 +92,7 @@ class Attempts:
         return sent, rejected
 
     def abandon(self) -> None:
-        """Forget what nobody waits for any more."""
+        """Forget all attempts: nothing is waiting for them any more."""
         self._sent, self._reported = {}, []
 
     def abandon_before(self, time_ns: int | None) -> None:
@@ -116,7 +116,7 @@ class Attempts:
         return made
 
     def _end(self, key: str, ended: set[str]) -> None:
-        """Let the failures of these attempts know what their call came to."""
+        """Give the failures of these attempts the key of their call's result; forget the attempts."""
         for id_, event in self._reported:
             if id_ is None or id_ in ended:
                 event.answer_key = key
