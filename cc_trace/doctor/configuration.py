@@ -42,6 +42,10 @@ def configuration(subject: Subject) -> Iterator[Check]:
         yield warning("configuration", f"sessions of {subject.project} are not traced: {off}", fix)
         return
     names = ", ".join(destination.name for destination in config.destinations)
+    if subject.settings().text("metrics") == "on" and not any(each.metrics for each in config.destinations):
+        fix = "`cc-trace config set otlp_endpoint URL` sets one; or `cc-trace config unset metrics`"
+        yield warning("configuration", f"metrics is on, but only destination otlp takes metrics, not {names}", fix)
+        return
     yield ok("configuration", f"traces of {subject.project} go to {names}")
 
 

@@ -520,7 +520,18 @@ def another_version(home: Home) -> None:
     home.environment["CC_TRACE_PYTHON"] = str(python)
 
 
+def metrics_for_nobody(home: Home) -> None:
+    home.environment |= {"CC_TRACE_DESTINATIONS": "local", "CC_TRACE_METRICS": "on"}
+
+
 FAULTS = {
+    "metrics that nobody takes": Fault(
+        metrics_for_nobody,
+        "configuration",
+        "only destination otlp takes metrics, not local",
+        "unset metrics",
+        "warning",
+    ),
     "a SessionEnd hook without a timeout": Fault(
         take_the_timeout_out, "hook", "the SessionEnd hook has no timeout of its own", "cc-trace install", "warning"
     ),
