@@ -1,4 +1,4 @@
-"""What is to be done with the sessions of one project, and where they go. Pure: settings and folders are given."""
+"""What to do with the sessions of one project, and where they go. Pure: settings and folders are given."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NO_SPAN: Final = "0" * 16
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which sessions are traced at all: whatever else is wrong with the settings, what is off is off."""
+    """Which sessions are traced at all. Read on its own, so that off is off whatever else is wrong."""
 
     enabled: bool
     exclude: tuple[str, ...]
 
     def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
-        """Return why sessions of a project are not traced, None where they are. `real` follows links."""
+        """Return why sessions of a project are not traced; None if they are. `real` resolves symlinks."""
         if not self.enabled:
             return "CC_TRACE_ENABLED is false"
         if project is None:
@@ -76,7 +76,7 @@ def read_scope(settings: Settings, home: Path) -> Scope:
 
 
 def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
-    """Return what the settings come to; the first that is wrong is a ConfigError."""
+    """Check and convert the settings. Raises ConfigError for the first one that is wrong."""
     if mask := settings.names("mask"):
         Redactor(mask)  # raises where one is no regular expression
     if project_mask := settings.restricting("mask"):
@@ -121,7 +121,7 @@ def _workers(settings: Settings) -> int:
 
 
 def _names(settings: Settings) -> list[str]:
-    """Return the destinations that are named, else those that have what they need, else the local store."""
+    """Return the destinations that are named, else those that are configured, else the local store."""
     wanted = _wanted(settings)
     names = list(dict.fromkeys(settings.names("destinations")))
     if not names:
@@ -153,7 +153,7 @@ def _is_bare(found: Found) -> bool:
 
 
 def _link(settings: Settings) -> TraceLink:
-    """Return what traces are tied to. A TRACEPARENT that merely happens to be in the environment is not asked."""
+    """Return the trace link. A TRACEPARENT of another program in the environment does not count."""
     given = settings.found("traceparent")
     if given is None:
         return TraceLink(settings.text("seed"))
@@ -249,7 +249,7 @@ def _missing_key(missing: str, other: Found | None) -> str:
 
 
 def _beside(settings: Settings, given: Found, name: str) -> Found | None:
-    """Return what stands in the same source: a key is for the address beside it, and an address for the key.
+    """Return the value from the same source: a key belongs to the address beside it, and an address to the key.
 
     One in another source is refused, be it the user's own: whoever wrote the one need not have meant the other. What
     may be another program's is not looked at.
@@ -268,7 +268,7 @@ def _beside(settings: Settings, given: Found, name: str) -> Found | None:
 
 
 def _waits_for(*found: Found | None) -> str | None:
-    """Return the first variable that is not at hand, and where it was."""
+    """Return the first variable that is not available, and where it was set."""
     absent = next((each for each in found if each is not None and each.absent), None)
     return None if absent is None else waits_for(absent, "it and the same address")
 

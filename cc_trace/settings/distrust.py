@@ -1,10 +1,10 @@
-"""What a project puts into the environment of a hook, and what of that a worker believes.
+"""What a project puts into the environment of a hook, and how much of that a worker trusts.
 
-Claude Code sets the `env` of a project's settings files for everything it starts, and a variable does not tell who set
-it. So the project's files are read for the names in them: whatever they name is the project's, whatever its value.
+Claude Code sets the `env` of a project's settings files for everything it starts, and a variable does not say who set
+it. So the project's files are read for the names in them: every variable they name is the project's, with any value.
 
-Rule: of those a worker keeps what the catalogue allows a project to set. All else goes before anything is imported that
-could read it: proxies, certificates, HOME, folders, Python's and OpenSSL's own variables.
+Rule: a worker keeps those that the catalogue allows a project to set, and removes the others before anything is
+imported that could read them: proxies, certificates, HOME, folders, Python's and OpenSSL's variables.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def _repository_roots(project: Path) -> list[Path]:
 
 
 def _main_worktree(git: Path) -> Path:
-    """Follow the file that a worktree has in place of its repository's folder."""
+    """Return the main worktree that a linked worktree's `.git` file leads to."""
     linked = git.parent / read_regular(git, any_owner=True).decode("utf-8", "replace").strip()[len("gitdir:") :].strip()
     common = linked / read_regular(linked / "commondir", any_owner=True).decode("utf-8", "replace").strip()
     return Path(os.path.realpath(common)).parent
 
 
 def names_set_by(project: Path) -> frozenset[str] | None:
-    """Return the variables that a project's settings files name; None where that cannot be told."""
+    """Return the variables that a project's settings files name; None if they cannot be read."""
     names: set[str] = set()
     for path in project_files(project):
         try:
@@ -115,7 +115,7 @@ def _unquoted(key: str) -> str:
 
 
 def remove_distrusted(environment: MutableMapping[str, str], project: Path) -> list[str]:
-    """Take out what a project's files set and may not; return the names. Where they cannot be read, all goes."""
+    """Remove variables that a project set and may not; return their names. If its files cannot be read, remove all."""
     names = names_set_by(project)
     kept = _CLAUDES if names is None else _CLAUDES | _ALLOWED
     gone = [name for name in environment if name not in kept and (names is None or name in names)]

@@ -1,9 +1,9 @@
-"""Layers of settings, and how a value is found in them. Pure.
+"""Layers of settings, and how a value is looked up in them. Pure.
 
 Rules:
-- The first layer that has a value decides. A layer is one source: the environment, a settings file, config.toml.
-- A project's own files are no layers but restrictions. Theirs counts only if it lets less leave than the value found.
-- A wrong value is named, with where it stands and what is allowed; it is never silently replaced by a default.
+- The first layer with a value decides. A layer is one source: the environment, a settings file, config.toml.
+- A project's own files are restrictions, not layers: a value counts only if it lets less leave than the value found.
+- A wrong value is an error that names the source and the allowed values. It is never replaced by a default.
 
 An example: config.toml says "full", the shell "no-tool-content", and a repository asks for "metadata". The shell is the
 stronger layer, and the repository may restrict it further:
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-_TOO_LARGE: Final = 1e9  # seconds, or characters
+_TOO_LARGE: Final = 1e9  # limit for every number, such as seconds or characters
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
 
 class Absent:
-    """In place of a value that was there and is not at hand: a secret of a hook's environment."""
+    """Stands for a value that is set but not available: a secret in the environment of an earlier hook."""
 
 
 ABSENT: Final = Absent()
@@ -57,11 +57,11 @@ class Layer:
     origin: str
     values: Mapping[str, object] = field(repr=False)  # which may hold keys
     variables: bool = True
-    project: bool = False  # a project says so: others may have written it
-    typed: bool = False  # as an argument, which messages name by `origin`
+    project: bool = False  # a project's settings, which others may have written
+    typed: bool = False  # a command line argument, which messages name by `origin`
 
     def found(self, setting: Setting, variables: Sequence[str] | None = None) -> Found | None:
-        """Return what this source alone says; an empty value says nothing. `variables`: only these."""
+        """Return the value in this source; an empty one counts as unset. `variables`: only look at these."""
         for key in (variables or setting.variables) if self.variables else (setting.name,):
             value = self.values.get(key)
             if value is ABSENT:
@@ -71,7 +71,7 @@ class Layer:
         return None
 
     def names(self, setting: Setting) -> bool:
-        """Tell whether this source names a setting, be it with an empty value."""
+        """Tell whether this source names a setting, even with an empty value."""
         return any(key in self.values for key in (setting.variables if self.variables else (setting.name,)))
 
 
@@ -83,7 +83,7 @@ class Found:
     layer: Layer
     key: str  # a variable, or a key of the file
     table: Mapping[str, object] | None = field(default=None, repr=False)  # of TOML or JSON, where it is one
-    absent: bool = False  # it was there and is not at hand
+    absent: bool = False  # it is set but not available: see `Absent`
 
     @property
     def origin(self) -> str:
@@ -92,7 +92,7 @@ class Found:
 
     @property
     def place(self) -> str:
-        """Return how a message names it."""
+        """Return the name of the value for messages, with its source."""
         if self.layer.typed or self.origin.startswith("--"):
             return self.origin
         return self.key if self.key.isupper() else f"{self.key} in {self.origin}"
@@ -107,14 +107,14 @@ def waits_for(absent: Found, needed: str) -> str:
 
 
 class Settings:
-    """Looks settings up, the strongest layer first. `restrictions` can only let less leave than the layers do."""
+    """Looks up settings, the strongest layer first. `restrictions` can only let less leave than the layers do."""
 
     def __init__(self, layers: Sequence[Layer], restrictions: Sequence[Layer] = ()) -> None:
         self._layers = layers
         self.restrictions = restrictions
 
     def found(self, name: str) -> Found | None:
-        """Return a setting's value and place; None where none sets it. An empty value sets nothing."""
+        """Return a setting's value and where it is set; None if it is not set. An empty value counts as unset."""
         setting = BY_NAME[name]
         low = (setting.variable, *setting.aliases) if setting.low_priority else ()
         high = tuple(key for key in setting.variables if key not in low)
@@ -142,7 +142,7 @@ class Settings:
         return found.text
 
     def flag(self, name: str) -> bool | None:
-        """Return a setting as a bool; None where it is not set and has no default."""
+        """Return a setting as a bool; None if it is not set and has no default."""
         value = self.text(name)
         if value is None:
             return None
@@ -171,7 +171,7 @@ class Settings:
         return [part.strip() for part in (self.text(name) or "").split(separator) if part.strip()]
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Return `key=value, key=value` as a dict. What is wrong is not quoted: it may be a secret."""
+        """Return `key=value, key=value` as a dict. Errors do not quote the value, which may be a secret."""
         if (found := self.found(name)) is not None and found.table is not None:
             return {key: str(value) for key, value in found.table.items()}
         pairs = {}
@@ -190,15 +190,15 @@ class Settings:
         return list(dict.fromkeys(item for layer in self.restrictions for item in Settings([layer]).names(name)))
 
     def place(self, name: str) -> str:
-        """Return how a message names a setting: where its value stands, else by its variable."""
+        """Return the name of a setting for messages: where its value is set, else its variable."""
         found = self.found(name)
         return found.place if found is not None else BY_NAME[name].variable
 
 
 def _strictness(setting: Setting, text: str | None) -> int:
-    """Return how strict a value is: the less it lets leave, the higher. A wrong one is strictest, so it is reported.
+    """Return how strict a value is: the less it lets leave, the higher. A wrong value is strictest, so it is reported.
 
-    Lists are not compared: what a project adds to one is added.
+    Lists are not compared: a project's items are added to them.
     """
     if setting.kind == "flag":
         return 0 if text is None or text.lower() in _TRUE else 1 if text.lower() in _FALSE else 2
@@ -208,7 +208,7 @@ def _strictness(setting: Setting, text: str | None) -> int:
 
 
 def checked(setting: Setting, given: Settings) -> object:
-    """Return a setting's value as TOML has it. One that cannot be is a ConfigError."""
+    """Convert a value to what TOML stores for this setting. Raises ConfigError for a wrong one."""
     name, text = setting.name, given.text(setting.name)
     match setting.kind:
         case "flag":
@@ -240,7 +240,7 @@ def _check_url(place: str, text: str) -> None:
 
 
 def as_text(value: object, kind: Kind = "text") -> str:
-    """Return a value of TOML or JSON as a variable would say it; Claude Code does the same with JSON's."""
+    """Convert a value of TOML or JSON to the text of a variable, as Claude Code does with JSON."""
     match value:
         case bool():
             return "true" if value else "false"

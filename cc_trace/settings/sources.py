@@ -67,7 +67,7 @@ _ADDRESSES: Final = {
 
 
 def why_off(scope: Scope, project: str | None) -> str | None:
-    """Return why sessions of a project are not traced, None where they are; links are followed on both sides."""
+    """Return why sessions of a project are not traced; None if they are. Symlinks are resolved on both sides."""
     return scope.off(project, os.path.realpath)
 
 
@@ -95,9 +95,9 @@ class Sources:
     def settings(
         self, project: Path | None, remembered: HookEnvironment | None = None, above: Sequence[Layer] = ()
     ) -> Settings:
-        """Return the settings for a session of a project, given what was remembered of its hook's environment.
+        """Return the settings for a session of a project, given the stored environment of its hook.
 
-        A file that is there and cannot be used is a ConfigError. `above`: layers that go before all others.
+        Raises ConfigError for a file that cannot be used. `above`: layers that are stronger than all others.
         """
         own = self.own_project is not None and project in (None, self.own_project)
         read = _lenient if own else env_layer  # what is broken Claude Code has ignored, and we know the environment
@@ -120,10 +120,10 @@ class Sources:
         return Settings([*above, *managed, *settings, users, *config], restrictions)
 
     def remember(self) -> HookEnvironment:
-        """Return what is to be remembered of our own hook's environment, by who set it.
+        """Return the environment of our own hook to store with its session, by author.
 
-        Not what stands in the user's or the administrator's files, which can be read again. ConfigError: it cannot be
-        told what the project has set.
+        Values from the user's or the administrator's files are left out, as the files can be read again. Raises
+        ConfigError if it is unknown what the project has set.
         """
         return {
             who: {name: None if _is_secret(name, value) else value for name, value in part.items()}
@@ -131,7 +131,7 @@ class Sources:
         }
 
     def _parts(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return our variables that the shell has set, and those that the hook's project has."""
+        """Return our variables that the shell set, and those that the hook's project set."""
         named = frozenset[str]() if self.own_project is None else names_set_by(self.own_project)
         if named is None:
             message = (
@@ -154,10 +154,10 @@ class Sources:
         return shell, {name: value for name, value in ours.items() if name in named}
 
     def _stand_in(self, project: Path | None, stronger: list[Layer], weaker: list[Layer]) -> Layer:
-        """Return our own shell's variables, for a session of whose hook nothing is remembered.
+        """Return our own shell's variables, for a session without a stored environment.
 
-        Where a variable that our project has set would protect the session, the shell may have set it for all: the
-        session is left to a hook of its own.
+        If a variable that our project names would protect the session, the shell may have set it for all sessions: then
+        the session is left to its own next hook.
         """
         shell, theirs = self._parts()
         layer = Layer("environment", shell)
@@ -172,10 +172,10 @@ class Sources:
         return layer
 
     def _recalled(self, project: Path | None, remembered: HookEnvironment) -> tuple[Layer, Layer]:
-        """Return the environment of a session's hook: what the shell had set, and what the project had.
+        """Return the stored environment of a session's hook: what the shell set, and what the project set.
 
-        A secret is taken from our own environment, where that has the same address beside it. What another project has
-        set never takes part.
+        Secrets come from our own environment, if that has the same address beside them. Variables that another project
+        set are never used.
         """
         shell, theirs = self._parts() if self.hooked else (dict(self.environment), {})
         by_shell, by_project = remembered.get("shell", {}), remembered.get("project", {})
@@ -186,7 +186,7 @@ class Sources:
         )
 
     def _with_options(self, users: Layer) -> Layer:
-        """Return the user's layer with the options of the plugin; of those that are secret only the hook is told."""
+        """Return the user's layer with the options of the plugin. Secret options are only passed to the hook."""
         options = {name: value for name, value in self.environment.items() if name.startswith(OPTION)}
         return replace(users, values={**users.values, **options})
 
@@ -206,7 +206,7 @@ class Sources:
         return [*layers, Layer(str(file), toml, variables=False)]
 
     def folder(self, text: str) -> Path | None:
-        """Return the folder that a table of config.toml is for; None where it is not absolute."""
+        """Return the folder that a table of config.toml is for; None if it is not absolute."""
         path = Path(f"{self.home}{text[1:]}" if text == "~" or text.startswith("~/") else text)
         return path if path.is_absolute() else None
 
@@ -223,7 +223,7 @@ def _filled(part: Mapping[str, str | None], sources: Sequence[Mapping[str, str]]
 
 
 def _same_address(name: str, part: Mapping[str, str | None], source: Mapping[str, str]) -> bool:
-    """Tell whether a secret of one source is for the address that stands in the other."""
+    """Tell whether a secret of one source is for the address in the other."""
     address = _ADDRESSES.get(_BY_VARIABLE[name].name)
     if address is None:
         return True
@@ -249,12 +249,12 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _restricting(layer: Layer) -> Layer:
-    """Return of what a project says what restricts."""
+    """Return the values of a project's layer that can restrict."""
     return _only(layer, "restriction")
 
 
 def _without_known(layer: Layer, files: Sequence[Layer]) -> Layer:
-    """Leave out what was not kept and still stands in a project's own files."""
+    """Leave out absent values that are still in a project's own files."""
     known = {name for file in files for name in file.values}
     return replace(
         layer, values={name: it for name, it in layer.values.items() if it is not ABSENT or name not in known}
@@ -282,7 +282,7 @@ def _doubt(sure: Settings, unsure: Settings) -> str | None:
 
 
 def _protection(settings: Settings, name: str) -> set[str]:
-    """Return what a setting keeps from leaving, as things that can be compared."""
+    """Return what a setting keeps from leaving, as comparable values."""
     allowed = BY_NAME[name].allowed  # the more a value protects, the later it stands
     match checked(BY_NAME[name], settings):
         case list(patterns):
@@ -299,7 +299,7 @@ def _is_in(path: Path, user: Path) -> bool:
 
 
 def _lenient(path: Path) -> Layer:
-    """Return what Claude Code took from a settings file; a broken one it has ignored, and so do we."""
+    """Return what Claude Code took from a settings file: nothing from a broken one."""
     try:
         return env_layer(path)
     except ConfigError:
@@ -307,7 +307,7 @@ def _lenient(path: Path) -> Layer:
 
 
 def env_layer(path: Path) -> Layer:
-    """Return the variables of ours in a settings file; a file that is there and cannot be used is a ConfigError.
+    """Return our variables in a settings file. Raises ConfigError for a file that cannot be used.
 
     Among them are the options of our plugin, which Claude Code gives to its hooks as variables.
     """
@@ -348,7 +348,7 @@ def project_tables(toml: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def unknown_keys(path: Path) -> list[str]:
-    """Return the keys of config.toml that mean nothing; most are mistyped."""
+    """Return the unknown keys of config.toml; most are typos."""
     toml = read_toml(path)
     tables = project_tables(toml)
     unknown = [key for key in toml if not _is_setting(key) and not (key == "project" and _are_tables(toml[key]))]
@@ -366,7 +366,7 @@ def _is_setting(key: str) -> bool:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return config.toml; empty where there is none."""
+    """Read config.toml; empty if there is none. Raises ConfigError."""
     try:
         return tomllib.loads(read_regular(path).decode())
     except (FileNotFoundError, NotADirectoryError):
