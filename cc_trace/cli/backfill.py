@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections import Counter
@@ -111,7 +112,13 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
 
 
 def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
-    """Warn beforehand if a backend is known to refuse old spans."""
+    """Warn beforehand if a backend is known to refuse old spans, or a session has more files than the one taken."""
+    for file in found:
+        for other in file.others:
+            fix = f"`cc-trace sync --transcript {shlex.quote(str(other))}` delivers it"
+            print(
+                f"cc-trace: {file.path.stem} has an older file in another folder, left out here: {fix}", file=sys.stderr
+            )
     old: Counter[tuple[str, int]] = Counter()
     for file in found:
         with contextlib.suppress(CcTraceError, OSError):  # reported when the session is delivered

@@ -31,6 +31,7 @@ class TranscriptFile(NamedTuple):
     path: Path
     size: int
     changed: float  # unix seconds
+    others: tuple[Path, ...] = ()  # files in other folders that are named after the same session, and older
 
 
 def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[TranscriptFile]:
@@ -45,8 +46,13 @@ def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[
         except OSError:
             continue
         known = found.get(path.stem)
-        if status.st_mtime >= since and (known is None or status.st_mtime > known.changed):
-            found[path.stem] = TranscriptFile(path, status.st_size, status.st_mtime)
+        if status.st_mtime < since or (known is not None and path in (known.path, *known.others)):
+            continue
+        file = TranscriptFile(path, status.st_size, status.st_mtime)
+        if known is not None:
+            newer, older = (known, file) if known.changed >= file.changed else (file, known)
+            file = newer._replace(others=(*known.others, older.path))
+        found[path.stem] = file
     return sorted(found.values(), key=lambda file: file.changed)
 
 

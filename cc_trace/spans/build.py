@@ -192,8 +192,12 @@ class _Trace:
             "source": agent.source,
         }
         self._agent_id, self._agent_name = agent.id, kind or agent.stage or "agent"
-        status = agent_status(run)
-        self.spans.append(self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known))
+        status, answer = agent_status(run), None
+        untold = agent.source == "progress" and status[0] == "incomplete" and not background
+        if untold and call is not None and call.result is not None:  # the lines leave out the answer: the call got it
+            status, answer = tool_status(call, turn), call.result.output
+        made = self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known)
+        self.spans.append(made if answer is None else made._replace(output=answer))
         self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
         self._agent_id, self._agent_name = outer
 

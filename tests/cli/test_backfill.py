@@ -198,3 +198,16 @@ def test_such_a_backend_is_warned_of(history: History) -> None:
     assert err == (
         "cc-trace: otlp: this backend refuses spans that are older than 1 hour, as those of 2 of 2 sessions are\n"
     )
+
+
+def test_a_second_file_of_a_session_is_named(history: History, backend: HttpBackend) -> None:
+    """The newer one is delivered, and the command that it names delivers the other."""
+    (path,) = history.add("2.1.325--g1_two_turns_exit")
+    older = path.parent.with_name("-older") / path.name
+    older.parent.mkdir()
+    shutil.copy(path, older)
+    os.utime(older, (time.time() - 500_000,) * 2)
+    code, _, err = history.run()
+    named = f"`cc-trace sync --transcript {older}` delivers it"
+    assert (code, err) == (0, f"cc-trace: {path.stem} has an older file in another folder, left out here: {named}\n")
+    assert set(backend.counts) == expected([path])

@@ -103,6 +103,27 @@ def test_a_session_is_delivered_once(tmp_path: Path, case: str) -> None:
     assert sink.twice == []
 
 
+def test_two_files_of_one_session_in_different_folders(tmp_path: Path) -> None:
+    """Both are delivered, whichever comes first and however often, and nothing twice."""
+    sink = Sink()
+    machine = Machine(tmp_path, sink)
+    one = machine.copy(TWO_TURNS)
+    other = machine.projects.with_name("-q") / one.name
+    other.parent.mkdir()
+    lines = [prompt("elsewhere", 0), reply("m_elsewhere", "yes", at=1)]
+    other.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    wanted = expected(one) | expected(other)
+    for path in (one, other, one, other):
+        assert machine.sync(path)
+    assert set(sink.taken) == wanted
+    lines += [prompt("more", 2), reply("m_more", "yes", at=3)]
+    other.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    for path in (one, other):
+        assert machine.sync(path)
+    assert set(sink.taken) == wanted | expected(other)
+    assert sink.twice == []
+
+
 def test_roots_come_last(tmp_path: Path) -> None:
     """No span arrives before those it contains."""
     sink = Sink()

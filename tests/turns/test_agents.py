@@ -331,6 +331,21 @@ def test_an_agent_known_only_from_progress_lines_is_made_from_them(tmp_path: Pat
     assert complete == {"m1": True, "s1": False, "s2": False, "m2": True}
 
 
+def test_an_agent_without_its_answer_ended_as_its_call_did(tmp_path: Path) -> None:
+    """Progress lines leave the last response out; the call's result is what the agent answered."""
+    start, *rest = main_lines()
+    told = [progress("a1", "t1", line) for line in agent_lines()[:-1]]
+    main = session(tmp_path, start, rest[0], *told, *rest[1:])
+    (made,) = [span for span in spans(main) if span.kind == "subagent"]
+    assert (made.status, made.error, made.output, made.final) == ("ok", None, "seen", True)
+    main = session(tmp_path, start, rest[0], *told, result("t1", "it broke", at=9, error=True), *rest[2:])
+    (made,) = [span for span in spans(main) if span.kind == "subagent"]
+    assert (made.status, made.error, made.output) == ("error", "it broke", "it broke")
+    main = session(tmp_path, start, rest[0], *told)
+    (made,) = [span for span in spans(main) if span.kind == "subagent"]
+    assert (made.status, made.final) == ("incomplete", False)
+
+
 def test_progress_lines_are_passed_over_where_the_agent_has_a_file(tmp_path: Path) -> None:
     """They repeat what the file holds, here a part of it only."""
     start, *rest = main_lines()
