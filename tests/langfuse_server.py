@@ -114,6 +114,17 @@ class LangfuseServer(HttpBackend):
         late = self.stores_after + self.shown_after
         return [span for span, at in zip(self.spans, self.taken_at, strict=True) if self.clock() - at >= late]
 
+    def _asked(self, request: Request) -> dict[str, Any] | None:
+        answer = super()._asked(request)
+        if request.method == "DELETE":
+            with self._lock:
+                self.taken_at = self.taken_at[: len(self.spans)]
+        return answer
+
+    def _observations(self, path: str) -> dict[str, Any]:
+        found, costs = super()._observations(path), self.costs
+        return {**found, "data": [{**row, "totalCost": costs.get(row["id"])} for row in found["data"]]}
+
     def _doing(self, request: Request) -> Behaviour:
         for path, behaviour in self.asking.items():
             if request.path.startswith(path):
@@ -137,6 +148,9 @@ class LangfuseServer(HttpBackend):
                 return self._readable(id_)
             case "POST", ["scores"]:
                 return self._scored(json.loads(request.body))
+            case "GET", ["v2", "scores"]:
+                (trace_id,) = parse_qs(urlsplit(request.path).query)["traceId"]
+                return _json(200, {"data": [each for each in self.scores.values() if each["traceId"] == trace_id]})
             case "GET", ["models"]:
                 return _json(200, self._page(parse_qs(urlsplit(request.path).query)))
             case _:

@@ -26,6 +26,7 @@ from cc_trace.export.langfuse import Langfuse, _basic
 from cc_trace.export.langfuse_api import Failure
 from cc_trace.export.outcomes import Accepted, Retryable, Unclear
 from cc_trace.export.profiles import PROFILES, Labels
+from cc_trace.export.profiles.langfuse import Additions, attributes
 from cc_trace.spans.model import span_id, trace_id
 from cc_trace.spans.session import Session
 
@@ -149,10 +150,11 @@ def test_names_of_attributes_are_those_of_its_own_package(spans: list[Span]) -> 
     """So that a name which Langfuse changes is seen here. Two have another form, which the server reads as well."""
     theirs = {value for name, value in vars(LangfuseOtelSpanAttributes).items() if name.isupper()}
     labels = Labels(user_id="u", tags=("t",), environment="e", release="r")
-    ours = {key for span in spans for key in PROFILES["langfuse"](span, labels)[1]}
+    ours = {key for span in spans for key in attributes(span, labels, Additions(cost_usd=1.0))[1]}
     prefixes = (LangfuseOtelSpanAttributes.TRACE_METADATA, LangfuseOtelSpanAttributes.OBSERVATION_METADATA)
     named = {key for key in ours if not key.startswith(tuple(f"{prefix}." for prefix in prefixes))}
     assert named - theirs == {"langfuse.user.id", "langfuse.session.id"}
+    assert {"langfuse.observation.cost_details", "langfuse.observation.usage_details"} <= named
     assert len(named) > 10
 
 
