@@ -117,7 +117,7 @@ def test_a_projects_files_are_a_source_of_nothing_but_restrictions(places: Insta
         places.project(places.other, name, **every)
     for settings in (places.settings(places.other), places.swept(places.other)):
         found = {setting.name for setting in SETTINGS if settings.found(setting.name) is not None}
-        assert found == {"enabled", "content", "request_content"}
+        assert found == {"enabled", "content", "request_content", "store"}
         assert [settings.restricting(name) for name in ("exclude", "mask")] == [["x"], ["x"]]
 
 
