@@ -36,6 +36,7 @@ PARTS: Final = (
     "recall",
     "wire",
     "backfill",
+    "store",
 )
 
 NOTES: Final = """\

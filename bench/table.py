@@ -41,9 +41,10 @@ class Effort:
     sessions: int = 10_000
     agent_files: int = 16_000
     passed_bytes: int = 100 * MB
+    history_bytes: int = 1000 * MB
 
 
-SMALL: Final = Effort(1, 1, 1, 1, 1, 400_000, 400_000, (1, 2), 30, 40, MB)
+SMALL: Final = Effort(1, 1, 1, 1, 1, 400_000, 400_000, (1, 2), 30, 40, MB, 2 * MB)
 
 
 def ratio(figure: str, value: float, limit: float | None = None, also: str = "") -> Row:

@@ -49,6 +49,9 @@ FIGURES = [
     "current, 0 MB: backfill, peak memory / size of the file",
     "older, 0 MB: backfill to a collector on this machine / `orjson.loads` of every line",
     "older, 0 MB: backfill, peak memory / size of the file",
+    "current, 0 MB: CPU of bringing the store up to date / of a backfill",
+    "older, 0 MB: CPU of bringing the store up to date / of a backfill",
+    "CPU of `cc-trace usage` over 2 MB of known history / `python3 -c pass`",
 ]
 
 
