@@ -16,7 +16,8 @@ import orjson
 from cc_trace.delivery import App, SessionState, newest, pending_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.spans import Resume, Session
-from cc_trace.text import rfc3339
+from cc_trace.store import read_titles, store_path
+from cc_trace.text import rfc3339, shortened
 from cc_trace.transcript import first_cwd
 from cc_trace.turns import current_activity
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cc_trace.delivery import Cursor, IndexRow, States
 
 MAX_SHOWN = 20
+_TITLE_CHARS: Final = 60
 _SHOWN_SIZES: Final = {"state": "state_bytes", "ledger": "ledger_bytes", "local store": "store_bytes"}
 _NEXT_UNIT: Final = 1000
 _DATABASE_PART: Final = re.compile("-(wal|shm|journal)$")
@@ -52,6 +54,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     ]
     others = _others(app, known)
     rows += others if options.all else islice(others, MAX_SHOWN)
+    titles = read_titles(store_path(app.states.folder))
+    for row in rows:
+        row["title"] = titles.get(row["session_id"])
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         return 0
@@ -186,7 +191,9 @@ def _activity(state: SessionState) -> str:
 
 
 def _print(row: dict[str, Any]) -> None:
-    print(f"{row['session_id']}  {row['activity']}")
+    title = " ".join((row["title"] or "").split())
+    named = "" if title in ("", row["session_id"]) else f"  {shortened(title, _TITLE_CHARS)}"
+    print(f"{row['session_id']}  {row['activity']}{named}")
     if row["error"]:
         print(f"  pending: {row['error']}")
     for name, cursor in row["destinations"].items():

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cc_trace.store import insights, lists, questions, usage
-    from cc_trace.store.delivered import StoredSession, find_stored, read_session, remove_traces, row_of, write_spans
+    from cc_trace.store.delivered import (
+        StoredSession,
+        find_stored,
+        read_session,
+        read_titles,
+        remove_traces,
+        row_of,
+        write_spans,
+    )
     from cc_trace.store.schema import VERSION, connect
     from cc_trace.store.span_rows import to_json
     from cc_trace.store.store import Store, store_path
@@ -30,6 +38,7 @@ __all__ = [
     "plain",
     "questions",
     "read_session",
+    "read_titles",
     "remove_traces",
     "row_of",
     "store_path",
@@ -49,6 +58,7 @@ _MODULES: Final = {
     "overwritten": "terminal",
     "plain": "terminal",
     "read_session": "delivered",
+    "read_titles": "delivered",
     "remove_traces": "delivered",
     "row_of": "delivered",
     "store_path": "store",

@@ -125,6 +125,15 @@ def find_stored(path: Path, beginning: str) -> list[str]:
         raise StateError(message) from error
 
 
+def read_titles(path: Path) -> dict[str, str]:
+    """Return the titles of all sessions; none where the store cannot be read, or is of an earlier version."""
+    try:
+        with contextlib.closing(connect_to_read(path)) as database:
+            return dict(database.execute("SELECT session_id, title FROM sessions"))
+    except (OSError, sqlite3.Error):
+        return {}
+
+
 class StoredSession:
     """A session in the store: what is left when its transcript is gone. The summary is complete after `spans`."""
 

@@ -36,7 +36,8 @@ def test_status_says_how_large_it_all_is(tmp_path: Path) -> None:
     assert [row["session_id"] for row in said] == [transcript.stem]
     last = home.command("status").stdout.splitlines()[-1]
     assert last.startswith("on disk: state ")  # it has the index open, which counts too
-    assert last.endswith(f" kB, ledger {_size(ledger)}, local store 2.3 MB (in {home.state})")
+    store = sum(path.stat().st_size for path in home.state.glob("traces.db*"))  # titles are looked up in it
+    assert last.endswith(f" kB, ledger {_size(ledger)}, local store {_size(store)} (in {home.state})")
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,15 @@ def test_status_says_how_large_it_all_is(tmp_path: Path) -> None:
 )
 def test_sizes_are_rounded(count: int, expected: str) -> None:
     assert _size(count) == expected
+
+
+def test_status_shows_titles_that_the_store_knows(tmp_path: Path) -> None:
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        transcript = home.add()
+        quieten(transcript)
+        assert home.command("sync", "--transcript", str(transcript)).returncode == 0
+    assert orjson.loads(home.command("status", "--json").stdout)[0]["title"] is None
+    title = orjson.loads(home.command("sessions", "--json").stdout)[0]["title"]
+    assert orjson.loads(home.command("status", "--json").stdout)[0]["title"] == title
+    assert home.command("status").stdout.splitlines()[0].endswith(f"  {title}")
