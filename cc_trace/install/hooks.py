@@ -1,7 +1,7 @@
 """The hooks in the text of Claude Code's settings.json. Pure.
 
-Ours is a hook whose command names `cc-trace-hook` or `cc_trace.hook`, wherever and by whom it was registered. What does
-not have the shape that Claude Code gives it is refused where something would have to be added to it, and else skipped.
+A hook is ours if its command names `cc-trace-hook` or `cc_trace.hook`, whoever registered it. A value of an unexpected
+type is an error if something would have to be added to it, and is skipped otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Registration:
 
 
 def registered(text: str) -> list[Registration]:
-    """Return our hooks, those of unexpected events too. Raises JsonTextError, as all functions here."""
+    """Return our hooks, including those for unexpected events. Raises JsonTextError, as all functions here."""
     found = _hooks(parse(text))
     return [Registration(event, hook["command"], _is_hurried(event, hook)) for event, hook in found if _is_ours(hook)]
 
@@ -44,8 +44,8 @@ def registered(text: str) -> list[Registration]:
 def with_hooks(text: str, command: str, events: Sequence[str] = EVENTS) -> str:
     """Return the text with our hook registered once for each event, and for no other.
 
-    A hook of ours that is there keeps its place and its other keys, and gets the time it may need. A text that is
-    right already is returned as it is.
+    An existing hook of ours keeps its place and its other keys, and gets the timeout it needs. If nothing has to
+    change, the text is returned as it is.
     """
     settings = parse(text, unique=True)
     before = format_like(text, settings)
@@ -62,7 +62,7 @@ def with_hooks(text: str, command: str, events: Sequence[str] = EVENTS) -> str:
 
 
 def without_hooks(text: str) -> str:
-    """Return the text without our hooks, and without the lists and objects that held nothing else."""
+    """Return the text without our hooks, and without lists and objects that are empty because of that."""
     if not registered(text):
         return text
     settings = parse(text, unique=True)
@@ -71,7 +71,7 @@ def without_hooks(text: str) -> str:
 
 
 def meaning(text: str) -> dict[str, Any]:
-    """Return what a text says; an event without hooks says nothing. Numbers are as they were written."""
+    """Return the settings in a text, for comparing: without events that have no hooks, and with numbers as written."""
     settings = parse(text)
     match settings.get("hooks"):
         case dict(events):
@@ -146,7 +146,7 @@ def _remove(settings: dict[str, Any], unwanted: list[dict[str, Any]]) -> None:
 
 
 def _add(settings: dict[str, Any], event: str) -> dict[str, Any]:
-    """Add a hook to an event, behind those of others."""
+    """Add a hook to an event, after the existing ones."""
     events = settings.setdefault("hooks", {})
     if not isinstance(events, dict):
         message = "hooks is not an object"

@@ -1,7 +1,7 @@
-"""Taking an installation out: just what was put in, and with `purge` also what was recorded since.
+"""Removing an installation: exactly what was installed, and with `purge` also what was recorded since.
 
-Nothing is removed as a tree that may hold something of somebody else: folders go when they are empty, the environment
-when it is one, the state by its known names. Only the standard library is used, as in `settings_file`.
+No folder that may contain other files is removed as a tree: folders are removed if they are empty, the environment if
+it is one, the state by its known names. Only the standard library is used, as in `settings_file`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the hook works: a bundled session is sent through it, as Claude Code would, into a store of its own.
+"""Whether the hook works: a bundled session is sent through it, as Claude Code would do, into a temporary store.
 
 Claude Code's folder, the state and the configuration are temporary ones: nothing of the user's is read or written, and
 nothing leaves the machine.
@@ -34,7 +34,7 @@ _LOG_LINES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What arrived; if that is not all, what went wrong, what to do about it, and what was said meanwhile."""
+    """What arrived, and if something is missing: what went wrong, how to fix it, and the output."""
 
     spans: tuple[Span, ...]
     problem: str | None = None
@@ -142,7 +142,7 @@ def _version(state: Path) -> str | None:
 
 
 def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], folder: Path) -> Iterable[str]:
-    """Do what the worker should have done, and return what it says: a worker has nobody to say it to."""
+    """Run `cc-trace sync` in the foreground and return the last lines of its output."""
     command = [str(python), "-E", "-P", "-m", "cc_trace", "sync", "--transcript", str(transcript)]
     try:
         done = subprocess.run(  # noqa: S603  (our own command)

@@ -1,10 +1,10 @@
-"""settings.json on disk: our hooks are added and removed, and the file is backed up before.
+"""settings.json on disk: adding and removing our hooks, with a backup.
 
 A backup is named after the settings file and after the text that we wrote to it. So it is found again only while nobody
 else has changed the file, and then `uninstall` restores it byte for byte; otherwise our hooks alone are removed.
 
 A file is written beside its old version and renamed over it, with its mode and owner; a symlink stays, and the file it
-leads to is replaced. Whoever dies in between leaves the old one. Only the standard library is used: `uninstall` works
+leads to is replaced. If the process dies, the old file stays. Only the standard library is used, so `uninstall` works
 when the environment is broken.
 """
 
@@ -25,7 +25,7 @@ from cc_trace.install.hooks import meaning, registered, with_hooks, without_hook
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TRIES: Final = 5  # at a file that others keep writing to
+_TRIES: Final = 5  # for a file that others keep writing to
 
 Removal: TypeAlias = Literal["not registered", "hooks removed", "restored", "file removed"]
 
@@ -43,7 +43,7 @@ class Change:
 
     @property
     def needed(self) -> bool:
-        """Tell whether anything is to be done."""
+        """Tell whether the file has to change."""
         return self.before != self.after
 
     @property
@@ -53,7 +53,7 @@ class Change:
 
 
 def plan(path: Path, command: str, backups: Path) -> Change:
-    """Return what registering a command takes; nothing is touched. Raises InstallError."""
+    """Return the change that registers a command, without making it. Raises InstallError."""
     before = read_settings(path)
     with _named(path, "install"):
         after = with_hooks(before or "", command)
@@ -69,7 +69,7 @@ def plan(path: Path, command: str, backups: Path) -> Change:
 def apply(change: Change) -> Change:
     """Make a planned change, wholly or not at all; return it as it was made. Raises InstallError.
 
-    Claude Code writes this file, too: if it is no longer what the plan was made for, the plan is made anew.
+    Claude Code also writes this file: if it has changed since it was read, the change is planned again.
     """
     try:
         for _ in range(_TRIES):
@@ -82,7 +82,7 @@ def apply(change: Change) -> Change:
 
 
 def _apply(change: Change) -> bool:
-    """Back the file up and change it, if it still says what it did; return whether it does."""
+    """Back up and change the file if it has not changed since it was read; return whether that was done."""
     if change.backup is not None and change.original is not None:
         with attempt("write", change.backup):
             write_private(change.backup, change.original.encode())
@@ -91,7 +91,7 @@ def _apply(change: Change) -> bool:
 
 
 def _replace(path: Path, before: str | None, after: str) -> bool:
-    """Replace a settings file that still says what it did; return whether it does."""
+    """Replace a settings file if it has not changed since it was read; return whether that was done."""
     return replace_file(_target(path), after.encode(), like=path, confirm=lambda: read_settings(path) == before)
 
 
@@ -116,7 +116,7 @@ def unregister(path: Path, backups: Path) -> Removal:
 
 
 def _unregister(path: Path, text: str, backups: Path) -> Removal | None:
-    """Remove our hooks from a file that says this; None if it no longer does."""
+    """Remove our hooks from a file with this text; None if the text has changed meanwhile."""
     with _named(path, "uninstall"):
         rest = without_hooks(text)
         original = _original(path, text, rest, backups)
@@ -213,7 +213,7 @@ def _check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def attempt(verb: str, path: Path) -> Iterator[None]:
-    """Say what was attempted, and what to do, where the system refuses."""
+    """Convert an OSError into an InstallError that says what was attempted and what to do."""
     try:
         yield
     except OSError as error:
