@@ -60,11 +60,19 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], *, pro
     except PermissionError:
         print(f"cc-trace: {command[0]}: permission denied", file=sys.stderr)
         return _NOT_EXECUTABLE
+    _close_stdout()
     if copy.size or printing or _wrote_transcript(environment, began_ns):
         _deliver(copy, command, environment, began_ns)
     if os.WIFSIGNALED(status):
         _die_by(os.WTERMSIG(status))
     return os.waitstatus_to_exitcode(status)
+
+
+def _close_stdout() -> None:
+    """Let who reads the output see its end now, and not when all is delivered."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def _wrote_transcript(environment: Mapping[str, str], began_ns: int) -> bool:

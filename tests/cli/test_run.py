@@ -174,6 +174,19 @@ def test_a_backend_that_hangs_does_not_change_how_a_run_ends(tmp_path: Path) -> 
         assert set(backend.counts.values()) == {1}
 
 
+def test_the_output_ends_before_the_delivery_does(tmp_path: Path) -> None:
+    """Who reads it need not wait for a backend."""
+    output = RECORDINGS / "2.1.325-hello-stream" / "output"
+    with HttpBackend() as backend:
+        backend.behaviour = HANG
+        settings: Any = {"CC_TRACE_DESTINATIONS": "otlp", "CC_TRACE_OTLP_ENDPOINT": backend.url}
+        with start(tmp_path, claude(tmp_path, f"cat {output}"), "-p", "hi", **settings) as process:
+            assert process.stdout is not None
+            assert process.stdout.read() == output.read_bytes()
+            assert process.poll() is None
+            process.kill()
+
+
 def test_several_sessions_in_one_output_are_told_apart(tmp_path: Path) -> None:
     names = ("2.1.325-hello-stream", "2.1.325-tools-stream")
     first, second = (RECORDINGS / name / "output" for name in names)

@@ -11,8 +11,9 @@ What is no message (a line of stderr, the torn end of a run that was killed) is 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Message: TypeAlias = dict[str, Any]
+# Of partial messages, those that hold final counts. The others repeat in pieces what whole messages say, and there are
+# thousands of them.
+_COUNTING: Final = ("message_start", "message_delta")
+_PIECE: Final = re.compile(rb'\{"type":"stream_event","event":\{"type":"(?:content_block|message_stop|ping)')
 
 
 @dataclass(slots=True)
@@ -35,16 +40,19 @@ class Messages:
 
         A message that names none belongs to the one that goes on; after a result, to the one that comes next.
         """
-        sessions: dict[object, Messages] = {}
+        sessions: dict[str, Messages] = {}
         open_, waiting = None, Messages()
         for message, arrived_ns in zip(self.found, self.arrived_ns, strict=True):
             named = message.get("session_id") or open_
-            if named is None:
-                into = waiting
-            else:
-                into = sessions.setdefault(named if isinstance(named, str) else repr(named), Messages())
-                into.extend(waiting)
-                waiting = Messages()
+            into = waiting
+            if named is not None:
+                key = named if isinstance(named, str) else repr(named)
+                if key not in sessions:
+                    sessions[key] = Messages()
+                into = sessions[key]
+                if waiting.found:
+                    into.extend(waiting)
+                    waiting = Messages()
             into.found.append(message)
             into.arrived_ns.append(arrived_ns)
             open_ = None if message["type"] == "result" else named
@@ -60,6 +68,9 @@ class Messages:
     def add(self, value: object, arrived_ns: int | None = None) -> None:
         """Take a message, or an array of them."""
         for each in value if isinstance(value, list) else [value]:
+            match each:
+                case {"type": "stream_event", "event": {"type": str(kind)}} if kind not in _COUNTING:
+                    continue
             if isinstance(each, dict) and isinstance(each.get("type"), str):
                 self.found.append(each)
                 self.arrived_ns.append(arrived_ns)
@@ -68,7 +79,7 @@ class Messages:
 
     def add_line(self, line: bytes, arrived_ns: int | None = None) -> None:
         """Take one line."""
-        if not line.strip():
+        if _PIECE.match(line) or not line.strip():
             return
         try:
             self.add(orjson.loads(line), arrived_ns)
@@ -83,7 +94,7 @@ def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
         lines = list(data)
         for line, arrived_ns in lines:
             messages.add_line(line, arrived_ns)
-        if not messages.found:  # an array over many lines
+        if not messages.found and lines:  # an array over many lines
             whole = read_messages(b"".join(line for line, _ in lines))
             whole.arrived_ns = [None] * len(whole.found)
             return whole
