@@ -37,6 +37,7 @@ PARTS: Final = (
     "wire",
     "backfill",
     "store",
+    "view",
 )
 
 NOTES: Final = """\

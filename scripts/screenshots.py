@@ -10,7 +10,7 @@ from typing import Final
 
 from playwright.sync_api import sync_playwright
 from shared import CASES, ROOT
-from viewer import TOKEN, copy_cases, running, write_made
+from viewer import TOKEN, copy_cases, running
 
 PICTURES: Final = ROOT / "docs" / "pictures"
 SHOP: Final = "5403f1c5-0000-4000-8000-000000000001"
@@ -28,11 +28,10 @@ def main() -> None:
         projects = Path(folder) / ".claude" / "projects" / "-home-dev-project"
         projects.mkdir(parents=True)
         copy_cases(projects, *(path.name for path in CASES.glob("2.1.325--*")))
-        write_made(projects)
         program = os.environ.get("CHROMIUM") or shutil.which("chromium")
         with running(Path(folder)) as viewer, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1200, "height": 640})
+            page = browser.new_page(viewport={"width": 1200, "height": 800})
             page.goto(viewer.url(f"/?token={TOKEN}"))
             page.wait_for_selector("#list.drawn")
             for name, (path, ready) in PAGES.items():

@@ -52,6 +52,14 @@ FIGURES = [
     "current, 0 MB: CPU of bringing the store up to date / of a backfill",
     "older, 0 MB: CPU of bringing the store up to date / of a backfill",
     "CPU of `cc-trace usage` over 2 MB of known history / `python3 -c pass`",
+    "Sessions page, 30 sessions: server's CPU / 200 of them",
+    "Sessions page, 30 sessions: bytes / 200 of them",
+    "rows from its middle, 30 sessions: server's CPU / 200 of them",
+    "rows from its middle, 30 sessions: bytes / 200 of them",
+    "Turn page, 60 spans: server's CPU / 200 of them",
+    "Turn page, 60 spans: bytes / 200 of them",
+    "rows from its middle, 60 spans: server's CPU / 200 of them",
+    "rows from its middle, 60 spans: bytes / 200 of them",
 ]
 
 

@@ -143,24 +143,17 @@ def _where(chosen: Chosen) -> tuple[str, list[Any]]:
 
 
 class Notable(NamedTuple):
-    """What stands out in a turn: the first few of each, and how many there are."""
+    """What stands out in a turn, the first few of each."""
 
     dearest: list[sqlite3.Row]
     failed: list[sqlite3.Row]
-    failures: int
     waits: list[sqlite3.Row]
-    requests: int
 
 
-def notable(store: Store, session_id: str, number: int) -> Notable:
-    """Return what of a turn was expensive, what failed and what waited."""
+def notable(store: Store, session_id: str, number: int, failures: int) -> Notable:
+    """Return what of a turn was expensive, what failed, if anything did, and what waited."""
     which = [session_id, number]
     where = "session_id = ? AND turn = ?"
-    counts = store.read(
-        f"SELECT SUM(status = 'error' AND kind <> 'turn') failures, SUM(kind = 'generation') requests FROM spans"
-        f" WHERE {where}",
-        which,
-    )[0]
     return Notable(
         dearest=store.read(
             f"SELECT {_PICK}, CASE kind WHEN 'subagent' THEN total_usd ELSE cost_usd END spent FROM spans WHERE {where}"
@@ -172,10 +165,10 @@ def notable(store: Store, session_id: str, number: int) -> Notable:
             f"SELECT {_PICK} FROM spans WHERE {where} AND status = 'error' AND kind <> 'turn'"
             f" ORDER BY place LIMIT {_FIRST_FEW}",
             which,
-        ),
-        failures=counts["failures"] or 0,
+        )
+        if failures
+        else [],
         waits=store.read(f"SELECT {_PICK} FROM spans WHERE {where} AND waits <> '[]' LIMIT 1000", which),
-        requests=counts["requests"] or 0,
     )
 
 

@@ -142,28 +142,27 @@ def session(store: Store, session_id: str) -> sqlite3.Row | None:
     return found[0] if found else None
 
 
-def turns(store: Store, session_id: str, offset: int = 0, limit: int = MAX_ROWS) -> list[sqlite3.Row]:
-    """Return the roots of a session's turns, with how many tool calls and errors are below each."""
+def turns(
+    store: Store, session_id: str, offset: int = 0, limit: int = MAX_ROWS, only: int | None = None
+) -> list[sqlite3.Row]:
+    """Return the roots of a session's turns, or `only` one of them, each with what is below it, counted."""
     return store.read(
-        "SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd, root.label,"
-        " json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
-        " json_extract(root.span, '$.error') error, json_extract(root.span, '$.metadata') metadata,"
-        " (SELECT COUNT(*) FROM spans s WHERE s.session_id = root.session_id AND s.turn = root.turn"
-        " AND s.kind = 'tool') tools, (SELECT SUM(status = 'error') FROM spans s"
-        " WHERE s.session_id = root.session_id AND s.turn = root.turn"
-        " AND s.kind <> 'turn') errors, (SELECT SUM(output_tokens) FROM spans s"
-        " WHERE s.session_id = root.session_id AND s.turn = root.turn) output, turns.running"
-        " FROM spans root JOIN turns USING (session_id, turn)"
-        " WHERE root.session_id = ? AND root.place = 0 ORDER BY root.turn LIMIT ? OFFSET ?",
-        [session_id, limit, offset],
+        "WITH shown AS (SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd,"
+        " root.label, json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
+        " json_extract(root.span, '$.error') error, json_extract(root.span, '$.metadata') metadata, turns.running"
+        " FROM spans root JOIN turns USING (session_id, turn) WHERE root.session_id = ?1 AND root.place = 0"
+        " AND (?4 IS NULL OR root.turn = ?4) ORDER BY root.turn LIMIT ?2 OFFSET ?3),"
+        " sums AS (SELECT turn, SUM(kind = 'tool') tools, SUM(status = 'error' AND kind <> 'turn') errors,"
+        " SUM(kind = 'generation') requests, SUM(output_tokens) output FROM spans WHERE session_id = ?1"
+        " AND turn BETWEEN (SELECT MIN(turn) FROM shown) AND (SELECT MAX(turn) FROM shown) GROUP BY turn)"
+        " SELECT * FROM shown JOIN sums USING (turn) ORDER BY turn",
+        [session_id, limit, offset, only],
     )
 
 
 def turn(store: Store, session_id: str, number: int) -> sqlite3.Row | None:
     """Return the root of one turn."""
-    found = [row for row in turns(store, session_id, max(0, number - 1), 1) if row["turn"] == number]
-    if not found:
-        found = [row for row in turns(store, session_id, 0, 100_000) if row["turn"] == number]
+    found = turns(store, session_id, 0, 1, number)
     return found[0] if found else None
 
 

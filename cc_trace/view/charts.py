@@ -133,10 +133,16 @@ class CostBar(NamedTuple):
 def cost_bars(rows: Sequence[sqlite3.Row]) -> list[CostBar]:
     """Draw the cost of each turn."""
     highest = max((row["total_usd"] or 0.0 for row in rows), default=0.0) or 1.0
-    step = WIDTH / max(len(rows), _FEW)
-    width = max(step * 0.85, 0.5)
+    step = WIDTH / max(len(rows), 1)
+    width = max(min(step * 0.85, WIDTH / _FEW), 0.5)
     return [
-        CostBar(row["turn"], number * step, width, 60 * (row["total_usd"] or 0.0) / highest, row["total_usd"])
+        CostBar(
+            row["turn"],
+            (number + 0.5) * step - width / 2,
+            width,
+            60 * (row["total_usd"] or 0.0) / highest,
+            row["total_usd"],
+        )
         for number, row in enumerate(rows)
     ]
 
@@ -170,6 +176,7 @@ class DayBar(NamedTuple):
     name: str
     query: dict[str, str]
     x: float
+    bar_x: float  # its tokens follow
     step: float
     width: float
     height: float
@@ -191,13 +198,14 @@ def day_chart(days: Sequence[insights.Share]) -> DayChart:
     """Draw what each day cost."""
     highest = max((day.cost_usd for day in days), default=0.0)
     most = max((day.tokens for day in days), default=0)
-    step = WIDTH / max(len(days), _FEW)
-    width = step * 0.6
+    step = WIDTH / max(len(days), 1)
+    width = min(step * 0.6, WIDTH / _FEW)
     bars = [
         DayBar(
             name=day.name,
             query=day.query,
             x=number * step,
+            bar_x=(number + 0.5) * step - width * 2 / 3,
             step=step,
             width=width,
             height=130 * day.cost_usd / highest if highest else 0.0,

@@ -172,7 +172,7 @@ class Pages:
             return self._missing("This turn is not known here. If it is new, it will be in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
-        notable = lists.notable(self._index, session_id, number)
+        notable = lists.notable(self._index, session_id, number, turn["errors"] or 0)
         return self._page(
             "turn.html",
             page="turn",

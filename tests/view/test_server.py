@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -13,7 +19,6 @@ from cc_trace.view import figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 TOOLS = "bbbbbbbb-0000-4000-8000-000000000001"
 PATHS = ("/", f"/sessions/{TOOLS}", f"/sessions/{TOOLS}/turns/1", "/insights", "/search?q=tools", "/static/app.js")
@@ -98,3 +103,91 @@ def test_what_is_unknown_is_not_found(client: httpx.Client) -> None:
 
 def test_the_index_is_closed_to_others(viewer: Viewer) -> None:
     assert viewer.index._path.stat().st_mode & 0o777 == 0o600
+
+
+ALL_PATHS = (
+    *("/", "/sessions/rows", f"/sessions/{TOOLS}", f"/sessions/{TOOLS}/turns/1", f"/sessions/{TOOLS}/turns/1/rows"),
+    *(f"/sessions/{TOOLS}/turns/1/rows?after=0", "/spans?kind=tool", "/spans?called=Bash&sort=cost", "/insights"),
+    *("/search?q=tools", "/static/style.css"),
+)
+
+
+def test_asking_changes_nothing(viewer: Viewer, client: httpx.Client) -> None:
+    """Every page, what its parts are fetched from, and what follows the session: no file is other than it was."""
+    spans = [row[0] for row in viewer.index.read("SELECT span_id FROM spans WHERE session_id = ?", [TOOLS])]
+    home = viewer.projects.parents[2]
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and not path.name.endswith("-shm")}
+    for path in (*ALL_PATHS, *(f"/spans/{span}{part}" for span in spans for part in ("", "/detail", "/request"))):
+        assert client.get(path, follow_redirects=True).status_code == 200, path
+        assert client.head(path).status_code in (200, 303), path
+    with client.stream("GET", "/events?session=*&seen=0") as events:
+        assert events.status_code == 200
+        assert next(events.iter_lines()).startswith("retry")
+    after = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and not path.name.endswith("-shm")}
+    assert after == before
+
+
+def test_what_was_written_before_a_page_follows_is_told(viewer: Viewer, client: httpx.Client) -> None:
+    """The page says how much had changed when it was made, so nothing is lost until it listens."""
+    seen = int(client.get("/").text.partition('data-seen="')[2].partition('"')[0])
+    assert seen == viewer.watch.changes > 0
+    with client.stream("GET", f"/events?session=*&seen={seen - 1}") as events:
+        assert next(line for line in events.iter_lines() if line.startswith("event:")) == "event: changed"
+    with client.stream("GET", f"/events?session=*&seen={seen}") as events:
+        assert next(line for line in events.iter_lines() if line.startswith("event:")) == "event: progress"
+
+
+def test_what_nobody_may_see_is_masked_in_an_exact_request(viewer: Viewer, client: httpx.Client) -> None:
+    span = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND kind = 'generation' LIMIT 1", [TOOLS])[
+        0
+    ][0]
+    path = viewer.projects / f"{TOOLS}.jsonl"
+    data = path.read_text(encoding="utf-8")
+    secret = "AKIA" + "Q3EGRIEXAMPLE7KZ"[:16]
+    assert "use the tools" in data
+    try:
+        path.write_text(data.replace("use the tools", f"use the tools {secret}"), encoding="utf-8")
+        sent = client.get(f"/spans/{span}/request").text
+    finally:
+        path.write_text(data, encoding="utf-8")
+    assert "use the tools" in sent
+    assert secret not in sent
+
+
+def test_the_server_listens_on_this_machine_alone_and_its_token_is_in_no_argument(tmp_path: Path) -> None:
+    """The real command, with a browser that notes its arguments and what it was given to open."""
+    noted = tmp_path / "noted"
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\nfile="${{1#file://}}"\n{{ echo "$@"; stat -c "%a" "$file"; stat -c "%a" "$(dirname "$file")";'
+        f' cat "$file"; }} > {noted}.new\nmv {noted}.new {noted}\n'
+    )
+    browser.chmod(0o755)
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "BROWSER": f"{browser} %s"}
+    command = [sys.executable, "-m", "cc_trace", "view", "--port", "0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = httpx.URL(process.stdout.readline().strip())
+        while not noted.exists() and process.poll() is None:
+            time.sleep(0.05)
+        arguments, page_mode, folder_mode, page = noted.read_text(encoding="utf-8").split("\n", 3)
+        token = url.params["token"]
+        assert token
+        assert token not in arguments
+        assert (page_mode, folder_mode) == ("600", "700")
+        assert token in page
+        assert httpx.get(url).status_code == 200
+        assert url.host == "127.0.0.1"
+        if Path("/proc/net/tcp").exists():
+            mine = f":{url.port:04X}"
+            listening = [
+                line.split()[1]
+                for name in ("/proc/net/tcp", "/proc/net/tcp6")
+                if Path(name).exists()
+                for line in Path(name).read_text(encoding="ascii").splitlines()[1:]
+                if line.split()[1].endswith(mine) and line.split()[3] == "0A"
+            ]
+            assert listening == [f"0100007F{mine}"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+    assert not Path(arguments.removeprefix("file://")).exists()

@@ -117,7 +117,7 @@ export function waterfall() {
     const step = rough < 1000 ? [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)
       : STEPS.find((size) => size >= rough) ?? Math.ceil(rough / DAY) * DAY;
     const marks = [];
-    for (let mark = Math.ceil(from / step) * step; mark < to - (to - from) * 0.05; mark += step) {
+    for (let mark = Math.ceil(from / step) * step; mark < to - (to - from) * 0.09; mark += step) {
       const tick = node("span", "tick", time(mark));
       tick.style.left = `${((mark - from) / (to - from)) * 100}%`;
       marks.push(tick);

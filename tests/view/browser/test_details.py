@@ -72,9 +72,9 @@ def test_an_image_is_shown_as_one(page: Page, viewer: Viewer, session_id: str, t
     open_tool(page, viewer, "Read", turn, session_id)
     image = page.locator(".detail img.shown")
     expect(image).to_be_visible()
-    page.wait_for_function("document.querySelector('.detail img.shown').naturalWidth > 0")
+    expect(image).not_to_have_js_property("naturalWidth", 0)
     if width is not None:
-        assert image.evaluate("each => each.naturalWidth") == width
+        expect(image).to_have_js_property("naturalWidth", width)
     # Only what it is stands in the store, not the image itself.
     assert viewer.index.read("SELECT COUNT(*) FROM spans WHERE span LIKE '%iVBORw0KGgo%'")[0][0] == 0
 
