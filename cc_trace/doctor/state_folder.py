@@ -184,7 +184,7 @@ def store(subject: Subject) -> Iterator[Check]:
         from cc_trace.doctor.local_store import looked_through  # noqa: PLC0415  (sqlite3, only here)
 
         yield looked_through(path)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         why = read_regular(note).decode("utf-8", "replace")[:500]
         fix = "make it writable, or room on the disk; `cc-trace usage` then brings it up to date. Deliveries go on"
         yield warning("local store", f"it could not be brought up to date: {why}", fix)
