@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cc_trace.cli.claude_command import read_command
 from cc_trace.spans import Session, SessionSummary, Span
 from cc_trace.transcript import convert_stream, read_messages, save_stream
 
@@ -46,6 +47,21 @@ def read(output: str, folder: Path) -> tuple[list[Span], SessionSummary]:
     return list(session.spans()), session.summary
 
 
+def test_3_1_the_form_that_an_invocation_prints_is_read(tmp_path: Path) -> None:
+    """`claude -p PROMPT --output-format json`: what was asked stands on the command line."""
+    known = read_command(["claude", "-p", "Your prompt here", "--output-format", "json"])
+    (run,) = convert_stream(read_messages(json.dumps(RESULT).encode()), prompt=known.prompt)
+    turn, _ = Session(save_stream(run, tmp_path), ending="over").spans()
+    assert (turn.input, turn.status) == ("Your prompt here", "ok")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_3_2_the_order_of_messages_is_that_of_the_run(indent: int | None, tmp_path: Path) -> None:
+    """However the array is laid out: claude-code-action indents it."""
+    turn, generation = read(json.dumps([SYSTEM, USER, ASSISTANT, RESULT], indent=indent), tmp_path)[0]
+    assert (turn.start_ns or 0) <= (generation.start_ns or 0) <= (turn.end_ns or 0)
+
+
 def test_3_2_an_array_of_typed_messages(tmp_path: Path) -> None:
     spans, summary = read(json.dumps([SYSTEM, USER, ASSISTANT, RESULT]), tmp_path)
     assert [(span.kind, span.status) for span in spans] == [("turn", "ok"), ("generation", "ok")]
@@ -67,6 +83,17 @@ def test_3_3_an_assistant_message_is_that_of_a_transcript(tmp_path: Path) -> Non
     assert generation.output == {"role": "assistant", "content": "It adds."}
 
 
+def test_3_3_the_result_is_the_final_message_and_its_figures_are_the_runs(tmp_path: Path) -> None:
+    """`duration_ms`, `num_turns`, `total_cost_usd`: the critical fields."""
+    turn = read(json.dumps([SYSTEM, USER, ASSISTANT, RESULT]), tmp_path)[0][0]
+    assert turn.metadata["run"] == {"num_turns": 5, "duration_ms": 15420, "total_cost_usd": 0.0234}
+
+
+def test_3_3_the_final_response_is_told_where_nothing_else_is(tmp_path: Path) -> None:
+    """`result`: the last text."""
+    assert read(json.dumps([SYSTEM, USER, RESULT]), tmp_path)[0][0].output == RESULT["result"]
+
+
 def test_3_3_the_result_names_the_session_and_its_cost(tmp_path: Path) -> None:
     _, summary = read(json.dumps([USER, ASSISTANT, RESULT]), tmp_path)
     assert (summary.session_id, summary.reported_cost_usd) == (SESSION, 0.0234)
@@ -85,6 +112,18 @@ def test_3_4_a_single_object_is_read_as_the_result(tmp_path: Path) -> None:
     assert (summary.session_id, summary.reported_cost_usd) == (SESSION, 0.0234)
 
 
+@pytest.mark.parametrize("output", ["[]", "[{}]", "{}"])
+def test_3_4_what_has_no_result_is_empty(output: str) -> None:
+    """No message, no run; not an error."""
+    assert convert_stream(read_messages(output.encode())) == []
+
+
+def test_3_4_without_a_result_the_last_message_counts(tmp_path: Path) -> None:
+    """A run that was cut off: what was said last is its output, and it is incomplete."""
+    turn = read(json.dumps([SYSTEM, USER, ASSISTANT]), tmp_path)[0][0]
+    assert (turn.output, turn.status) == ("It adds.", "incomplete")
+
+
 def test_3_4_the_last_result_counts(tmp_path: Path) -> None:
     _, summary = read(json.dumps([USER, ASSISTANT, RESULT, {**RESULT, "total_cost_usd": 0.5}]), tmp_path)
     assert summary.reported_cost_usd == 0.5
@@ -100,6 +139,15 @@ def test_3_5_a_message_per_line(tmp_path: Path) -> None:
     assert [(span.kind, span.status) for span in spans] == [("turn", "ok"), ("generation", "ok")]
     assert spans[0].output == "Working..."
     assert summary.reported_cost_usd == 0.01
+
+
+def test_3_5_a_result_ends_a_turn(tmp_path: Path) -> None:
+    """And what follows belongs to the next, which nobody may have asked for aloud."""
+    second = {**ASSISTANT, "message": {**ASSISTANT["message"], "id": "msg_2"}}
+    lines = [USER, ASSISTANT, RESULT, second, RESULT]
+    spans, _ = read("".join(json.dumps(line) + "\n" for line in lines), tmp_path)
+    turns = [(span.name, span.input, span.status) for span in spans if span.kind == "turn"]
+    assert turns == [("Turn 1", "Explain this code", "ok"), ("Turn 2", "", "ok")]
 
 
 def test_what_is_between_the_lines_is_skipped(tmp_path: Path) -> None:
