@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-long test-e2e test-backends test-view screenshots lint types unit coverage bench bench-fleet fuzz prices clean
+.PHONY: test test-long test-e2e test-backends test-view test-fresh dist screenshots lint types unit coverage bench bench-fleet fuzz prices clean
 
 test: lint types unit
 
@@ -49,6 +49,17 @@ test-view: $(STAMP)
 screenshots: $(STAMP)
 	PYTHONPATH=tests:tests/view $(BIN)/python scripts/screenshots.py
 
+# The wheel and the source distribution, as they are published.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
+
+# The documented commands on a minimal Debian, as root: with venv, and with uv (FRESH chooses one). It keeps the system's
+# files below ~/.cache/cc-trace.
+test-fresh:
+	tests/fresh.sh $(FRESH)
+
 coverage: $(STAMP)
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered
@@ -78,4 +89,4 @@ $(STAMP): pyproject.toml cc_trace/__init__.py
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .fuzz $(BACKENDS)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .fuzz dist $(BACKENDS)

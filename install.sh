@@ -8,7 +8,7 @@ usage() {
 usage: ./install.sh [--project | --no-hooks]
        ./install.sh --uninstall [--project | --purge]
 
-  --project    register the hook in .claude/settings.json of the current folder, not for the user
+  --project    register the hook in .claude/settings.local.json of the current folder, not for the user
   --no-hooks   only the environment and the command: the plugin registers the hooks
   --uninstall  remove what was installed
   --purge      with --uninstall: also the state, the local store, the log and the configuration

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
+_LOOKED_AT_BYTES = 1 << 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -38,6 +40,20 @@ def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
     return Path(environment.get("CC_TRACE_HOME") or claude / "state" / "cc-trace")
 
 
+def stopped_since(state: Path) -> str | None:
+    """Return what the hook noted when it found no Python to start, unless a worker has run since."""
+    note = state / "stopped"
+    try:
+        noted = note.lstat().st_mtime
+        hooked = (state / "hooked").lstat().st_mtime if os.path.lexists(state / "hooked") else 0.0
+    except OSError:
+        return None
+    if hooked > noted:
+        return None
+    since = datetime.fromtimestamp(noted, UTC)
+    return f"the hook could not start its Python (last at {since:%Y-%m-%d %H:%M:%S} UTC), so sessions were not traced"
+
+
 LATEST = "latest"
 _PREFIX_CHARS = 4  # that an id is found by
 _MAX_NAMED = 5
@@ -54,6 +70,9 @@ def find(target: str | None, config_dir: Path, cwd: Path) -> Path:
     with contextlib.suppress(RuntimeError):  # there is no such user
         path = path.expanduser()
     if is_there(Path.is_file, path):
+        if not _may_be_transcript(path):
+            message = f"{target} is not a transcript: it has no JSON; pass a transcript (.jsonl) or a session id"
+            raise NotFoundError(message)
         return path
     if is_there(Path.is_dir, path):
         message = f"{target} is a directory; pass a transcript (.jsonl) or a session id"
@@ -116,6 +135,17 @@ def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
         return kind(path)
     except (OSError, ValueError):
         return False
+
+
+def _may_be_transcript(path: Path) -> bool:
+    """Tell whether a file has a line that may be an object, or is empty. One that cannot be read is found out later."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_LOOKED_AT_BYTES)
+    except OSError:
+        return True
+    lines = begin.removeprefix(b"\xef\xbb\xbf").splitlines()
+    return not begin.strip() or any(b"{" in line for line in lines)
 
 
 def home(environment: Mapping[str, str]) -> Path:

@@ -7,7 +7,7 @@ import os
 import sys
 
 import cc_trace
-from cc_trace.cli.commands import overview
+from cc_trace.cli.commands import COMMANDS, overview
 from cc_trace.cli.output import EscapedText
 from cc_trace.errors import CcTraceError
 
@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (for as long as we run)
     given = sys.argv[1:] if arguments is None else list(arguments)
     streams = sys.stdout, sys.stderr
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):  # what their encoding does not have is shown as an escape, whoever writes it
+            stream.reconfigure(errors="backslashreplace")
     sys.stdout = EscapedText(sys.stdout)
     sys.stderr = None if sys.stderr is None else EscapedText(sys.stderr)
     try:
@@ -38,13 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(given: Sequence[str]) -> int:
     try:
-        if given in (["--help"], ["-h"], ["--version"]):
+        if given in ([], ["--help"], ["-h"], ["--version"]):
             print(f"cc-trace {cc_trace.__version__}" if given == ["--version"] else overview(), flush=True)
             return 0
         if given[:2] == ["run", "--"]:
             from cc_trace.cli.run import run_command  # noqa: PLC0415  (argparse, see above)
 
             return run_command(given[1:], os.environ)
+        if not given[0].startswith("-") and given[0] not in COMMANDS:
+            print(f"cc-trace: {_unknown(given[0])}", file=sys.stderr)
+            return 2
         return _called(given)
     except BrokenPipeError:
         _drop_output()  # the reader has seen enough (`| head`)
@@ -57,18 +63,36 @@ def _main(given: Sequence[str]) -> int:
         return 2
 
 
+def _unknown(command: str) -> str:
+    import difflib  # noqa: PLC0415  (only for a mistyped command)
+
+    meant = difflib.get_close_matches(command, COMMANDS, 1)
+    hint = f"did you mean `cc-trace {meant[0]}`?" if meant else "`cc-trace --help` lists all commands"
+    return f"unknown command {command!r}; {hint}"
+
+
 def _called(given: Sequence[str]) -> int:
     from cc_trace.cli.arguments import parser  # noqa: PLC0415  (argparse, see above)
 
     options = parser().parse_args(given)
     gc.set_threshold(GC_THRESHOLD)
     try:
+        if options.command not in ("completion", "uninstall") and getattr(options, "spooled", None) is None:
+            _say_what_the_hook_noted()
         code = _run(options)
         sys.stdout.flush()  # here, where a reader that has gone is dealt with
     except CcTraceError as error:
         print(f"cc-trace: {error}", file=sys.stderr)
         return 2
     return code
+
+
+def _say_what_the_hook_noted() -> None:
+    from cc_trace.paths import claude_folder, home, state_folder, stopped_since  # noqa: PLC0415  (see above)
+
+    folder = state_folder(os.environ, claude_folder(os.environ, home(os.environ)))
+    if (noted := stopped_since(folder)) is not None:
+        print(f"cc-trace: {noted}; `cc-trace sync` delivers what is pending", file=sys.stderr)
 
 
 def _drop_output() -> None:

@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     _installation(commands)
     _looking(commands)
     _delivering(commands)
+    _completing(commands)
     return made
 
 
@@ -33,11 +34,11 @@ def _command(commands: Commands, name: str) -> argparse.ArgumentParser:
 
 def _installation(commands: Commands) -> None:
     install = _command(commands, "install")
-    install.add_argument("--project", action="store_true", help="in .claude/settings.json of the current folder only")
-    uninstall = _command(commands, "uninstall")
-    uninstall.add_argument(
-        "--project", action="store_true", help="only from .claude/settings.json of the current folder"
+    install.add_argument(
+        "--project", action="store_true", help="in .claude/settings.local.json of the current folder only"
     )
+    uninstall = _command(commands, "uninstall")
+    uninstall.add_argument("--project", action="store_true", help="only from the settings files of the current folder")
     uninstall.add_argument("--purge", action="store_true", help="also delete state, log, local store and config.toml")
     doctor = _command(commands, "doctor")
     doctor.add_argument("--json", action="store_true", help=_JSON)
@@ -50,8 +51,10 @@ def _installation(commands: Commands) -> None:
     change.add_argument("value", metavar="VALUE", nargs="?", help="read from stdin if omitted: better for keys")
     remove = actions.add_parser("unset", help="remove a setting from config.toml")
     remove.add_argument("name", metavar="NAME")
-    for each in (change, remove):  # suppressed: else it would overwrite what stands before `set`
-        text = "only for sessions of this folder and those below it"
+    get = actions.add_parser("get", help="print one value; exit 1 if there is none")
+    get.add_argument("name", metavar="NAME", help="as `cc-trace config` shows it")
+    for each in (change, remove, get):  # suppressed: else it would overwrite what stands before `set`
+        text = "for sessions of this folder and those below it"
         each.add_argument("--project", metavar="PATH", default=argparse.SUPPRESS, help=text)
 
 
@@ -105,6 +108,11 @@ def _asking(commands: Commands) -> None:
 def _session(command: argparse.ArgumentParser) -> None:
     command.add_argument("session", metavar="SESSION", nargs="?", help=_NAMED)
     command.add_argument("--turn", type=int, metavar="N", help="only turn N")
+
+
+def _completing(commands: Commands) -> None:
+    completion = _command(commands, "completion")
+    completion.add_argument("shell", metavar="bash|zsh|fish", choices=("bash", "zsh", "fish"))
 
 
 def _delivering(commands: Commands) -> None:

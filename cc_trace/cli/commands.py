@@ -18,6 +18,7 @@ COMMANDS = {
     "backfill": "deliver the history of this machine",
     "run": "run `claude -p` and deliver the run from what it prints",
     "ingest": "deliver a run from what `claude -p` printed",
+    "completion": "print a script that completes commands in bash, zsh or fish",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
@@ -23,6 +24,7 @@ from cc_trace.settings import (
     Layer,
     Settings,
     Sources,
+    check_key,
     checked,
     project_tables,
     read_config,
@@ -50,6 +52,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         case "unset":
             sources = Sources(environment, home(environment), hooked=False)
             return _unset(_named(options.name), sources, _folder(options.project, sources))
+        case "get":
+            return _get(_named(options.name, readable=True), environment, options.project)
         case _:
             return _show(environment, options.project, as_json=options.json)
 
@@ -82,6 +86,17 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
     if not as_json:
         off, names = app.off(project), ", ".join(settings.name for settings in config.destinations)
         print(f"traces of {project} go to: {names if off is None else f'nowhere, {off}'}")
+    return 0
+
+
+def _get(setting: Setting, environment: Mapping[str, str], project: str | None) -> int:
+    """Print one value, as `cc-trace config` shows it; exit 1 if there is none."""
+    settings = App.open(environment).settings(os.path.normpath(here() / Path(project or ".").expanduser()))
+    row = _row(setting, settings, environment)
+    if row["value"] is None:
+        print(f"cc-trace: {row['name']} is not set", file=sys.stderr)
+        return 1
+    print(row["value"])
     return 0
 
 
@@ -140,15 +155,17 @@ def _unknown(file: Path) -> None:
         raise ConfigError(message)
 
 
-def _named(name: str) -> Setting:
+def _named(name: str, *, readable: bool = False) -> Setting:
     """Return a setting by its name or one of its variables."""
     for setting in SETTINGS:
         if name.lower() == setting.name or name in setting.variables:
-            if setting.hook_only:
+            if setting.hook_only and not readable:
                 message = f"{setting.variable} can only be set in the environment, not in config.toml"
                 raise ConfigError(message)
             return setting
-    message = f"unknown setting {name!r}; `cc-trace config` lists all settings"
+    meant = difflib.get_close_matches(name.lower(), [setting.name for setting in SETTINGS], 1)
+    hint = f"did you mean {meant[0]}?" if meant else "`cc-trace config` lists all settings"
+    message = f"unknown setting {name!r}; {hint}"
     raise ConfigError(message)
 
 
@@ -191,6 +208,7 @@ def _checked(setting: Setting, text: str, sources: Sources) -> object:
         message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` removes it"
         raise ConfigError(message)
     value = checked(setting, given)
+    check_key(setting.name, text.strip())
     if setting.name == "destinations":
         for name in given.names(setting.name):
             check_name(name, setting.name)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cc_trace.cli.output import bare
 from cc_trace.delivery import States
 from cc_trace.doctor import Subject, counted, failed, run_check, secret_values
 from cc_trace.errors import ConfigError
@@ -35,19 +37,20 @@ _GROUPS: Final = (
     "locks",
     "transcripts",
 )
+_FIRST: Final = ("failed", "warning", "ok")
+_COLOURS: Final = {"failed": 31, "warning": 33, "ok": 32}
 _BREAKS: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Print every check as it is made, or all as a list in JSON; exit 1 if one failed. The state folder is not made."""
-    done: list[Check] = []
-    for check in _checks(environment):
-        done.append(check)
-        if not options.json:
-            _print(check)
+    """Print every check, failures first, or all in JSON; exit 1 if one failed. The state folder is not made."""
+    done = list(_checks(environment))
     if options.json:
         print(json.dumps([asdict(check) for check in done], indent=2))
     else:
+        coloured = sys.stdout.isatty() and not environment.get("NO_COLOR")
+        for check in sorted(done, key=lambda check: _FIRST.index(check.verdict)):
+            _print(check, coloured=coloured)
         count = {verdict: sum(check.verdict == verdict for check in done) for verdict in ("failed", "warning")}
         print(f"\n{counted(len(done), 'check')}: {count['failed']} failed, {counted(count['warning'], 'warning')}")
     return 1 if any(check.verdict == "failed" for check in done) else 0
@@ -82,7 +85,12 @@ def _clean(text: str, secrets: frozenset[str]) -> str:
     return _BREAKS.sub(" ", redacted(text, secrets))
 
 
-def _print(check: Check) -> None:
-    print(f"{check.verdict:<8} {check.name:<22} {check.found}", flush=True)
+def _print(check: Check, *, coloured: bool) -> None:
+    if coloured:
+        stream = bare(sys.stdout)
+        stream.write(f"\x1b[{_COLOURS[check.verdict]}m{check.verdict:<8}\x1b[0m ")
+        print(f"{check.name:<22} {check.found}", flush=True)
+    else:
+        print(f"{check.verdict:<8} {check.name:<22} {check.found}", flush=True)
     if check.fix is not None:
         print(f"{'':<8} fix: {check.fix}", flush=True)

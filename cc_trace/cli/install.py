@@ -5,16 +5,25 @@ from __future__ import annotations
 import shlex
 import sys
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import States
-from cc_trace.install import check_hook, find_install_paths, install, meaning, own_python, plugins
+from cc_trace.install import (
+    check_hook,
+    find_install_paths,
+    install,
+    meaning,
+    own_python,
+    plugins,
+    refuse_throw_away,
+    unregister,
+)
 from cc_trace.paths import here
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
-    from pathlib import Path
 
     from cc_trace.install import Installed, InstallPaths
 
@@ -26,6 +35,7 @@ _NOT_REGISTERED: Final = (
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
+    refuse_throw_away(Path(sys.prefix))
     paths = find_install_paths(environment, here() if options.project else None)
     python = own_python()
     states = States(paths.state)
@@ -35,7 +45,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         states.stamp_installed()
 
     done = install(paths, python, prepare)
+    if options.project:  # where earlier versions registered it
+        unregister(paths.settings.with_name("settings.json"), paths.backups)
     _report(paths, done)
+    if options.project:
+        print(f"note      {paths.settings.name} names a folder of yours: keep it out of version control")
     return _try_out(done.command, environment, python, _TRACED)
 
 

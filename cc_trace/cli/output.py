@@ -6,6 +6,8 @@ of writing, are shown as `\uXXXX`. In JSON that is their escape, and such a char
 
 from __future__ import annotations
 
+import os
+
 from cc_trace.escapes import escaped
 
 TYPE_CHECKING = False  # importing typing, re or contextlib takes as long as all that `--help` does
@@ -30,10 +32,14 @@ class EscapedBytes:
 
 
 class EscapedText:
-    """A stream that escapes what is written to it. What its encoding does not have is shown, too."""
+    """A stream that escapes what is written to it. What its encoding does not have is shown, too.
+
+    In a terminal, lines break between words.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.bare = stream
+        self._width = _width(stream)
 
     @property
     def buffer(self) -> EscapedBytes:
@@ -43,6 +49,8 @@ class EscapedText:
     def write(self, text: str) -> int:
         """Write what a terminal may see."""
         safe, encoding = escaped(text), self.bare.encoding or "utf-8"
+        if len(safe) > self._width > 0:
+            safe = "\n".join(_wrapped(line, self._width) for line in safe.split("\n"))
         if not safe.isascii():  # a path can have bytes that are no text
             safe = safe.encode(encoding, "backslashreplace").decode(encoding)
         self.bare.write(safe)
@@ -51,6 +59,28 @@ class EscapedText:
     def __getattr__(self, name: str) -> object:
         """Be the stream itself in all else."""
         return getattr(self.bare, name)
+
+
+def _width(stream: TextIO) -> int:
+    """Return how wide a terminal is, 0 for what is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Return a line in pieces that fit, but for words that do not; what follows is indented like it, and by four."""
+    done = []
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 4)
+    while len(line) > width:
+        start = len(line) - len(line.lstrip(" "))
+        cut = line.rfind(" ", start, width + 1)
+        if cut < 0 and (cut := line.find(" ", width)) < 0:
+            break
+        done.append(line[:cut].rstrip(" "))
+        line = indent + line[cut:].lstrip(" ")
+    return "\n".join([*done, line])
 
 
 def bare(stream: TextIO) -> TextIO:

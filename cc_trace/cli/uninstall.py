@@ -59,12 +59,16 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
     done, failed = [], []
-    for path in dict.fromkeys([paths.settings, *([] if only else noted(paths, "settings"))]):
+    here = [
+        paths.settings,
+        paths.settings.with_name("settings.json"),
+    ]  # of a project, where earlier versions registered
+    for path in dict.fromkeys([*here, *([] if only else noted(paths, "settings"))]):
         try:
             outcome = unregister(path, paths.backups)
             if outcome in _SAID:
                 done.append(f"settings {path}: {_SAID[outcome]}")
-            elif path != paths.settings and not path.exists():
+            elif path not in here and not path.exists():
                 done.append(f"not found: {path}; if it was moved, {_again(path)}")
             done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
         except CcTraceError as error:

@@ -80,6 +80,7 @@ class States:
         """Record that cc-trace is installed from now on, unless that is recorded already."""
         if not (self.folder / "installed").exists():
             write_private(self.folder / "installed", b"")
+        (self.folder / "stopped").unlink(missing_ok=True)  # the hook's note that it found no Python
 
     @property
     def installed_ns(self) -> int | None:

@@ -8,7 +8,6 @@ import queue
 import re
 import secrets
 import shlex
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -128,8 +127,7 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
     except CcTraceError as error:
         return failed(_name(settings), str(error), "fix that; `cc-trace config` shows all settings")
     except ImportError as error:
-        pip = f"{shlex.quote(sys.executable)} -m pip install cc-trace"
-        return failed(_name(settings), f"a package is missing: {error}", f"{pip}, or install cc-trace again")
+        return failed(_name(settings), f"a package is missing: {error}", "install cc-trace again")
     try:
         encoded = destination.encode(trial_span(now))
         outcome = destination.send([encoded])

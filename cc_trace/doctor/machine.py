@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cc_trace import __version__
 from cc_trace.doctor.check import listed, ok, warning
 from cc_trace.doctor.registration import hook_environment
+from cc_trace.paths import stopped_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,13 @@ _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 def python(subject: Subject) -> Iterator[Check]:  # noqa: ARG001
     """Report the versions of Python and cc-trace."""
     yield ok("python", f"{sys.version.split()[0]} at {sys.executable}, with cc-trace {__version__}")
+
+
+def stopped(subject: Subject) -> Iterator[Check]:
+    """Tell whether the hook found no Python to start."""
+    noted = stopped_since(subject.states.folder)
+    if noted is not None:
+        yield warning("hook's python", noted, "cc-trace install, then `cc-trace sync` delivers what is pending")
 
 
 def disk(subject: Subject) -> Iterator[Check]:
@@ -62,4 +70,4 @@ def _home(given: dict[str, str], subject: Subject) -> Check:
     return ok("state folder of hooks", str(subject.states.folder))
 
 
-CHECKS: Final = (python, disk, environment)
+CHECKS: Final = (python, stopped, disk, environment)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shlex
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
@@ -112,7 +115,7 @@ def open_destination(settings: DestinationSettings) -> Destination:
             try:
                 from cc_trace.export.otlp_grpc import OtlpGrpc
             except ImportError as error:
-                raise _missing(settings, "cc-trace[grpc]", error) from error
+                raise _missing(settings, "grpcio googleapis-common-protos", error) from error
             return OtlpGrpc(settings)
         case _:
             from cc_trace.export.otlp_http import OtlpHttp
@@ -145,6 +148,8 @@ def _path(settings: DestinationSettings) -> Path:
 
 
 def _missing(settings: DestinationSettings, package: str, error: ImportError) -> ConfigError:
-    return ConfigError(
-        f"destination {settings.name} needs a package that is missing ({error}): pip install '{package}'"
-    )
+    if importlib.util.find_spec("pip") is not None:
+        pip = f"{shlex.quote(sys.executable)} -m pip install"
+    else:  # an environment of uv's
+        pip = f"uv pip install --python {shlex.quote(sys.executable)}"
+    return ConfigError(f"destination {settings.name} needs a package that is missing ({error}); run: {pip} {package}")

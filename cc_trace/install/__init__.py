@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         install,
         noted,
         own_python,
+        refuse_throw_away,
         registered_command,
     )
     from cc_trace.install.other_hooks import others_may_block
@@ -40,6 +41,7 @@ __all__ = [
     "plugins",
     "purge",
     "read_settings",
+    "refuse_throw_away",
     "registered",
     "registered_command",
     "remove_files",
@@ -61,6 +63,7 @@ _MODULES: Final = {
     "noted": "installation",
     "others_may_block": "other_hooks",
     "own_python": "installation",
+    "refuse_throw_away": "installation",
     "plugins": "hooks",
     "purge": "removal",
     "read_settings": "settings_file",

@@ -8,6 +8,7 @@ removes just those. settings.json is written last: if the process dies before, n
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import stat
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from urllib.parse import unquote
 
 from cc_trace.errors import InstallError
 from cc_trace.files import read_regular, replace_file
@@ -98,13 +100,44 @@ def find_install_paths(environment: Mapping[str, str], project: Path | None) -> 
 
 
 def _project_settings(project: Path) -> Path:
-    """Return a project's settings file; a link in a cloned folder does not choose another one. Raises InstallError."""
-    path = project / ".claude" / "settings.json"
+    """Return a project's settings file for this user; a link in a cloned folder does not choose another one.
+
+    Not the one that is committed: what is registered names a folder of this user. Raises InstallError.
+    """
+    path = project / ".claude" / "settings.local.json"
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(project)):
         message = f"{path} links outside the project, to {real}; replace the link with a regular file"
         raise InstallError(message)
     return path
+
+
+def refuse_throw_away(prefix: Path) -> None:
+    """Raise InstallError where this runs from a cache, as by uvx: hooks would end with its environment."""
+    folders = prefix.absolute().parents
+    if any(folder.name == ".cache" or (folder / "CACHEDIR.TAG").is_file() for folder in folders):
+        message = (
+            f"cc-trace runs in a throw-away environment, {prefix}, and hooks would stop when it is cleaned; "
+            f"install it for good: uv tool install {_origin()}, then: cc-trace install"
+        )
+        raise InstallError(message)
+
+
+def _origin() -> str:
+    """Return where this package was installed from, as uv and pip take it."""
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  (only for the message)
+
+    try:
+        raw = json.loads(distribution("cc-trace").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        raw = {}
+    match raw:
+        case {"url": str(url), "vcs_info": {"vcs": str(vcs)}}:
+            return shlex.quote(f"{vcs}+{url}")
+        case {"url": str(url)}:
+            return shlex.quote(unquote(url.removeprefix("file://")))
+        case _:
+            return "cc-trace"
 
 
 def hook_script() -> Path:
@@ -218,10 +251,11 @@ def _note(paths: InstallPaths, kind: Noted, path: Path, undo: contextlib.ExitSta
 def forget_settings(paths: InstallPaths) -> None:
     """Take a settings file out of the record: our hooks are. Raises InstallError."""
     with attempt("write", paths.record):
-        if paths.settings in noted(paths, "settings"):
-            line = os.fsencode(f"settings\t{paths.settings}")
+        both = {paths.settings, paths.settings.with_name("settings.json")}
+        if both & set(noted(paths, "settings")):
+            gone = [os.fsencode(f"settings\t{path}") for path in both]
             lines = read_regular(paths.record).split(b"\n")
-            replace_file(paths.record, b"\n".join(each for each in lines if each != line))
+            replace_file(paths.record, b"\n".join(each for each in lines if each not in gone))
 
 
 def _empty(folder: Path, before: frozenset[Path]) -> None:

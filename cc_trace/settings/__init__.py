@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cc_trace.settings.catalogue import SETTINGS, Setting
-from cc_trace.settings.config import Config, read_config, read_scope
+from cc_trace.settings.config import Config, check_key, read_config, read_scope
 from cc_trace.settings.distrust import project_files, remove_distrusted
 from cc_trace.settings.lookup import Found, Layer, Settings, checked
 from cc_trace.settings.sources import (
@@ -25,6 +25,7 @@ __all__ = [
     "Setting",
     "Settings",
     "Sources",
+    "check_key",
     "checked",
     "env_layer",
     "project_files",

@@ -221,6 +221,8 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, sta
     if public is None or secret is None:
         missing = "langfuse_public_key" if public is None else "langfuse_secret_key"
         raise ConfigError(_missing_key(missing, public or secret))
+    check_key("langfuse_public_key", public.text)
+    check_key("langfuse_secret_key", secret.text)
     public = _beside(settings, secret, "langfuse_public_key")
     url = _beside(settings, secret, "langfuse_base_url")
     return DestinationSettings(
@@ -238,6 +240,15 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, sta
         scores=settings.flag("langfuse_scores") is True,
         cache=state_dir,
     )
+
+
+def check_key(name: str, text: str) -> None:
+    """Raise ConfigError for one of Langfuse's keys in the place of the other."""
+    wrong = {"langfuse_public_key": "sk-lf-", "langfuse_secret_key": "pk-lf-"}.get(name)
+    if wrong is not None and text.startswith(wrong):
+        what = "secret key" if wrong == "sk-lf-" else "public key"
+        message = f"{name} holds a {what} ({wrong}…); are the two keys swapped? `cc-trace config set {name}` sets it"
+        raise ConfigError(message)
 
 
 def _missing_key(missing: str, other: Found | None) -> str:

@@ -705,3 +705,23 @@ def test_what_a_project_says_of_home_state_and_python_is_not_believed(
     assert _trusted(dict(given)) == given
     (tmp_path / ".claude" / name).write_text('{"permissions": {"HOME": 1}, "env": {"CI": "1"}}')
     assert _trusted(dict(given)) == {key: value for key, value in given.items() if key != "CI"}
+
+
+@each(SHELLS)
+def test_without_a_python_a_note_is_left(hook: list[str], place: Place, tmp_path: Path) -> None:
+    """In the state folder, if there is one: the next command says so. Nothing is kept, and no link is followed."""
+    elsewhere = tmp_path / "hooks" / SCRIPT.name
+    elsewhere.parent.mkdir()
+    shutil.copy2(SCRIPT, elsewhere)
+    alone = [*hook[:-1], str(elsewhere)]
+    changes = {"CC_TRACE_PYTHON": None, "XDG_DATA_HOME": str(tmp_path / "nothing")}
+    place.run(alone, changes=changes)
+    state = place.home / ".claude" / "state" / "cc-trace"
+    assert not state.exists()
+    state.mkdir(parents=True)
+    place.run(alone, changes=changes)
+    assert [path.name for path in state.iterdir()] == ["stopped"]
+    (state / "stopped").unlink()
+    (state / "stopped").symlink_to(tmp_path / "target")
+    place.run(alone, changes=changes)
+    assert not (tmp_path / "target").exists()

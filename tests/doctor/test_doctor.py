@@ -1131,7 +1131,7 @@ def test_what_else_a_hook_gets_is_told(home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("module", "imported_by", "protocol", "wanted"),
-    [("grpc", "otlp_grpc", "grpc", "pip install 'cc-trace[grpc]'")],
+    [("grpc", "otlp_grpc", "grpc", "pip install grpcio googleapis-common-protos")],
 )
 def test_a_package_that_is_missing_is_found(
     home: Home, monkeypatch: pytest.MonkeyPatch, module: str, imported_by: str, protocol: str, wanted: str

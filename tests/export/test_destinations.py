@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -150,13 +151,17 @@ def test_a_destination_imports_only_what_it_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "settings", "package"),
     [
-        ("grpc", "'otlp', protocol='grpc', endpoint='http://127.0.0.1'", "cc-trace[grpc]"),
+        ("grpc", "'otlp', protocol='grpc', endpoint='http://127.0.0.1'", "grpcio googleapis-common-protos"),
         ("opentelemetry.sdk", "'otel', exporter='console'", "opentelemetry-sdk"),
     ],
 )
-def test_a_missing_package_is_named(module: str, settings: str, package: str) -> None:
+@pytest.mark.parametrize("pip", [True, False])
+def test_a_missing_package_is_named(module: str, settings: str, package: str, pip: bool) -> None:  # noqa: FBT001
+    """With a command that works here: an environment of uv's has no pip."""
     program = (
         f"import sys; sys.modules[{module!r}] = None\n"
+        "import importlib.util\n"
+        f"importlib.util.find_spec = lambda name: {pip} or None\n"
         "from cc_trace.export.destination import DestinationSettings, open_destination\n"
         "from cc_trace.errors import ConfigError\n"
         f"try: open_destination(DestinationSettings('x', {settings}))\n"
@@ -164,7 +169,9 @@ def test_a_missing_package_is_named(module: str, settings: str, package: str) ->
     )
     told = run(program)
     assert told.startswith("destination x needs a package that is missing (")
-    assert told.endswith(f"): pip install '{package}'\n")
+    python = shlex.quote(sys.executable)
+    command = f"{python} -m pip install" if pip else f"uv pip install --python {python}"
+    assert told.endswith(f"); run: {command} {package}\n")
 
 
 def lines(path: Path) -> list[Any]:

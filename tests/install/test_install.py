@@ -246,7 +246,7 @@ def test_settings_that_cannot_be_written_leave_nothing(home: Home) -> None:
     home.hook.write_text("an older one")
     project = home.path / "project"
     (project / ".claude").mkdir(parents=True)
-    (project / ".claude" / "settings.json").symlink_to("gone/settings.json")
+    (project / ".claude" / "settings.local.json").symlink_to("gone/settings.json")
     before = snapshot(home.path)
     done = home.cc_trace("install", "--project", cwd=project)
     assert done.returncode == 2
@@ -401,14 +401,14 @@ def test_a_project_has_its_own(home: Home, tmp_path: Path) -> None:
     """Registered there and not for the user; uninstall knows where, --project takes out only that one."""
     first, second = tmp_path / "first ü", tmp_path / "second"
     (second / ".claude").mkdir(parents=True)
-    (second / ".claude" / "settings.json").write_text(OTHERS)
+    (second / ".claude" / "settings.local.json").write_text(OTHERS)
     first.mkdir()
     installed(home, "--project", cwd=first)
     installed(home, "--project", cwd=second)
     assert not home.settings.exists()
-    assert list(home.commands(second / ".claude" / "settings.json")) == ["Stop", "SessionEnd"]
+    assert list(home.commands(second / ".claude" / "settings.local.json")) == ["Stop", "SessionEnd"]
     uninstalled(home, "--project", cwd=second)
-    assert (second / ".claude" / "settings.json").read_text() == OTHERS
+    assert (second / ".claude" / "settings.local.json").read_text() == OTHERS
     assert home.hook.exists()
     uninstalled(home, cwd=second)
     assert list(first.iterdir()) == []
@@ -423,11 +423,11 @@ def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
         installed(home, "--project", cwd=project)
     uninstalled(home, "--project", cwd=first)
     second.rename(tmp_path / "moved")
-    gone = second / ".claude" / "settings.json"
+    gone = second / ".claude" / "settings.local.json"
     line = f"not found: {gone}; if it was moved, run `cc-trace uninstall --project` there"
     assert [said for said in uninstalled(home) if "not found" in said] == [line]
     said = uninstalled(home, "--project", cwd=tmp_path / "moved")
-    assert said == [f"settings {tmp_path}/moved/.claude/settings.json: removed; there was none before"]
+    assert said == [f"settings {tmp_path}/moved/.claude/settings.local.json: removed; there was none before"]
 
 
 @pytest.mark.parametrize("command", ["install", "uninstall"])
@@ -510,7 +510,7 @@ def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) 
     before = home.write_settings(OTHERS)
     installed(home)
     installed(home, "--project", cwd=project)
-    broken = project / ".claude" / "settings.json"
+    broken = project / ".claude" / "settings.local.json"
     text = broken.read_text()
     broken.write_text(f"// mine\n{text}")
     done = home.cc_trace("uninstall")

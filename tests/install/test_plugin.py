@@ -43,8 +43,17 @@ def test_the_manifests_name_one_plugin_of_this_version() -> None:
     plugin, market = manifest(".claude-plugin/plugin.json"), manifest(".claude-plugin/marketplace.json")
     [listed] = market["plugins"]
     assert (plugin["name"], plugin["version"]) == ("cc-trace", cc_trace.__version__)
-    assert (listed["name"], listed["source"], listed["description"]) == ("cc-trace", "./", plugin["description"])
+    assert (listed["name"], listed["source"], listed["description"]) == ("cc-trace", "./plugin", plugin["description"])
     assert "version" not in listed  # it would go before the plugin's own
+
+
+def test_the_marketplace_names_a_folder_of_links_to_what_a_plugin_needs() -> None:
+    """Claude Code copies that folder whole, and what its links lead to: no environment, no caches, no tests."""
+    folder = ROOT / manifest(".claude-plugin/marketplace.json")["plugins"][0]["source"]
+    links = {path.name: path.resolve().relative_to(ROOT).as_posix() for path in folder.iterdir() if path.is_symlink()}
+    names = [".claude-plugin", "LICENSE", "README.md", "cc_trace", "hooks", "install.sh", "pyproject.toml"]
+    assert links == {name: name for name in names}
+    assert sorted(path.name for path in folder.iterdir()) == names
 
 
 def test_hooks_are_of_known_events_and_lead_to_programs() -> None:
@@ -120,6 +129,22 @@ def test_an_environment_anywhere_the_hook_looks_is_enough(home: Home, plugin: Pa
     assert start(home, plugin, CC_TRACE_ENABLED="false") == ""
     assert start(home, plugin, CLAUDE_PLUGIN_OPTION_ENABLED="false") == ""
     assert start(home, plugin, CC_TRACE_ENABLED="true", CLAUDE_PLUGIN_OPTION_ENABLED="false") != ""
+
+
+def test_an_environment_that_did_not_follow_an_update_is_told(home: Home, plugin: Path) -> None:
+    """It is made by install.sh, which notes the version; Claude Code updates the plugin alone."""
+    venv = home.path / ".local/share/cc-trace/venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    for noted in (cc_trace.__version__, ""):  # nothing was noted by the first versions
+        (venv / ".complete").write_text(f"{noted}\n")
+        assert start(home, plugin) == ""
+    (venv / ".complete").write_text("0.0.9\n")
+    assert json.loads(start(home, plugin)) == {
+        "systemMessage": f"cc-trace: the plugin is {cc_trace.__version__}, its Python environment still 0.0.9. "
+        f"Run once: sh '{plugin}/install.sh' --no-hooks"
+    }
+    assert start(home, plugin, CC_TRACE_PYTHON=sys.executable) == ""
 
 
 def test_a_plugin_that_is_gone_is_quiet(home: Home, tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""`cc-trace completion`: a script for a shell that completes commands, their options and the names of settings.
+
+It is made from the parser, so it completes just what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from cc_trace.cli.arguments import parser
+from cc_trace.cli.commands import COMMANDS
+from cc_trace.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_BASH = """\
+_cc_trace() {{
+    local typed="${{COMP_WORDS[1]}}" current="${{COMP_WORDS[COMP_CWORD]}}" words=""
+    if [ "$COMP_CWORD" -gt 2 ] && [ "$typed" = config ]; then typed="config ${{COMP_WORDS[2]}}"; fi
+    if [ "$COMP_CWORD" -eq 1 ]; then typed=""; fi
+    case "$typed" in
+{cases}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _cc_trace cc-trace
+"""
+_ZSH = """\
+#compdef cc-trace
+_cc_trace() {{
+    local typed="$words[2]" candidates=""
+    if (( CURRENT > 3 )) && [[ "$typed" = config ]]; then typed="config $words[3]"; fi
+    if (( CURRENT == 2 )); then typed=""; fi
+    case "$typed" in
+{cases}
+    esac
+    compadd -- ${{=candidates}} || _files
+}}
+compdef _cc_trace cc-trace
+"""
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:  # noqa: ARG001
+    """Print the script."""
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](), end="")
+    return 0
+
+
+def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield every command, also those of `config`, as it is typed."""
+
+    def below(of: argparse.ArgumentParser, typed: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        for action in of._actions:  # noqa: SLF001  (argparse has no other way to ask)
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  (the same)
+                for name, command in action.choices.items():
+                    yield f"{typed}{name}", command
+                    yield from below(command, f"{typed}{name} ")
+
+    yield from below(parser(), "")
+
+
+def _options(command: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the long options that are not hidden, and what each is for."""
+    return {
+        option: action.help or ""
+        for action in command._actions  # noqa: SLF001  (as above)
+        if action.help is not argparse.SUPPRESS
+        for option in action.option_strings
+        if option.startswith("--")
+    }
+
+
+def _words() -> dict[str, list[str]]:
+    """Return what may follow each command; after nothing, the commands."""
+    found = {"": [*COMMANDS, "--help", "--version"]}
+    commands = dict(_commands())
+    for typed, command in commands.items():
+        actions = [name.removeprefix("config ") for name in commands if typed == "config" and " " in name]
+        settings = [setting.name for setting in SETTINGS if typed.startswith("config ")]
+        shells = ["bash", "zsh", "fish"] if typed == "completion" else []
+        found[typed] = [*actions, *settings, *shells, *_options(command)]
+    return found
+
+
+def _cases(variable: str) -> str:
+    return "\n".join(
+        f"    {shlex.quote(typed)}) {variable}={shlex.quote(' '.join(words))} ;;" for typed, words in _words().items()
+    )
+
+
+def _bash() -> str:
+    return _BASH.format(cases=_cases("words"))
+
+
+def _zsh() -> str:
+    return _ZSH.format(cases=_cases("candidates"))
+
+
+def _fish() -> str:
+    def line(condition: str, rest: str, about: str) -> str:
+        quoted = about.replace("\\", "\\\\").replace("'", "\\'")
+        return f"complete -c cc-trace -n '{condition}' {rest} -d '{quoted}'\n"
+
+    lines = [line("__fish_use_subcommand", f"-f -a {name}", about) for name, about in COMMANDS.items()]
+    for typed, command in _commands():
+        condition = " && ".join(f"__fish_seen_subcommand_from {word}" for word in typed.split())
+        if typed == "config":
+            lines.append(line(condition, "-f -a 'set unset get'", "change or print a setting"))
+        elif typed.startswith("config "):
+            names = " ".join(setting.name for setting in SETTINGS)
+            lines.append(line(condition, f"-f -a '{names}'", "setting"))
+        elif typed == "completion":
+            lines.append(line(condition, "-f -a 'bash zsh fish'", "shell"))
+        lines += [line(condition, f"-l {name[2:]}", about) for name, about in _options(command).items()]
+    return "".join(lines)
