@@ -160,7 +160,7 @@ without_venv() {
 }
 
 # Bytes that this machine has received.
-received() { awk -F '[: ]+' 'NR > 2 && $2 != "lo" { sum += $3 } END { print sum + 0 }' /proc/net/dev; }
+received() { awk -F '[: ]+' 'NR > 2 && $2 != "lo" { sum += $3 } END { printf "%d", sum }' /proc/net/dev; }
 
 installs() {
     local before=$SECONDS bytes
@@ -255,6 +255,7 @@ throw_away() {
     expect 2 'uv tool run --quiet --from . cc-trace install'
     says "runs in a throw-away environment"
     says "uv tool install /home/dev/cc-trace"
+    rm -r "$root/home/dev/.local" # uv's own
     home_is_empty "an installation that was refused"
 }
 
@@ -320,6 +321,8 @@ if [ -n "$inside" ]; then
     show
     exit
 fi
+# Where bash gives up on a function it goes on here.
+[ -z "${CC_TRACE_FRESH_ROOT-}" ] || fail "$variants was broken off (see above)"
 
 folder=$(mktemp -d)
 trap 'rm -rf --one-file-system "$folder"' EXIT

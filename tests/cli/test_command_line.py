@@ -233,7 +233,7 @@ def test_bash_completes_commands_options_and_settings(tmp_path: Path) -> None:
     assert completed(tmp_path, "install", "--p") == ["--project"]
     assert completed(tmp_path, "sync", "--sp") == []  # hidden
     assert completed(tmp_path, "config", "") == ["set", "unset", "get", "--help", "--json", "--project"]
-    assert completed(tmp_path, "config", "set", "langfuse_s") == ["langfuse_secret_key"]
+    assert completed(tmp_path, "config", "set", "langfuse_se") == ["langfuse_secret_key"]
     assert completed(tmp_path, "completion", "z") == ["zsh"]
 
 
