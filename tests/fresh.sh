@@ -160,7 +160,7 @@ without_venv() {
 }
 
 # Bytes that this machine has received.
-received() { awk 'NR > 2 { sub(/:/, " "); if ($1 != "lo") sum += $2 } END { printf "%d", sum }' /proc/net/dev; }
+received() { awk 'NR > 2 { sub(/:/, " "); if ($1 != "lo") sum += $2 } END { printf "%.0f", sum }' /proc/net/dev; }
 
 installs() {
     local before=$SECONDS bytes
