@@ -1,7 +1,7 @@
 """A transcript file becomes entries. Nothing outside this room looks inside the JSON of Claude Code's lines.
 
 The format is internal to Claude Code and changes with every release, so nothing here is assumed to be complete: unknown
-types and fields are counted and skipped, and no value is trusted to have its usual type.
+types and fields are counted and skipped, and every value is checked for its type before use.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position,
 from cc_trace.transcript.media import MEDIA_MARK, Media, MediaFinder, find_media, media_digests, media_type
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
 from cc_trace.transcript.parse import line_time, parse, parse_time
-from cc_trace.transcript.rewinds import rewound_prompts, takes_the_place_of
+from cc_trace.transcript.rewinds import replaces, rewound_prompts
 from cc_trace.transcript.stream import (
     Messages,
     StreamTranscript,
@@ -155,6 +155,7 @@ __all__ = [
     "read_head",
     "read_lines",
     "read_messages",
+    "replaces",
     "rewound_prompts",
     "save_stream",
     "scan",
@@ -162,7 +163,6 @@ __all__ = [
     "select",
     "shared_files",
     "speaker",
-    "takes_the_place_of",
     "text_field",
     "usage",
 ]

@@ -1,8 +1,8 @@
-"""The agents' files of a session: which there are, and how long they are.
+"""The agents' files of a session: their names and sizes.
 
-A session can have tens of thousands, so nothing here opens a file: a folder is listed once, and a name and a size tell
-whether there is anything new in it. Only files beside the transcript (2.0.x), which all sessions of a project share,
-have to be asked whose they are.
+A session can have tens of thousands, so nothing here opens a file: each folder is listed once, and name and size show
+whether a file has anything new. Only files beside the transcript (2.0.x), which all sessions of a project share,
+must be opened to find out which session they belong to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def agent_meta(data: bytes) -> AgentMeta:
-    """Read agent-<id>.meta.json; whatever is missing or malformed is None."""
+    """Parse agent-<id>.meta.json. Missing or malformed fields are None."""
     raw = _object(data)
     return AgentMeta(
         kind=text_field(raw, "agentType") or text_field(raw, "subagent_type"),
@@ -35,7 +35,7 @@ def agent_meta(data: bytes) -> AgentMeta:
 
 
 def journal_stages(data: bytes) -> dict[str, str]:
-    """Read a workflow's journal.jsonl: agent id -> the name of its stage, as far as it can be told."""
+    """Parse a workflow's journal.jsonl into agent id -> name of its stage, where it is known."""
     stages: dict[str, str] = {}
     for line in data.splitlines():
         raw = _object(line)
@@ -61,29 +61,29 @@ _SUFFIX: Final = ".jsonl"
 
 
 class AgentFile(NamedTuple):
-    """One agent's file as its folder shows it. `name` is its path as seen from the session's own folder of agents."""
+    """One agent's file, as listed. `name` is its path relative to the session's own folder of agents."""
 
     name: str
     path: str
     size: int
     written_ns: int
-    shared: bool  # lies where other sessions' files lie, too
+    shared: bool  # its folder also has other sessions' files
 
 
 class Delivered(NamedTuple):
-    """What a destination has of an agent's file, and where it hangs: all there was when it was so long."""
+    """What was delivered of an agent's file, up to `size` bytes, and its place in the session's spans."""
 
     size: int
-    turn: int = 0  # the first turn of the session with work of it; 0: it has no place in any
+    turn: int = 0  # the first turn of the session that its work belongs to; 0: none
     offset: int = 0
     line: int = 0
-    parent: str | None = None  # the file of the agent it hangs below
-    command: str | None = None  # the id of the prompt, where it ran a command instead of the main thread
-    waiting: bool = False  # tasks of its own were running: it will go on
+    parent: str | None = None  # the file of its parent agent
+    command: str | None = None  # the prompt's id, if the agent ran a slash command for the main thread
+    waiting: bool = False  # it had running tasks of its own, and will continue
 
 
 class Selection(NamedTuple):
-    """What is to be read: files, and the place of the earliest that has grown. `known` need not be read."""
+    """Which files to read, and where the earliest changed one belongs. Those in `known` need not be read."""
 
     files: list[AgentFile]
     known: dict[str, Delivered]
@@ -91,9 +91,9 @@ class Selection(NamedTuple):
 
 
 def select(files: Sequence[AgentFile], delivered: Mapping[str, Delivered]) -> Selection:
-    """Choose the files with something new, and the agents above them: without those they would have no place.
+    """Choose the files that changed, and those of their parent agents, without which they could not be placed.
 
-    A file that has grown may have gone on with a run of an early turn, so reading starts there.
+    A file that has grown may continue a run of an early turn, so reading starts there.
     """
     changed = [file for file in files if (before := delivered.get(file.name)) is None or before.size != file.size]
     if len(changed) == len(files):
@@ -122,7 +122,7 @@ def scan(transcript: Path) -> list[AgentFile]:
 
 
 def in_order(files: Iterable[AgentFile]) -> list[AgentFile]:
-    """Return files by name, so that whoever reads them reads them in the same order."""
+    """Return files sorted by name, so that every reader sees the same order."""
     return sorted(files, key=itemgetter(0))
 
 
@@ -132,17 +132,17 @@ def agent_paths(transcript: Path) -> list[Path]:
 
 
 def agent_id(name: str) -> str:
-    """Return the id of the agent that a file is named after."""
+    """Return the agent id in a file's name."""
     return name.rpartition("/")[2].removeprefix(_PREFIX).removesuffix(_SUFFIX)
 
 
 def own_files(transcript: Path) -> Iterator[AgentFile]:
-    """Yield the agents' files in a session's own folder, those of workflows too."""
+    """Yield the agents' files in a session's own folder, including those of workflows."""
     return _below(os.path.join(transcript.parent, transcript.stem, "subagents"), "")  # noqa: PTH118
 
 
 def shared_files(folder: Path) -> Iterator[AgentFile]:
-    """Yield the agents' files beside the transcripts of a project: of 2.0.x, and of the specification's layout."""
+    """Yield the agents' files beside the transcripts of a project, as in 2.0.x and in the specification's layout."""
     yield from _listed(os.fspath(folder), "../../", shared=True)
     yield from _listed(os.path.join(folder, "subagents"), "../../subagents/", shared=True)  # noqa: PTH118
 
@@ -157,16 +157,16 @@ def _below(folder: str, prefix: str) -> Iterator[AgentFile]:
 def _listed(
     folder: str, prefix: str, *, shared: bool = False, folders: list[tuple[str, str]] | None = None
 ) -> Iterator[AgentFile]:
-    """Yield the agents' files in one folder, and note the folders in it."""
+    """Yield the agents' files in one folder, and collect its subfolders."""
     try:
         entries = os.scandir(folder)
-    except OSError:  # there is none
+    except OSError:  # the folder does not exist
         return
     with entries:
         for entry in entries:
             name = entry.name
             if name.endswith(_SUFFIX):
-                if name.startswith(_PREFIX) and name.isprintable():  # no other name can be Claude Code's
+                if name.startswith(_PREFIX) and name.isprintable():  # Claude Code writes no other names
                     try:
                         status = entry.stat()
                     except OSError:
@@ -174,6 +174,6 @@ def _listed(
                     if not stat.S_ISREG(status.st_mode):
                         continue
                     row = prefix + name, entry.path, status.st_size, status.st_mtime_ns, shared
-                    yield tuple.__new__(AgentFile, row)  # in half the time that calling it takes
+                    yield tuple.__new__(AgentFile, row)  # half the time of calling it
             elif folders is not None and not name.endswith(".json") and entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, name))

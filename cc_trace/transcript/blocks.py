@@ -23,7 +23,7 @@ from cc_trace.transcript.entries import (
     make_tuple,
 )
 
-# The fields of toolUseResult that become metadata: how it ended, where, how long. Its content is in the result itself.
+# The fields of toolUseResult that become metadata: status, place, duration. The content is in the result itself.
 _METADATA_KEYS: Final = frozenset(
     {
         "status",
@@ -64,7 +64,7 @@ _LAUNCH: Final = frozenset(
         "workflowRunId",
     }
 )
-# With `-p` the results inside an agent's file have no structured part: then only these words tell.
+# With `-p` the results inside an agent's file have no structured part: only this text marks a background task.
 _IN_BACKGROUND: Final = "Command running in background with ID: "
 _COMMAND_ID = re.compile(re.escape(_IN_BACKGROUND) + r"([0-9A-Za-z_-]{1,64})")
 _CONTAINERS: Final = frozenset({dict, list})
@@ -87,7 +87,7 @@ def text_field(raw: dict[str, Any], key: str) -> str | None:
 
 
 def count_field(raw: dict[str, Any], key: str) -> int:
-    """Return a field that is a count, else 0. A bool is no count, neither is what no sum of counts could hold."""
+    """Return a field that is a count, else 0. Bools do not count, nor do numbers too large to be summed."""
     value = raw.get(key)
     return value if type(value) is int and 0 < value < _MAX_COUNT else 0
 
@@ -99,7 +99,7 @@ def object_field(raw: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def plain_text(content: object) -> str:
-    """Return what a person reads of some content: its text, and a line for each image or document."""
+    """Return the readable part of some content: its text, and a line for each image or document."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -127,7 +127,7 @@ def _part_text(part: Any) -> str:
 
 
 def media(block: dict[str, Any]) -> str:
-    """Describe an image or document by type, size and digest: base64 says nothing to a reader of a trace."""
+    """Describe an image or document by type, size and digest: base64 is of no use to someone reading a trace."""
     source = object_field(block, "source") or object_field(block, "file")
     kind = text_field(source, "media_type") or text_field(source, "type") or "unknown type"
     data = text_field(source, "data") or text_field(source, "base64")
@@ -140,7 +140,7 @@ def media(block: dict[str, Any]) -> str:
 
 
 def blocks(content: object) -> tuple[Block, ...]:
-    """Return a response's blocks; a response can also be a plain string."""
+    """Return a response's blocks. A response can also be a plain string."""
     if isinstance(content, list):
         if len(content) == 1:  # as on nearly all lines
             block = _block(content[0])
@@ -170,7 +170,7 @@ def _block(item: Any) -> Block | None:
 
 
 def tool_use(raw: dict[str, Any]) -> ToolUse:
-    """Return a tool call, from a block or from a line of the simplest format."""
+    """Return a tool call from a block, or from a line of the simplest format."""
     id_, name = text_field(raw, "id") or text_field(raw, "tool_use_id") or "", text_field(raw, "name")
     given = _writable(raw.get("input"))
     if isinstance(given, dict):
@@ -201,11 +201,11 @@ def tool_use(raw: dict[str, Any]) -> ToolUse:
 
 
 def _writable(given: Any) -> Any:
-    """Return an input as it is, or as text where it is nested deeper than orjson can write (254 levels)."""
+    """Return an input unchanged, or as text if it is nested deeper than orjson can write (254 levels)."""
     if isinstance(given, dict) and _CONTAINERS.isdisjoint(map(type, given.values())):
-        return given  # as nearly all inputs are
+        return given  # true of nearly all inputs
     try:
-        orjson.dumps([[[[[[[[given]]]]]]]])  # within a span it stands a few levels deeper
+        orjson.dumps([[[[[[[[given]]]]]]]])  # a span nests it a few levels deeper
     except TypeError:
         try:
             return json.dumps(given, ensure_ascii=False)
@@ -215,13 +215,13 @@ def _writable(given: Any) -> Any:
 
 
 def compact_json(value: Any) -> str:
-    """Return a value as JSON; a text as it is where it is nested deeper than can be written."""
+    """Return a value as compact JSON, or as `_writable` makes it if it is nested too deeply for orjson."""
     written = _writable(value)
     return written if isinstance(written, str) and written is not value else orjson.dumps(written).decode()
 
 
 def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> ToolResult:
-    """Return a result block; what the line says of it holds only when it is `alone` on its line."""
+    """Return a result block. The line's own fields about it apply only if it is `alone` on its line."""
     extra = line.get("toolUseResult") if alone else None
     details: dict[str, Any] = extra if isinstance(extra, dict) else _NONE
     output, is_error = _output(raw.get("content")), raw.get("is_error") is True
@@ -263,14 +263,14 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
 
 
 def _permission(line: dict[str, Any], denial: str | None) -> Permission | None:
-    """Return who decided; before 2.1.3xx only a refusal is told. An interrupt decides nothing."""
+    """Return who decided. Before 2.1.3xx only refusals are recorded. An interrupt is not a decision."""
     permission = object_field(line, "permissionDecision")
     decision, source = text_field(permission, "decision"), text_field(permission, "source")
     reason = text_field(permission, "reasonCode"), text_field(permission, "reasonType")
     if decision is None:
         if denial in (None, "interrupted"):
             return None
-        # Whether a dialog was answered or a tool was running is not told.
+        # The line does not say whether a dialog was answered or the tool was already running.
         return Permission("reject", None, denial and denial[:_MAX_WORD], denial == _REJECTED)
     why = next((text for text in reason if text not in (None, "unknown")), None)
     asked = source is not None and source.startswith("user_") and reason[1] is None
@@ -278,7 +278,7 @@ def _permission(line: dict[str, Any], denial: str | None) -> Permission | None:
 
 
 def _changed_lines(details: dict[str, Any]) -> tuple[int, int]:
-    """Return how many lines an edit added and removed. A file that is new has no patch: all its lines were added."""
+    """Return how many lines an edit added and removed. A new file has no patch: all its lines were added."""
     added = removed = 0
     patch, content = details.get("structuredPatch"), details.get("content")
     for hunk in patch if isinstance(patch, list) else ():
@@ -293,7 +293,7 @@ def _changed_lines(details: dict[str, Any]) -> tuple[int, int]:
 
 
 def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:
-    """Return the background task that a result says was launched."""
+    """Return the id of the background task that a result says was launched."""
     launched = details.get("isAsync") is True or details.get("status") in ("async_launched", "teammate_spawned")
     launched = launched or text_field(details, "resumedAgentId") is not None  # an agent that a message woke
     return text_field(details, "backgroundTaskId") or (
@@ -302,7 +302,7 @@ def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:
 
 
 def _run_id(details: dict[str, Any]) -> str | None:
-    """Find the workflow run that a result speaks of: by its field, else by the form of its directory's name."""
+    """Return the id of the workflow run in a result: from its field, else from any text that contains one."""
     values = (details.get("runId"), details.get("workflowRunId"), *details.values())
     for value in values:
         if isinstance(value, str) and len(value) < _MAX_PATH and (found := _RUN_ID.search(value)):
@@ -311,7 +311,7 @@ def _run_id(details: dict[str, Any]) -> str | None:
 
 
 def _output(content: object) -> JsonValue:
-    """Keep a result as the model saw it, images by their description."""
+    """Return a result as the model saw it, with images replaced by their descriptions."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -320,7 +320,7 @@ def _output(content: object) -> JsonValue:
 
 
 def advisors(raw: object) -> tuple[Advice, ...]:
-    """Return the tokens of advisors, which stand beside a response's own among its iterations."""
+    """Return the token counts of advisors, which are listed in `iterations` beside the response's own."""
     found = raw.get("iterations") if isinstance(raw, dict) else None
     if not isinstance(found, list):
         return ()
@@ -329,7 +329,7 @@ def advisors(raw: object) -> tuple[Advice, ...]:
 
 
 def usage(raw: object) -> Usage | None:
-    """Return a response's token counts, None where the line has none."""
+    """Return a response's token counts, or None if the line has none."""
     if not isinstance(raw, dict):
         return None
     writes = object_field(raw, "cache_creation")

@@ -1,6 +1,6 @@
-"""What a line of a transcript can be. Plain data; how it is read from JSON is said in the modules beside this one.
+"""What a line of a transcript can be. Plain data; the other modules of this room read it from JSON.
 
-What every line makes is a named tuple: a frozen dataclass takes five times as long to make.
+Types created for every line are named tuples: creating a frozen dataclass takes five times as long.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
 
 JsonValue: TypeAlias = Union[bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]", None]
 
-# What sets a turn going: a human's prompt, a slash command, a `!` command, the end of a background task, a message of
-# another agent of a team, a plan carried over into a new session, or a text injected by Claude Code itself.
+# What starts a turn: a human's prompt, a slash command, a `!` command, the end of a background task, a message from
+# another agent of a team, a plan carried over into a new session, or text injected by Claude Code itself.
 Trigger: TypeAlias = Literal["prompt", "command", "bash", "notification", "teammate", "continuation", "injected"]
 
-# Who said a text. `agent` is also a background task that ended, `system` Claude Code itself, `other` whoever a later
-# version of Claude Code may name.
+# Who wrote a text. `agent` includes background tasks that ended, `system` is Claude Code itself, `other` is any origin
+# that a later version of Claude Code may add.
 Speaker: TypeAlias = Literal["human", "model", "tool", "agent", "teammate", "hook", "system", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The circumstances a line was written in; equal ones are shared between lines."""
+    """The session, folder and version a line was written in. Lines with equal contexts share one object."""
 
     session_id: str | None = None
-    process_session_id: str | None = None  # `session_id`: the id the process started with, differs after /clear
+    process_session_id: str | None = None  # the process's first session id; differs after /clear
     forked_from: str | None = None
     cwd: str | None = None
     git_branch: str | None = None
     version: str | None = None
     slug: str | None = None
     entrypoint: str | None = None
-    stream_times: str | None = None  # of a line made from a stream: how its time is known
-    partial_usage: str | None = None  # and what its count of tokens leaves out
+    stream_times: str | None = None  # only on lines converted from a stream: where their time comes from
+    partial_usage: str | None = None  # likewise: what their token counts leave out
 
 
-# Makes a named tuple from all its fields in half the time that calling its type takes; for what every line makes.
+# Creates a named tuple from all its fields in half the time of calling its type. Used where every line creates one.
 make_tuple: Final = tuple.__new__
 
 
 class Head(NamedTuple):
-    """What lines have in common. Times are unix nanoseconds, None where the line has no usable time."""
+    """What all lines have in common. Times are unix nanoseconds; None if the line has no usable time."""
 
     offset: int
     number: int
@@ -55,7 +55,7 @@ class Head(NamedTuple):
     agent_id: str | None
     prompt_id: str | None
     context: Context
-    origin: str | None = None  # whom the line says its text is from
+    origin: str | None = None  # where the line says its text comes from
 
 
 class Usage(NamedTuple):
@@ -68,15 +68,15 @@ class Usage(NamedTuple):
     cache_write_1h: int = 0
     web_searches: int = 0
     fast: bool = False
-    split: bool = True  # False: the transcript did not tell 5m and 1h writes apart, all are counted as 5m
-    thinking: int = 0  # how many of the output tokens; 0 where it is not recorded
+    split: bool = True  # False: the transcript does not separate 5m and 1h writes; all are counted as 5m
+    thinking: int = 0  # thinking tokens, included in `output`; 0 if not recorded
 
     def maximum(self, other: Usage) -> Usage:
-        """Join two lines of one response: early lines carry placeholders, so the maximum is the truth."""
+        """Merge the counts of two lines of one response. Early lines carry placeholders, so the maximum is right."""
         if self == other:
             return self
         if self.split != other.split:
-            # One line tells 5m and 1h writes apart and the other does not: they are the same writes.
+            # One line separates 5m and 1h writes and the other does not: they are the same writes.
             split, unsplit = (self, other) if self.split else (other, self)
             if split.cache_write_5m + split.cache_write_1h:
                 return split.maximum(unsplit._replace(cache_write_5m=0, cache_write_1h=0, split=True))
@@ -107,19 +107,19 @@ class Thinking(NamedTuple):
 
 
 class ToolUse(NamedTuple):
-    """A tool call as the model wrote it. An empty id (simplest format) is paired by order."""
+    """A tool call as the model wrote it. With an empty id (simplest format) it is matched to its result by order."""
 
     id: str
     name: str
     input: JsonValue
-    prompt: str | None = None  # what a new agent is told
-    agent_id: str | None = None  # the agent that is to go on
+    prompt: str | None = None  # the prompt of a new agent
+    agent_id: str | None = None  # the agent to resume
     agent_kind: str | None = None
-    file_path: str | None = None  # the file to be modified
+    file_path: str | None = None  # the file to modify
 
 
 class Other(NamedTuple):
-    """Any other block (server tools, images, documents), described in one line."""
+    """Any other block (server tool, image, document), described in one line."""
 
     kind: str
     text: str
@@ -163,8 +163,8 @@ class RequestSent(NamedTuple):
 
     head: Head
     id: str
-    metadata: dict[str, JsonValue]  # the parameters, and who asked; never a message
-    messages: int = 0  # how many it has
+    metadata: dict[str, JsonValue]  # the parameters and the source of the request; never a message
+    messages: int = 0  # number of messages
 
 
 class Reply(NamedTuple):
@@ -184,15 +184,15 @@ class Reply(NamedTuple):
     speed: str | None = None
     service_tier: str | None = None
     advisors: tuple[Advice, ...] = ()
-    request_ref: str | None = None  # the attempt that was answered
-    thinking_ms: float | None = None  # how long this block took, where it is thinking
-    tool_input_ms: float | None = None  # or the input of a call
+    request_ref: str | None = None  # the id of the attempt that got this response
+    thinking_ms: float | None = None  # duration of a thinking block
+    tool_input_ms: float | None = None  # duration of writing a call's input
     error_status: int | None = None  # of an API error: the HTTP status
     error_type: str | None = None  # and the API's name for it
 
 
 class Permission(NamedTuple):
-    """Who decided whether a call may run, in Claude Code's own words; `asked`: a human was, in a dialog."""
+    """Who decided whether a call may run, in Claude Code's own words. `asked`: a human was asked in a dialog."""
 
     decision: str
     source: str | None
@@ -213,20 +213,20 @@ class ToolResult(NamedTuple):
     run_id: str | None = None  # the workflow run it launched
     metadata: Mapping[str, JsonValue] = MappingProxyType({})
     permission: Permission | None = None
-    lines: tuple[int, int] | None = None  # of a file, added and removed
+    lines: tuple[int, int] | None = None  # of a file: lines added and removed
 
 
 class Results(NamedTuple):
-    """A line of tool results; `prompt` is a human's text that was sent along with them."""
+    """A line of tool results. `prompt` is text a human sent along with them."""
 
     head: Head
     results: tuple[ToolResult, ...]
     prompt: str | None
-    ends_turn: bool = False  # the model is not asked again
+    ends_turn: bool = False  # no further request follows
 
 
 class StructuredOutput(NamedTuple):
-    """What the model gave in the form that the user asked for (`--json-schema`), as JSON, by the call that did."""
+    """Structured output that the user requested with `--json-schema`, as JSON, with the call that returned it."""
 
     head: Head
     data: str
@@ -234,21 +234,21 @@ class StructuredOutput(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """Whether the user's goal is met: until then Claude Code makes the model go on."""
+    """Whether the user's goal is met. Until it is, Claude Code makes the model continue."""
 
     head: Head
     met: bool
 
 
 class QueuedPrompt(NamedTuple):
-    """A prompt typed during a turn and handed to the model inside it."""
+    """A prompt typed during a turn and sent to the model within it."""
 
     head: Head
     text: str
 
 
 class Queue(NamedTuple):
-    """Something was put into, taken from or removed from the queue of prompts."""
+    """An operation on the queue of prompts: enqueue, dequeue or remove."""
 
     head: Head
     operation: str
@@ -260,7 +260,7 @@ class Injected(NamedTuple):
 
     head: Head
     text: str
-    feedback: bool = False  # of a Stop hook that blocked, or a goal that is not met: the model goes on
+    feedback: bool = False  # from a Stop hook that blocked, or an unmet goal: the model continues
 
 
 class CommandOutput(NamedTuple):
@@ -304,7 +304,7 @@ class StopHook(NamedTuple):
 
 
 class TurnEnd(NamedTuple):
-    """Written after a turn: all Stop hooks ended (`duration_ms` None), or the turn's working time is known."""
+    """Written after a turn when all Stop hooks have ended (`duration_ms` None), or with the turn's working time."""
 
     head: Head
     duration_ms: int | None
@@ -312,13 +312,13 @@ class TurnEnd(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """A hook ran, and printed, failed or decided something: one that is silent leaves no line."""
+    """A hook that printed, failed or decided something. A silent one leaves no line."""
 
     head: Head
     event: str
     command: str | None
     output: str  # what it printed, or why it blocked
-    message: str  # what the model was told because of it; empty: nothing
+    message: str  # what Claude Code passed on to the model; empty if nothing
     duration_ms: int | None = None
     exit_code: int | None = None
     blocked: bool = False
@@ -328,14 +328,14 @@ class Hook(NamedTuple):
 
 
 class ModeChange(NamedTuple):
-    """The permission mode, written now and then, changed or not."""
+    """The permission mode. Claude Code writes it from time to time, changed or not."""
 
     head: Head
     mode: str
 
 
 class FileChange(NamedTuple):
-    """A file is about to be modified by a call of the response that has this line."""
+    """A file that a call in the response with this line is about to modify."""
 
     head: Head
     path: str
@@ -343,26 +343,26 @@ class FileChange(NamedTuple):
 
 
 class TurnLimit(NamedTuple):
-    """The run ended because it had as many rounds as `--max-turns` allows."""
+    """The run ended because it reached `--max-turns`."""
 
     head: Head
     limit: int
 
 
 class RunFacts(NamedTuple):
-    """What a run's output says of it as a whole: what it was given, and what it came to. No words of anybody."""
+    """What a run's output says about the run as a whole: its settings and its result, without any conversation text."""
 
     head: Head
     facts: Mapping[str, JsonValue]
 
 
 class SessionNote(NamedTuple):
-    """What a line says of the session as a whole, under the name of its type."""
+    """A line about the session as a whole. `kind` is its type."""
 
     head: Head
     name: Literal["custom-title", "ai-title", "summary", "pr-link", "worktree-state"]
     value: JsonValue
-    leaf: str | None = None  # of a summary: the line it was made for, which can be another session's
+    leaf: str | None = None  # of a summary: the line it was made for, possibly in another session
 
 
 class Progress(NamedTuple):
@@ -376,7 +376,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AgentMeta:
-    """What the file beside an agent's transcript says of it."""
+    """The contents of the `.meta.json` file beside an agent's transcript."""
 
     kind: str | None = None
     description: str | None = None
@@ -386,7 +386,7 @@ class AgentMeta:
 
 
 class ModelTotals(NamedTuple):
-    """What a model was used for in a session, and its price."""
+    """One model's token counts and cost in a session."""
 
     input: int = 0
     output: int = 0
@@ -397,7 +397,7 @@ class ModelTotals(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Claude Code's own count of the session so far. It leaves out responses that were aborted."""
+    """Claude Code's own totals for the session so far. They do not include aborted responses."""
 
     head: Head
     cost_usd: float | None
@@ -405,7 +405,7 @@ class Totals(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A line that says nothing for a trace; `reason` is what it is counted under."""
+    """A line with nothing for a trace. `reason` is the name it is counted under."""
 
     head: Head | None
     reason: str

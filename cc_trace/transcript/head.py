@@ -1,4 +1,4 @@
-"""What the beginning of a transcript tells: whose it is, and which session went before. Only a few lines are read."""
+"""What a transcript's first lines say: its session, its folder, its predecessor. Only a few lines are read."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _HEAD_LINES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TranscriptHead:
-    """What the first lines say. A transcript of few lines may not say it yet."""
+    """What the first lines say. In a very short transcript some of it may still be missing."""
 
-    first_session_id: str | None  # of the very first line: after some transitions it is the session before
-    session_id: str | None  # the first that any line names
+    first_session_id: str | None  # of the very first line; after some transitions that of the previous session
+    session_id: str | None  # the first that a line has
     cwd: str | None  # the folder the session was started in
-    is_agent: bool | None  # whether it is an agent's own file; None: nobody has said anything yet
+    is_agent: bool | None  # whether it is an agent's own file; None: there is no prompt or response yet
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether nothing that is appended can change it."""
+        """Return whether later lines can no longer change it."""
         return self.cwd is not None and self.is_agent is not None
 
     def identify(self, path: Path) -> tuple[str, bool]:
         """Return a session's id, and whether the file is an agent's own.
 
-        The session of a file is its name; of a renamed file it is what its lines say. In an agent's file all lines are
-        sidechain lines, and there they are the main thread.
+        A file is named after its session; for a renamed file the lines decide. In an agent's file all lines are
+        sidechain lines.
         """
         named = path.stem
         return (named if is_uuid(named) else self.session_id or named), bool(self.is_agent)
@@ -58,7 +58,7 @@ def head_entries(lines: Iterable[Line]) -> Iterator[Entry]:
 
 
 def summarize_head(entries: Iterable[Entry]) -> TranscriptHead:
-    """Return what the first lines say, having read no more of them than that takes."""
+    """Return what the first lines say. Reads no more lines than necessary."""
     heads = 0
     first = named = cwd = is_agent = None
     for entry in entries:

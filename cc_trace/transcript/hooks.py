@@ -1,6 +1,6 @@
-"""What Claude Code writes of hooks: an attachment if one printed, failed or decided something, and a summary at Stop.
+"""What Claude Code records about hooks: an attachment for each that printed, failed or decided something.
 
-One that ran silently leaves no line, but at Stop.
+A silent hook leaves no line, except at Stop, where a summary lists all hooks.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from cc_trace.transcript.entries import Entry, Head, Hook, StopHook
 
 _FAILED: Final = ("hook_non_blocking_error", "hook_error_during_execution", "hook_cancelled")
 _BLOCKED: Final = ("hook_blocking_error", "hook_stopped_continuation")
-# What these hooks print is context for the model; that of others is not, unless it is told as such.
+# The output of these hooks is context for the model. That of others is not, unless the line says so.
 _PRINT_CONTEXT: Final = ("SessionStart", "UserPromptSubmit", "Setup")
 _MAX_EXIT_CODE: Final = 1 << 31
 
 
 def hook(raw: dict[str, Any], line: dict[str, Any], head: Head) -> Entry | None:
-    """Return what an attachment tells of a hook; None where it does not even name the event."""
+    """Return the hook that an attachment describes, or None if it does not name the event."""
     kind, event = text_field(raw, "type") or "", text_field(raw, "hookEvent")
     if event is None:
         return None
@@ -41,13 +41,13 @@ def hook(raw: dict[str, Any], line: dict[str, Any], head: Head) -> Entry | None:
 
 
 def _printed(raw: dict[str, Any]) -> str:
-    """Return what a hook said: for the model, for the user, or just so."""
+    """Return a hook's output: for the model, for the user, or plain."""
     texts = [plain_text(raw.get(name)).strip() for name in ("content", "message", "stdout", "stderr")]
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
 def _message_to_model(line: dict[str, Any], kind: str, event: str, output: str) -> str:
-    """Return what the model was told; before 2.1.3xx the line does not say it, but what it is made of."""
+    """Return the message to the model. Before 2.1.3xx the line does not have it, only what it was made from."""
     rendered = line.get("rendered")
     if isinstance(rendered, list):
         texts = [plain_text(part.get("content")) for part in rendered if isinstance(part, dict)]
@@ -59,7 +59,7 @@ def _message_to_model(line: dict[str, Any], kind: str, event: str, output: str) 
 
 
 def stop_hooks(raw: dict[str, Any]) -> tuple[StopHook, ...]:
-    """Return the hooks that a `stop_hook_summary` lists, each with the error that names its command."""
+    """Return the hooks in a `stop_hook_summary`, each with the error that mentions its command."""
     infos, errors = raw.get("hookInfos"), raw.get("hookErrors")
     texts = [error for error in errors if isinstance(error, str)] if isinstance(errors, list) else []
     found: list[StopHook] = []

@@ -1,7 +1,7 @@
 """A transcript file as complete lines with their byte offsets.
 
-Rule: cut in bytes at newlines, decode afterwards. A last line without its newline is not an error but "not yet";
-it is handed out only to a caller that knows the file has stopped growing.
+Rule: split bytes at newlines, decode afterwards. A last line without a newline is not an error but "not yet";
+it is yielded only to a caller that knows the file has stopped growing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK_BYTES: Final = 1 << 20
-# The longest line seen in public transcripts has 2 MB. Beyond this one a line is counted, not held in memory.
+# The longest line seen in public transcripts is 2 MB. A line longer than this is counted, but not held in memory.
 MAX_LINE_BYTES: Final = 64 << 20
 
 
 class Line(NamedTuple):
-    """One line; `data` is None where it was too long to hold, `torn` where no newline came."""
+    """One line. `data` is None if it was too long to hold; `torn` if it does not end with a newline."""
 
     offset: int
     number: int
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to read on: the byte offset of a line's beginning and that line's number, counted from 0."""
+    """Where to resume reading: the byte offset of a line's start, and the line's number counted from 0."""
 
     offset: int = 0
     number: int = 0
@@ -52,7 +52,7 @@ def read_lines(
 def lines_in(
     file: BinaryIO, start: Position = BEGINNING, *, torn: bool = False, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[Line]:
-    """Yield the lines of a file that is open, in the same way."""
+    """Do the same as `read_lines` for a file that is already open."""
     offset, number = start.offset, start.number
     file.seek(offset)
     while data := file.readline(max_line_bytes):
@@ -80,6 +80,6 @@ def _length_of_rest(file: BinaryIO) -> int:
 
 
 def _ended(file: BinaryIO) -> bool:
-    """Tell whether the byte before the reading position is a newline."""
+    """Return whether the byte before the current position is a newline."""
     file.seek(-1, os.SEEK_CUR)
     return file.read(1) == b"\n"

@@ -1,6 +1,6 @@
-"""Images and documents of a transcript, found by the digest that stands in their place in a trace.
+"""Images and documents of a transcript, found by the digest that replaces them in a trace.
 
-Rule: what something is, is told by its first bytes, never by what a transcript says.
+Rule: the first bytes decide the media type, never what the transcript says.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _BEGINNINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image or a document, and where its content stands; that is read when somebody needs it."""
+    """An image or document, and where its content is. The content is read only when needed."""
 
-    digest: str  # as its mark has it: of the base64
+    digest: str  # of the base64, as in its mark
     content_type: str
     size: int
     sha256: bytes  # of the content
@@ -48,7 +48,7 @@ class Media:
     position: Position
 
     def read(self) -> bytes | None:
-        """Return the content, None where it is no longer there."""
+        """Return the content, or None if it is no longer there."""
         try:
             line = next(read_lines(self.path, self.position), None)
         except OSError:
@@ -61,9 +61,9 @@ class Media:
 
 
 class MediaFinder:
-    """Finds the images and documents of a session. Its files are read once, as far as it takes to find what is asked.
+    """Finds the images and documents of a session. Its files are read once, and only as far as needed.
 
-    `files` tells where to look, each file with the position where looking begins; it is called when first needed.
+    `files` returns the files to search, each with the position to start at; it is called on first use.
     """
 
     def __init__(self, files: Callable[[], Iterable[tuple[Path, Position]]]) -> None:
@@ -71,26 +71,26 @@ class MediaFinder:
         self._known: dict[str, Media] = {}
 
     def find(self, digest: str) -> Media | None:
-        """Return what has this digest, None where nothing has, or its kind is not known."""
+        """Return the image or document with this digest, or None if there is none or its media type is unknown."""
         while digest not in self._known and (media := next(self._all, None)) is not None:
             self._known.setdefault(media.digest, media)
         return self._known.get(digest)
 
 
 def media_digests(text: str) -> list[str]:
-    """Return the digests of the images and documents that a text names."""
+    """Return the digests in a text's marks of images and documents."""
     return MEDIA_MARK.findall(text) if _MARKED in text else []
 
 
 def media_type(content: bytes) -> str | None:
-    """Return what an image or a document is, None for anything that Claude is not given as one."""
+    """Return the media type of an image or document, or None if it is not a type that Claude accepts."""
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for beginning, kind in _BEGINNINGS.items() if content.startswith(beginning)), None)
 
 
 def find_media(path: Path, digest: str) -> bytes | None:
-    """Return the content of the image or document with this digest (see `blocks.media`), None if it is not there."""
+    """Return the content of the image or document with this digest (see `blocks.media`), or None if there is none."""
     for line in read_lines(path):
         for data in _encoded_in(line.data):
             if _digest(data) == digest:
@@ -99,7 +99,7 @@ def find_media(path: Path, digest: str) -> bytes | None:
 
 
 def _media_of(path: Path, start: Position = BEGINNING) -> Iterator[Media]:
-    """Yield what stands in a file from a position on. A file that cannot be read has nothing."""
+    """Yield the images and documents in a file from a position on; none if it cannot be read."""
     try:
         for line in read_lines(path, start):
             for data in _encoded_in(line.data):
@@ -125,7 +125,7 @@ def _content(data: str) -> bytes | None:
 
 
 def _encoded_in(line: bytes | None) -> Iterator[str]:
-    """Yield the texts of a line that may be an image or a document in base64."""
+    """Yield the strings in a line that may be a base64 image or document."""
     if line is None or b'"base64"' not in line:
         return
     try:

@@ -1,8 +1,8 @@
-"""A transcript that stays open while its session is synced: looked into in many places, opened twice at most.
+"""A transcript that stays open while its session is synced. Many callers read from it; it is opened at most twice.
 
 Rules:
-- What is read is what stands in the file now: nothing is kept from an earlier look but the head, once it is complete.
-- A file that was put in the place of another is opened anew.
+- Every read returns the file's current contents. Only the head is cached, once it is complete.
+- If the file was replaced by another, it is reopened.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FINGERPRINT_BYTES: Final = 1024
 
 
 class OpenTranscript:
-    """One transcript. Its file is opened when it is first needed; whoever makes one closes it."""
+    """One transcript. The file is opened on first use; the caller that creates the object closes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Two, because lines are handed out one by one while a look is taken elsewhere. That look is unbuffered.
+        # Two handles, because other positions are read, unbuffered, while lines are yielded one by one.
         self._looking = _Handle(path, buffering=0)
         self._reading = _Handle(path, buffering=CHUNK_BYTES)
         self._head: TranscriptHead | None = None
@@ -41,11 +41,11 @@ class OpenTranscript:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; what is asked next opens it again."""
+        """Close the file. The next read reopens it."""
         self._looking.close()
         self._reading.close()
         self._head = None
@@ -56,26 +56,26 @@ class OpenTranscript:
         return self.path.stem
 
     def stat(self) -> os.stat_result:
-        """Return the size and the times that the file has now."""
+        """Return the file's current size and times."""
         return self.path.stat()
 
     def lines(self, start: Position = BEGINNING) -> Iterator[Line]:
-        """Yield the lines from `start` on, also a last one without its newline. Only one reader at a time."""
+        """Yield the lines from `start` on, including a last one without a newline. Only one reader at a time."""
         file = self._reading.file()
-        file.seek(0, os.SEEK_END)  # which forgets what was buffered: it may have been written over since
+        file.seek(0, os.SEEK_END)  # discards the buffer: the file may have been overwritten since
         return lines_in(file, start, torn=True)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries at the beginning."""
+        """Yield the entries of the first lines."""
         return head_entries(self.lines())
 
     @property
     def head(self) -> TranscriptHead:
-        """Return what the beginning tells: whose it is, where it was started, which session went before."""
+        """Return what the first lines say: the session, its folder and its predecessor."""
         if self._head is not None:
             return self._head
         head = summarize_head(self.entries())
-        if head.is_complete:  # else later lines tell more
+        if head.is_complete:  # otherwise later lines may add to it
             self._head = head
         return head
 
@@ -84,16 +84,16 @@ class OpenTranscript:
         return self._bytes(max(0, self.stat().st_size - length), -1)
 
     def fingerprint(self, length: int) -> str:
-        """Return a digest of the first bytes: a transcript that begins otherwise is another one."""
+        """Return a digest of the first bytes. If it differs, it is a different transcript."""
         return hashlib.sha256(self._bytes(0, length)).hexdigest()
 
     def fingerprint_before(self, offset: int) -> str:
-        """Return a digest of the last bytes before a position: a transcript that was rewritten has others there."""
+        """Return a digest of the bytes just before a position. It differs if the transcript was rewritten."""
         length = min(offset, FINGERPRINT_BYTES)
         return hashlib.sha256(self._bytes(offset - length, length)).hexdigest()
 
     def is_line_start(self, offset: int) -> bool:
-        """Tell whether a line can begin at a position."""
+        """Return whether a line can start at a position."""
         return not offset or self._bytes(offset - 1, 1) == b"\n"
 
     def _bytes(self, offset: int, length: int) -> bytes:
@@ -103,7 +103,7 @@ class OpenTranscript:
 
 
 class _Handle:
-    """A file, opened when it is needed and again when another one stands in its place."""
+    """A file that is opened on first use, and reopened when it has been replaced."""
 
     def __init__(self, path: Path, buffering: int) -> None:
         self._path = path

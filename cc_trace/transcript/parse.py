@@ -1,6 +1,6 @@
 """One line of a transcript as an Entry.
 
-`_READERS` and `_ATTACHMENT_READERS`, at the end, say what is read. A line of a type without a reader is counted and
+`_READERS` and `_ATTACHMENT_READERS`, at the end, list what is read. A line of a type without a reader is counted and
 skipped, mostly by its first bytes and without parsing it.
 """
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 _MAX_TYPE: Final = 64
 _ENDS: Final = 16_384
-# Types that say nothing for a trace. Any other type without a reader is unknown, and doctor names it.
+# Types with nothing for a trace. Any other type without a reader is unknown, and doctor reports it.
 KNOWN_IGNORED: Final = frozenset(
     {
         "agent-name",
@@ -90,21 +90,21 @@ KNOWN_IGNORED: Final = frozenset(
 
 
 def skippable(data: bytes) -> str | None:
-    """Return the reason to skip a line without parsing it; None: it must be parsed.
+    """Return the reason to skip a line without parsing it, or None if it must be parsed.
 
-    What looks like two objects on one line is parsed: the second one may be a prompt.
+    A line that may hold two objects is parsed: the second one may be a prompt.
     """
     reason = _reason(data)
     return None if reason is None or _several(data) else reason
 
 
 def _several(data: bytes) -> bool:
-    """Look for a second object near both ends: looking through all of a request body takes as long as parsing it."""
+    """Look for a second object near both ends only: scanning a whole request body takes as long as parsing it."""
     return data.find(b'}{"', 0, _ENDS) >= 0 or data.find(b'}{"', max(_ENDS, len(data) - _ENDS) - 2) >= 0
 
 
 def _reason(data: bytes) -> str | None:
-    """Return the reason to skip a line, by its first bytes: in 2.1.325 an answer of one word writes 250 KB of requests.
+    """Return the reason to skip a line, from its first bytes: 2.1.325 writes 250 KB of requests for a one-word answer.
 
     The first `"type":"` is the line's own when only one brace is open before it; quotes inside strings are escaped.
     """
@@ -125,22 +125,22 @@ def _reason(data: bytes) -> str | None:
 
 
 def ignored(kind: str) -> str:
-    """Return the reason under which a line of a type without a reader is counted."""
+    """Return the name under which to count a line of a type without a reader."""
     return kind if kind in KNOWN_IGNORED else f"unknown type {kind[:_MAX_TYPE]}"
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_PER_DAY: Final = 86_400
-_MAX_NS: Final = (1 << 63) - 1  # what backends and SQLite can hold: the year 2262
+_MAX_NS: Final = (1 << 63) - 1  # the most that backends and SQLite can store: the year 2262
 
-_HOOK: Final = "hook_"  # how the attachments of hooks are called
+_HOOK: Final = "hook_"  # prefix of the types of hook attachments
 _NO_RESPONSE: Final = "No response requested."
 _COMPACTION_KEYS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
 _RETRY_KEYS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
 
 
 def parse(line: Line) -> Sequence[Entry]:
-    """Return what a line holds: nothing for a blank one, several entries where several objects share the line."""
+    """Return a line's entries: none for a blank line, several if several objects share the line."""
     offset, number, data, torn = line
     if data is None:
         return (Skipped(None, "line too long"),)
@@ -158,12 +158,12 @@ def parse(line: Line) -> Sequence[Entry]:
 
 @lru_cache(maxsize=256)
 def _skipped(kind: str) -> tuple[Skipped]:
-    """Share what is the same on many lines."""
+    """Return a shared object for each reason: many lines are skipped for the same one."""
     return (Skipped(None, kind),)
 
 
 def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
-    """Return what can be read of a line that strict JSON refuses, and a count of it as malformed or repaired."""
+    """Return what can be recovered from a line that is not strict JSON, and a Skipped entry that counts it."""
     text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
     found: list[dict[str, Any]] = []
     decoder, at = json.JSONDecoder(strict=False, parse_int=_integer), 0
@@ -175,7 +175,7 @@ def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
             if isinstance(value, dict):
                 found.append(_without_surrogates(value))
     except (ValueError, RecursionError):
-        pass  # what stood whole before the damage counts
+        pass  # keep the complete objects before the damage
     if not found:
         return (Skipped(None, "malformed line"),) if data.strip() else ()
     reason = "several objects on one line" if len(found) > 1 else "repaired line"
@@ -183,19 +183,19 @@ def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
 
 
 def _integer(text: str) -> int | float:
-    """Read a whole number as orjson does: beyond 64 bits as a float."""
+    """Parse an integer as orjson does: beyond 64 bits as a float."""
     value = int(text)
     return value if -(1 << 63) <= value < 1 << 64 else float(text)
 
 
 def _without_surrogates(value: dict[str, Any]) -> dict[str, Any]:
-    """Replace lone surrogates, which no backend's UTF-8 can carry."""
+    """Replace lone surrogates, which cannot be encoded as UTF-8."""
     clean: dict[str, Any] = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return clean
 
 
 def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
-    """Return what one JSON object of a transcript is."""
+    """Return the entry for one JSON object of a transcript."""
     kind, message = raw.get("type"), object_field(raw, "message")
     if not isinstance(kind, str):
         kind = message.get("role")
@@ -246,12 +246,12 @@ def _forked_from(forked: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _context(values: tuple[object, ...]) -> Context:
-    """Share equal contexts: they are the same on thousands of lines."""
+    """Return a shared object for equal contexts: thousands of lines have the same one."""
     return Context(*(value if isinstance(value, str) and value else None for value in values))
 
 
 def parse_time(text: str) -> int | None:
-    """Return unix nanoseconds; None for what is no time, or lies outside what a span can carry."""
+    """Return unix nanoseconds, or None if the text is not a time or out of range for a span."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -264,7 +264,7 @@ def parse_time(text: str) -> int | None:
 
 
 def line_time(line: Line) -> int | None:
-    """Return when a line was written, whatever it says; None where it does not tell."""
+    """Return the timestamp of a line of any type, or None if it has none."""
     try:
         raw = orjson.loads(line.data or b"")
     except orjson.JSONDecodeError:
@@ -274,7 +274,7 @@ def line_time(line: Line) -> int | None:
 
 
 def _content(raw: dict[str, Any]) -> object:
-    """Return what a user or assistant line says: in its message, which can be plain text, or beside its type."""
+    """Return a user or assistant line's content, from `message` (an object or plain text) or from the line itself."""
     message = raw.get("message")
     if isinstance(message, dict) and message:
         return message.get("content")
@@ -408,14 +408,14 @@ def _progress(raw: dict[str, Any], head: Head) -> Entry:
 
 
 def _tool_use(raw: dict[str, Any], head: Head) -> Entry:
-    """Read a call that is a line of its own, as in the simplest format."""
+    """Read a tool call on its own line, as in the simplest format."""
     return Reply(
         head=head, message_id=None, request_id=None, model=None, blocks=(tool_use(raw),), usage=None, stop_reason=None
     )
 
 
 def _tool_result(raw: dict[str, Any], head: Head) -> Entry:
-    """Read a result that is a line of its own, as in the simplest format."""
+    """Read a tool result on its own line, as in the simplest format."""
     return Results(head, (tool_result(raw, raw, alone=True),), None)
 
 
@@ -463,7 +463,7 @@ def _session_note(raw: dict[str, Any], head: Head) -> Entry:
             known = {"number": count_field(raw, "prNumber") or None, "url": text_field(raw, "prUrl")}
             return SessionNote(head, "pr-link", {**known, "repository": text_field(raw, "prRepository")})
         case {"type": "worktree-state"}:
-            tree = object_field(raw, "worktreeSession")  # null: the worktree was left
+            tree = object_field(raw, "worktreeSession")  # null: the session left the worktree
             names = ("originalCwd", "worktreePath", "worktreeName")
             return SessionNote(head, "worktree-state", {name: text_field(tree, name) for name in names})
         case _:
@@ -502,7 +502,7 @@ def _queued(raw: dict[str, Any], head: Head) -> Entry | None:
     return QueuedPrompt(head._replace(origin=text_field(object_field(raw, "origin"), "kind") or head.origin), text)
 
 
-# Every line type that is read. What it becomes is a member of `Entry`, and mypy checks that turns/boundaries takes it.
+# Every line type that is read. Each becomes a member of `Entry`, and mypy checks that turns/boundaries handles it.
 _READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry]]] = {
     "user": _user,
     "assistant": _reply,
@@ -522,7 +522,7 @@ _READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry]]] = {
     "tool_use": _tool_use,
     "tool_result": _tool_result,
 }
-# Every attachment that is read; None: it lacks what makes it one.
+# Every attachment type that is read. A reader returns None if a required field is missing.
 _ATTACHMENT_READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry | None]]] = {
     "queued_command": _queued,
     "structured_output": _structured_output,

@@ -1,6 +1,6 @@
-"""Which prompts were left behind: whoever goes back in a conversation and types another one begins a branch.
+"""Which prompts were abandoned by a rewind: going back in a conversation and typing another prompt starts a branch.
 
-Such a prompt has the same parent as the one whose place it takes. All since that one is left behind; its lines stay.
+The new prompt has the same parent as the one it replaces. Everything since the old prompt is abandoned; its lines stay.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from cc_trace.transcript.entries import Entry, Head
 
 
-def takes_the_place_of(head: Head, earlier: Head) -> bool:
-    """Tell whether a prompt was typed in place of an earlier one."""
+def replaces(head: Head, earlier: Head) -> bool:
+    """Return whether a prompt replaced an earlier one."""
     return head.parent_uuid is not None and head.parent_uuid == earlier.parent_uuid and head.uuid != earlier.uuid
 
 
 def rewound_prompts(path: Path) -> set[str]:
-    """Return the uuids of the lines of a file that could start a turn and were left behind."""
+    """Return the uuids of the lines in a file that could start a turn and were abandoned by a rewind."""
     return _left_behind(_starts(path))
 
 
 def _starts(path: Path) -> Iterator[Entry]:
-    """Yield what can start a turn; results, which are most of the lines, are not even parsed."""
+    """Yield the entries that can start a turn. Results, which are most of the lines, are not parsed."""
     for line in read_lines(path):
         if line.data is not None and b'"user"' in line.data and b'"tool_result"' not in line.data:
             yield from parse(line)
@@ -38,14 +38,14 @@ def _starts(path: Path) -> Iterator[Entry]:
 def _left_behind(entries: Iterable[Entry]) -> set[str]:
     found: set[str] = set()
     kept: list[str] = []  # the uuids of this branch, in order
-    place: dict[str, tuple[int, Head]] = {}  # a parent -> where its prompt stands among them
+    place: dict[str, tuple[int, Head]] = {}  # parent -> index of its prompt in `kept`
     for entry in entries:
         head = entry.head
         if head is None or head.sidechain or head.uuid is None:
             continue
         if isinstance(entry, Prompt) and entry.trigger == "prompt" and head.parent_uuid is not None:
             at, earlier = place.get(head.parent_uuid, (len(kept), None))
-            if earlier is not None and takes_the_place_of(head, earlier):
+            if earlier is not None and replaces(head, earlier):
                 found.update(kept[at:])
                 del kept[at:]
             place[head.parent_uuid] = (len(kept), head)

@@ -1,4 +1,4 @@
-"""What `system/init` and `result` say of a run as a whole, field by field: names and figures, no words of anybody."""
+"""What `system/init` and `result` say about a run as a whole: names and numbers, no conversation text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODEL_FIGURES: Final = (
 
 
 def run_facts(init: dict[str, Any], result: dict[str, Any]) -> dict[str, JsonValue]:
-    """Return what is known; a field of another form than its usual one is left out."""
+    """Return the known fields. A field of an unexpected type is left out."""
     facts: dict[str, JsonValue] = {"model": _name(init, "model")}
     facts["tools"] = _names(init.get("tools"))
     facts["mcp_servers"] = _pairs(init.get("mcp_servers"), "name", "status")

@@ -1,4 +1,4 @@
-"""Telling apart the lines of type "user": only one in ten is something a person typed."""
+"""Classifies the lines of type "user": only one in ten is something a person typed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SUMMARY = re.compile(_FIELD.format("summary"), re.DOTALL)
 _OTHER_TRANSCRIPT = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.jsonl")
 
 _SUMMARY_START: Final = "This session is being continued from a previous conversation"
-_WAITING: Final = "is waiting on its own background work"  # an agent stopped, and will be woken
+_WAITING: Final = "is waiting on its own background work"  # the agent has stopped and will be resumed
 _FROM_PEER: Final = ("Another Claude session sent a message:", "<teammate-message", "<ci-monitor-event")
 _FEEDBACK: Final = ("Stop hook feedback", "Stop hook blocking error")
 _NOTIFICATIONS: Final = ("task-notification", "bash-notification", "agent-notification")
@@ -52,7 +52,7 @@ _OUTPUTS: Final = ("local-command-stdout", "local-command-stderr", "bash-stdout"
 
 
 def user_entry(raw: dict[str, Any], content: object, head: Head) -> Entry:
-    """Return what a user line is: results, a prompt, or one of the many lines that look like a prompt."""
+    """Return the entry for a user line: results, a prompt, or one of the many lines that look like a prompt."""
     if isinstance(content, list):
         if len(content) == 1 and _is_result(content[0]):  # as on nearly all lines
             ends_turn = raw.get("toolEndsTurn") is True
@@ -70,7 +70,7 @@ def _is_result(item: Any) -> bool:
 
 
 def _typed_beside(raw: dict[str, Any], content: list[Any], head: Head) -> str | None:
-    """Return what a person typed while Claude worked; an interrupt or a reminder can stand beside a result too."""
+    """Return what a person typed while Claude worked. Interrupts and reminders can accompany a result, too."""
     others = [item for item in content if not _is_result(item)]
     text = plain_text(others).strip()
     return text if text and isinstance(_text_entry(raw, text, head), Prompt) else None
@@ -124,9 +124,9 @@ def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: He
 
 
 def speaker(text: str, head: Head) -> Speaker:
-    """Tell who said what stands in the place of a prompt: its tag may tell, or its line; else a human did."""
+    """Return who wrote the text of a prompt, from its tag or its line's origin; a human if neither says so."""
     if head.sidechain:
-        return "agent"  # an agent's file: who told it so was the model, or another agent
+        return "agent"  # in an agent's file prompts come from the model or another agent
     tag = _TAG.match(text[:200])
     name = tag[1] if tag else ""
     if text.lstrip().startswith(_FROM_PEER):
@@ -139,13 +139,13 @@ def speaker(text: str, head: Head) -> Speaker:
 
 
 def notifications(text: str, head: Head) -> tuple[Notification, ...]:
-    """Return the ends of background tasks that a text tells of: several tasks can share one line."""
+    """Return the ends of background tasks that a text reports. One line can report several."""
     parts = [text[found.start() : found.end()] for found in _NOTIFICATION.finditer(text)]
     return tuple(notification(part, head) for part in (parts if len(parts) > 1 else [text]))
 
 
 def notification(text: str, head: Head) -> Notification:
-    """Return the end of a background task as its notification tells it; every field is optional."""
+    """Parse the notification of a background task's end. Every field is optional."""
     task = _TASK_ID.search(text)
     tool, status, summary = _TOOL_USE_ID.search(text), _STATUS.search(text), _SUMMARY.search(text)
     return Notification(

@@ -41,8 +41,8 @@ from cc_trace.transcript import (
     TurnEnd,
     TurnLimit,
     notifications,
+    replaces,
     speaker,
-    takes_the_place_of,
 )
 from cc_trace.turns.attempts import Attempts
 from cc_trace.turns.builder import OpenTurn, compaction, hook_event
@@ -345,7 +345,7 @@ class _Assembler:
 
     def _start(self, start: Start, expansion: Message | None = None) -> Turn | None:
         if self._open is not None and self._open.answered:
-            self._open.turn.rewound = takes_the_place_of(start.head, self._open.turn.start.head)
+            self._open.turn.rewound = replaces(start.head, self._open.turn.start.head)
         closed, unanswered = self._close(), self._open
         self._open = self._new(start)
         if expansion is not None:
@@ -357,7 +357,7 @@ class _Assembler:
             turn.begin = before.begin
             turn.steps = [*before.steps, *turn.steps]
             turn.sidechain, turn.progress = before.sidechain, before.progress
-            if not takes_the_place_of(start.head, before.start.head):  # else the model never saw it: it was edited
+            if not replaces(start.head, before.start.head):  # else the model never saw it: it was edited
                 self._open.waiting = [*unanswered.waiting, *self._open.waiting]
         return closed
 

@@ -1,7 +1,7 @@
-"""What `claude -p` prints becomes a transcript.
+"""Converts the output of `claude -p` to a transcript.
 
-`--output-format stream-json` and `json` tell of the same messages as a transcript, under the same ids. They are written
-down here as the lines of a transcript, and whatever reads transcripts reads them.
+`--output-format stream-json` and `json` have the same messages as a transcript, with the same ids. Here they become
+the lines of a transcript, which the rest of the code reads like any other.
 """
 
 from cc_trace.transcript.stream.convert import StreamTranscript, convert_stream

@@ -1,7 +1,7 @@
-"""Messages of a stream as the lines of a transcript, and of the files of its agents.
+"""Converts the messages of a stream to the lines of a transcript and of its agents' files.
 
-Rule: message, tool and line ids are kept, so that spans have the same ids from either source. What a stream does not
-tell is not made up; docs/streams.md lists it.
+Rule: message, tool and line ids are kept, so that spans have the same ids from either source. What a stream lacks is
+not invented; docs/streams.md lists it.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 
 _LIMIT: Final = re.compile(r"maximum number of turns \((\d+)\)")
-# In the form of a line that asks for another response: then a turn whose run was cut off is incomplete.
+# Looks like a line that requires another response, which makes the turn of a run that was cut off incomplete.
 _ENDED_EARLY: Final = "Stop hook feedback: the stream ended before its result."
 _MAX_MS: Final = 1 << 40
 
 
 @dataclass(slots=True)
 class StreamTranscript:
-    """A run: its session, the lines of the main thread, and of each agent by the call that started it."""
+    """A run: its session, the lines of the main thread, and those of each agent by the call that started it."""
 
     session_id: str
     lines: list[Line] = field(default_factory=list)
     agents: dict[str, list[Line]] = field(default_factory=dict)
     agent_meta: dict[str, Line] = field(default_factory=dict)
-    agent_ids: dict[str, str] = field(default_factory=dict)  # by the call
+    agent_ids: dict[str, str] = field(default_factory=dict)  # by call id
     cwd: str | None = None
     complete: bool = False  # its result has been seen
-    from_result: bool = False  # nothing but the result is known
+    from_result: bool = False  # only the result is known
 
     @property
     def last_response(self) -> str | None:
-        """Return the id of the last response of the main thread; None where no response has one."""
+        """Return the id of the main thread's last response, or None if none has an id."""
         for line in reversed(self.lines):
             match line:
                 case {"type": "assistant", "message": {"id": str(id_)}} if not self.from_result:
@@ -54,10 +54,10 @@ class StreamTranscript:
 def convert_stream(
     messages: Messages, *, prompt: str | None = None, began_ns: int | None = None, ended_ns: int | None = None
 ) -> list[StreamTranscript]:
-    """Return the sessions of an output as transcripts; none where nothing in it is a message of Claude Code.
+    """Return the sessions in an output as transcripts; none if it has no message of Claude Code.
 
-    `prompt`: what was asked first, where the caller knows it. `began_ns`: when the run began, for who was there and saw
-    the messages come. `ended_ns`: when the output ended, for a stream that has neither times of its own nor was seen.
+    `prompt`: the first prompt, if the caller knows it. `began_ns`: when the run began, if the caller watched the
+    messages arrive. `ended_ns`: when the output ended, for a stream with neither times of its own nor arrival times.
     """
     made: list[StreamTranscript] = []
     for session in messages.by_session():
@@ -68,7 +68,7 @@ def convert_stream(
 
 
 class _Conversion:
-    """One stream on its way."""
+    """The state of one stream's conversion."""
 
     def __init__(
         self, messages: Messages, prompt: str | None, began_ns: int | None, ended_ns: int | None, *, live: bool
@@ -79,12 +79,12 @@ class _Conversion:
         self._common: Line = {"sessionId": self._made.session_id}
         self._mode: str | None = None
         self._asked = False
-        self._begun = None if began_ns is None else rfc3339(began_ns)  # when it was asked
-        self._ended: Message | None = None  # the result of the turn before, while no other has begun
+        self._begun = None if began_ns is None else rfc3339(began_ns)  # when the prompt was sent
+        self._ended: Message | None = None  # the result of the previous turn, until the next one begins
         self._init_message: Line = {}
-        self._limit: object = None  # the rate limit that was told of last
+        self._limit: object = None  # the latest rate limit info
         self._background: set[str] = set()  # calls that launched a task
-        self._tasked: dict[str, Message] = {}  # what agents were told to do, by their calls
+        self._tasked: dict[str, Message] = {}  # the `task_started` messages of agents, by call id
         self._usage = _final_usage(messages.found)
         self._times, self._source = _times(messages, ended_ns, live=live)
 
@@ -123,7 +123,7 @@ class _Conversion:
             case {"type": "rate_limit_event"}:
                 self._limit = message.get("rate_limit_info")
             case _:
-                pass  # partial messages have been looked at, others say nothing for a trace
+                pass  # partial messages are handled above, others have nothing for a trace
 
     def _init(self, message: Message) -> None:
         self._init_message = {name: message.get(name) for name in ("model", "tools", "mcp_servers")}
@@ -157,7 +157,7 @@ class _Conversion:
                 self._notification(message, call)
 
     def _notification(self, message: Message, call: str) -> None:
-        """Tell the end of a background task as a transcript does."""
+        """Add the end of a background task as a transcript's notification line."""
         fields = {"task-id": message.get("task_id"), "tool-use-id": call}
         fields |= {"status": message.get("status"), "summary": message.get("summary")}
         elements = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items() if isinstance(value, str))
@@ -182,13 +182,13 @@ class _Conversion:
         self._place(line, message)
 
     def _counted(self, inner: Line, line: Line) -> object:
-        """Return a message's usage with its final counts; the line says so where they are not known."""
+        """Return a message's usage with its final counts, or mark the line as partial if they are unknown."""
         usage, id_ = inner.get("usage"), inner.get("id")
         if not isinstance(usage, dict) or not isinstance(id_, str):
             return usage
         if (known := self._usage.get(id_)) is not None:
             return {**usage, **known}
-        # A count that was written before the end of a response is a placeholder, and the response has no reason yet.
+        # Counts written before the end of a response, when it has no stop reason yet, are placeholders.
         if inner.get("stop_reason") is None and id_ not in self._usage.counted:
             line["partialUsage"] = "output"
         return usage
@@ -216,9 +216,9 @@ class _Conversion:
         self._place(line, message)
 
     def _ask(self) -> None:
-        """Let the prompt that the caller knows of stand before the first response.
+        """Add the prompt given by the caller before the first response.
 
-        After a result another turn begins, whatever was asked.
+        After a result another turn begins, even if its prompt is unknown.
         """
         if not self._asked and self._prompt:
             content = {"role": "user", "content": self._prompt}
@@ -265,20 +265,20 @@ class _Conversion:
         self._facts(message)
 
     def _facts(self, result: Message) -> None:
-        """Tell of the run as a whole what was said at its beginning and its end."""
+        """Add a line with what the run's init and result messages say about the run as a whole."""
         said = {name: value for name, value in result.items() if name not in ("result", "structured_output", "usage")}
         init = {**self._init_message, "rate_limit_info": self._limit}
         self._add({"type": "system", "subtype": "run", "init": init, "result": said})
 
     def _structured(self, data: object) -> None:
-        """Let the call that gave the data end the turn, where no response followed it."""
+        """If no response followed the call with the structured output, make its result end the turn."""
         last = next((line for line in reversed(self._made.lines) if line["type"] in ("assistant", "user")), None)
         if last is not None and last["type"] == "user":
             last["toolEndsTurn"] = True
             self._add({"type": "attachment", "attachment": {"type": "structured_output", "data": data}})
 
     def _only_result(self) -> None:
-        """Make one response of the result, where it is all that is known of a run."""
+        """Turn the result into a response if it is all that is known of a run."""
         result = next((each for each in reversed(self._messages.found) if each["type"] == "result"), None)
         if result is None:
             return
@@ -314,13 +314,13 @@ class _Conversion:
 
 
 class _Usage(dict[str, Line]):
-    """Final counts by message id; `counted` also has the messages whose own lines carry final counts."""
+    """Final counts by message id. `counted` has the messages whose own lines carry final counts."""
 
     counted: set[str]
 
 
 def _final_usage(messages: list[Message]) -> _Usage:
-    """Return the counts that came at the end of responses: with `message_delta`, or with the result of a single one."""
+    """Return the final counts of responses: from `message_delta`, or from the result if there was only one response."""
     final, current = _Usage(), dict[str | None, str]()
     final.counted = set()
     waiting: dict[str, None] = {}
@@ -356,7 +356,7 @@ def _session_id(messages: list[Message]) -> str:
 
 
 def _launched(inner: object, result: object) -> tuple[str | None, str | None]:
-    """Return the call whose result a user message is, and the agent that did it."""
+    """Return the call that a user message is the result of, and the agent that ran it."""
     agent = result.get("agentId") if isinstance(result, dict) else None
     match inner:
         case {"content": [*items]}:
@@ -375,12 +375,12 @@ def _is_result(item: object) -> bool:
 
 
 def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[list[str | None], str]:
-    """Return when each message was written, and how that is known.
+    """Return when each message was written, and where the times come from.
 
-    The stream's own times count where it has any; a message without one takes that of the one before, and what stands
-    before the first time is counted back from the last by how long the run took. Without any, those at which they came
-    in: if that was live, or they did not come faster than the run took, so that it had been recorded before. Else all
-    that is known is how long the run took until the output ended.
+    If the stream has times, those are used: a message without one takes the previous message's, and messages before the
+    first time get the run's start, computed from the last time and the run's duration. If it has none, arrival times
+    are used, provided they were observed live or span about the run's duration; a shorter span means that a recording
+    was replayed. Otherwise only the start and the end are known, from the run's duration and the end of the output.
     """
     own = [each["timestamp"] if isinstance(each.get("timestamp"), str) else None for each in messages.found]
     took = [each["duration_ms"] for each in messages.found if isinstance(each.get("duration_ms"), int)]
@@ -388,7 +388,7 @@ def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[lis
         return list(_filled(own, took[:1])), "stream"
     took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
     arrived = [each for each in messages.arrived_ns if each is not None]
-    lasted_ns = arrived[-1] - arrived[0] if arrived else 0  # nothing where all came as one array
+    lasted_ns = arrived[-1] - arrived[0] if arrived else 0  # 0 if all came as one array
     if len(arrived) == len(messages.found) and (2 * lasted_ns >= took_ns or (live and lasted_ns)):
         return [rfc3339(each) for each in arrived], "arrival"
     end_ns = arrived[-1] if arrived else ended_ns
@@ -400,7 +400,7 @@ def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[lis
 
 
 def _filled(times: list[str | None], took_ms: list[int]) -> Iterator[str | None]:
-    """Yield each time, or the one before. `took_ms`: of the first run, which ends before the second one's times."""
+    """Yield each time, or the previous one if it is missing. `took_ms`: the duration of the first run."""
     known = [each for each in times if each is not None]
     latest, first_ns, last_ns = known[0], parse_time(known[0]), parse_time(known[-1])
     if took_ms and first_ns is not None and last_ns is not None:

@@ -1,4 +1,4 @@
-"""The output of `claude -p` as messages, whichever form it has.
+"""Reads the output of `claude -p`, in any of its forms, as messages.
 
 | form | where |
 |---|---|
@@ -6,7 +6,7 @@
 | an array of messages | `--output-format json --verbose`, and the execution file of claude-code-action |
 | the `result` alone | `--output-format json` |
 
-What is no message (a line of stderr, the torn end of a run that was killed) is counted and skipped.
+Anything else (a line of stderr, the torn end of a killed run) is counted and skipped.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Message: TypeAlias = dict[str, Any]
-# Of partial messages, those that hold final counts. The others repeat in pieces what whole messages say, and there are
-# thousands of them.
+# The partial messages with final token counts. The others, thousands of them, only repeat the complete messages in
+# pieces.
 _COUNTING: Final = ("message_start", "message_delta")
 _PIECE: Final = re.compile(rb'\{"type":"stream_event","event":\{"type":"(?:content_block|message_stop|ping)')
 
 
 @dataclass(slots=True)
 class Messages:
-    """Messages in their order; `arrived_ns` has the time each came in, where somebody saw it come."""
+    """Messages in order. `arrived_ns` has the time each one arrived, where it was observed."""
 
     found: list[Message] = field(default_factory=list)
     arrived_ns: list[int | None] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Messages:
     def by_session(self) -> list[Messages]:
         """Return the messages of each session, in the order in which the sessions began.
 
-        A message that names none belongs to the one that goes on; after a result, to the one that comes next.
+        A message without a session id belongs to the current session; after a result, to the next one.
         """
         sessions: dict[str, Messages] = {}
         open_, waiting = None, Messages()
@@ -61,12 +61,12 @@ class Messages:
         return [*sessions.values()] or [waiting]
 
     def extend(self, others: Messages) -> None:
-        """Take all of these."""
+        """Append all of another's messages."""
         self.found += others.found
         self.arrived_ns += others.arrived_ns
 
     def add(self, value: object, arrived_ns: int | None = None) -> None:
-        """Take a message, or an array of them."""
+        """Append a message, or an array of messages."""
         for each in value if isinstance(value, list) else [value]:
             match each:
                 case {"type": "stream_event", "event": {"type": str(kind)}} if kind not in _COUNTING:
@@ -78,7 +78,7 @@ class Messages:
                 self.skipped += 1
 
     def add_line(self, line: bytes, arrived_ns: int | None = None) -> None:
-        """Take one line."""
+        """Append the message on a line, or count the line as skipped."""
         if _PIECE.match(line) or not line.strip():
             return
         try:
@@ -88,13 +88,13 @@ class Messages:
 
 
 def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
-    """Return the messages of an output, given whole or as lines with the times they came in."""
+    """Return the messages in an output, given as bytes or as lines with their arrival times."""
     messages = Messages()
     if not isinstance(data, bytes):
         lines = list(data)
         for line, arrived_ns in lines:
             messages.add_line(line, arrived_ns)
-        if not messages.found and lines:  # an array over many lines
+        if not messages.found and lines:  # an array that spans lines
             whole = read_messages(b"".join(line for line, _ in lines))
             whole.arrived_ns = [None] * len(whole.found)
             return whole

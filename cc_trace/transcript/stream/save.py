@@ -1,4 +1,4 @@
-"""A run's transcript on disk, private, where a delivery that fails can take it up again."""
+"""Saves a run's transcript to disk, private to the user, so that a failed delivery can be retried from it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def save_stream(run: StreamTranscript, folder: Path) -> Path:
     """Write a run below a folder; return its transcript.
 
-    A session that goes on in another run has one file: the second run's lines follow the first's. The same run once
-    more changes nothing, unless more of it is known now.
+    A session resumed in another run has one file: the second run's lines follow the first's. Saving the same run again
+    changes nothing, unless it is more complete now.
     """
     path = folder / f"{run.session_id}.jsonl"
     data, known = _jsonl(run.lines), _read(path)
@@ -37,7 +37,7 @@ def save_stream(run: StreamTranscript, folder: Path) -> Path:
 
 
 def _is_new(run: StreamTranscript, known: bytes) -> bool:
-    """Tell whether no response of a run is in a file."""
+    """Return whether a file has none of a run's responses."""
     ids = (line["message"].get("id") for line in run.lines if isinstance(line.get("message"), dict))
     return not any(isinstance(id_, str) and orjson.dumps(id_) in known for id_ in ids)
 

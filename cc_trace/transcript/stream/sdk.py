@@ -1,7 +1,7 @@
-"""Messages of the Python Agent SDK as those of the stream that it read them from.
+"""Converts messages of the Python Agent SDK back to those of the stream it read.
 
-The SDK is not imported: its classes are told by their names, and a field that a version of it lacks is left out. What
-it hides is lost: times, request ids, and in versions that have no `message_id` the ids of responses.
+The SDK is not imported: its classes are recognized by name, and fields that a version lacks are left out. What the SDK
+drops is lost: times, request ids, and, in versions without `message_id`, the ids of responses.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _RESULT: Final = (
 
 
 def sdk_message(value: object) -> Message | None:
-    """Return what the SDK read, in the form of the stream; None for what is no message."""
-    if isinstance(value, dict):  # as the TypeScript SDK, and the stream itself, have it
+    """Return the stream message that the SDK read, or None if `value` is not a message."""
+    if isinstance(value, dict):  # a message of the TypeScript SDK, or of the stream itself
         return value if isinstance(value.get("type"), str) else None
-    if isinstance(data := getattr(value, "data", None), dict):  # a SystemMessage keeps all of it
+    if isinstance(data := getattr(value, "data", None), dict):  # a SystemMessage keeps the whole message
         return {"type": "system", **data}
     match type(value).__name__:
         case "AssistantMessage":
