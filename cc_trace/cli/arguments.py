@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (it has no other name)
 
 _JSON = "print JSON"
-_NAMED = "a transcript, a session's id or its beginning, or `latest`: the latest session of this folder"
+_NAMED = "a transcript path, a session id or its first characters, or `latest` (the latest session in this folder)"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,71 +35,91 @@ def _command(commands: Commands, name: str) -> argparse.ArgumentParser:
 def _installation(commands: Commands) -> None:
     install = _command(commands, "install")
     install.add_argument(
-        "--project", action="store_true", help="in .claude/settings.local.json of the current folder only"
+        "--project", action="store_true", help="register in .claude/settings.local.json of the current folder"
     )
     uninstall = _command(commands, "uninstall")
-    uninstall.add_argument("--project", action="store_true", help="only from the settings files of the current folder")
-    uninstall.add_argument("--purge", action="store_true", help="also delete state, log, local store and config.toml")
+    uninstall.add_argument(
+        "--project", action="store_true", help="remove the hook from the current folder's settings only"
+    )
+    uninstall.add_argument(
+        "--purge", action="store_true", help="also delete the state, log, local store and config.toml"
+    )
     doctor = _command(commands, "doctor")
     doctor.add_argument("--json", action="store_true", help=_JSON)
     config = _command(commands, "config")
     config.add_argument("--json", action="store_true", help=_JSON)
-    config.add_argument("--project", metavar="PATH", help="for sessions of this folder (default: the current one)")
+    config.add_argument("--project", metavar="PATH", help="show what applies to this folder (default: the current one)")
     actions = config.add_subparsers(dest="action", metavar="ACTION")
     change = actions.add_parser("set", help="write a setting to config.toml")
-    change.add_argument("name", metavar="NAME", help="as `cc-trace config` shows it")
-    change.add_argument("value", metavar="VALUE", nargs="?", help="read from stdin if omitted: better for keys")
+    change.add_argument("name", metavar="NAME", help="a setting's name, as listed by `cc-trace config`")
+    change.add_argument(
+        "value", metavar="VALUE", nargs="?", help="if omitted, read from the terminal or stdin (use this for keys)"
+    )
     remove = actions.add_parser("unset", help="remove a setting from config.toml")
-    remove.add_argument("name", metavar="NAME")
-    get = actions.add_parser("get", help="print one value; exit 1 if there is none")
-    get.add_argument("name", metavar="NAME", help="as `cc-trace config` shows it")
+    remove.add_argument("name", metavar="NAME", help="a setting's name, as listed by `cc-trace config`")
+    get = actions.add_parser("get", help="print one value; exit 1 if it is not set")
+    get.add_argument("name", metavar="NAME", help="a setting's name, as listed by `cc-trace config`")
     for each in (change, remove, get):  # suppressed: else it would overwrite what stands before `set`
-        text = "for sessions of this folder and those below it"
+        text = "apply to sessions in this folder and its subfolders"
         each.add_argument("--project", metavar="PATH", default=argparse.SUPPRESS, help=text)
 
 
 def _looking(commands: Commands) -> None:
     show = _command(commands, "show")
     _session(show)
-    about = "the request that got this response, as it was sent; without a session, search all of them"
+    about = "print the request behind this response, as it was sent; without SESSION, search all sessions"
     show.add_argument("--request", metavar="MESSAGE_ID", help=about)
-    show.add_argument("--full", action="store_true", help="prompts, answers, tool inputs and outputs in full")
-    show.add_argument("--no-content", action="store_true", help="no prompts, answers, inputs, outputs or error texts")
-    show.add_argument("--json", action="store_true", help="JSON Lines: an object per span, then one for the session")
+    show.add_argument("--full", action="store_true", help="print prompts, answers, tool inputs and outputs in full")
+    show.add_argument(
+        "--no-content", action="store_true", help="leave out prompts, answers, inputs, outputs and error texts"
+    )
+    show.add_argument(
+        "--json", action="store_true", help="print JSON Lines: one object per span, then one for the session"
+    )
     _asking(commands)
     view = _command(commands, "view")
-    about = f"open this session: {_NAMED}; nothing: the page of all sessions"
+    about = f"the session to open: {_NAMED}; if omitted, the list of all sessions"
     view.add_argument("session", metavar="SESSION", nargs="?", help=about)
-    view.add_argument("--port", type=int, default=0, metavar="N", help="the port to listen on (default: any free one)")
-    view.add_argument("--no-browser", action="store_true", help="print the address only")
+    view.add_argument("--port", type=int, default=0, metavar="N", help="port to listen on (default: any free port)")
+    view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     preview = _command(commands, "preview")
     _session(preview)
-    preview.add_argument("--to", metavar="DESTINATION", help="which one; required if several are configured")
+    preview.add_argument("--to", metavar="DESTINATION", help="the destination; required if several are configured")
     report = _command(commands, "report")
-    report.add_argument("session", metavar="SESSION|FILE", help="a session id, a transcript, or output of `claude -p`")
-    report.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
-    report.add_argument("--max-cost", type=float, metavar="USD", help="exit 1 if it cost more")
-    report.add_argument("--max-minutes", type=float, metavar="N", help="exit 1 if it took longer")
-    report.add_argument("--fail-on", choices=("error",), help="exit 1 if the last turn did not end well")
+    report.add_argument(
+        "session", metavar="SESSION|FILE", help="a session id, a transcript, or a file with `claude -p` output"
+    )
+    report.add_argument(
+        "--format", choices=("text", "markdown", "json"), default="text", help="output format (default: text)"
+    )
+    report.add_argument(
+        "--max-cost", type=float, metavar="USD", help="exit 1 if the run cost more, or if its cost is unknown"
+    )
+    report.add_argument("--max-minutes", type=float, metavar="N", help="exit 1 if the run took longer")
+    report.add_argument("--fail-on", choices=("error",), help="exit 1 if the last turn did not succeed")
     status = _command(commands, "status")
     status.add_argument("--json", action="store_true", help=_JSON)
-    status.add_argument("--all", action="store_true", help="every session, not only the latest and the pending ones")
+    status.add_argument(
+        "--all", action="store_true", help="list every session, not just the latest and the pending ones"
+    )
 
 
 def _asking(commands: Commands) -> None:
     sessions = _command(commands, "sessions")
-    sessions.add_argument("--project", metavar="NAME", help="only of this project")
-    sessions.add_argument("--since", metavar="AGE", help="only those that went on since then: 30d, 12h, or 2026-10-01")
-    sessions.add_argument("--limit", type=int, metavar="N", help="only the latest N")
+    sessions.add_argument("--project", metavar="NAME", help="only sessions of this project")
+    sessions.add_argument(
+        "--since", metavar="AGE", help="only sessions active since then, such as 30d, 12h or 2026-10-01"
+    )
+    sessions.add_argument("--limit", type=int, metavar="N", help="only the latest N sessions")
     usage = _command(commands, "usage")
     kinds = ("day", "project", "model", "agent", "tool", "session")
-    usage.add_argument("--by", choices=kinds, default="day", help="what a row is of (default: day)")
-    usage.add_argument("--since", metavar="AGE", help="only what was used since then: 30d, 12h, or 2026-10-01")
+    usage.add_argument("--by", choices=kinds, default="day", help="what to group by (default: day)")
+    usage.add_argument("--since", metavar="AGE", help="only usage since then, such as 30d, 12h or 2026-10-01")
     search = _command(commands, "search")
-    search.add_argument("text", metavar="TEXT", nargs="+", help="words; a span that has all of them is found")
+    search.add_argument("text", metavar="TEXT", nargs="+", help="words to find; a span must contain all of them")
     export = _command(commands, "export")
     _session(export)
-    about = "what to write; its ending decides: .html, .json or .perfetto.json"
+    about = "output file; its extension sets the format: .html, .json or .perfetto.json"
     export.add_argument("-o", "--output", metavar="FILE", required=True, help=about)
     for each in (sessions, usage, search):
         each.add_argument("--json", action="store_true", help=_JSON)
@@ -118,25 +138,33 @@ def _completing(commands: Commands) -> None:
 def _delivering(commands: Commands) -> None:
     sync = _command(commands, "sync")
     which = sync.add_mutually_exclusive_group()
-    about = "this session only: its id, the beginning of it, or `latest`, which is also what nothing means"
+    about = "only this session: an id or its first characters, or `latest` (the default)"
     which.add_argument("--session", metavar="ID", nargs="?", const="latest", help=about)
-    which.add_argument("--transcript", metavar="PATH", help="this transcript only")
+    which.add_argument("--transcript", metavar="PATH", help="only this transcript")
     which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
     sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     run = _command(commands, "run")
-    about = "set TRACEPARENT for the command to CC_TRACE_TRACEPARENT, so that what it starts joins the same trace"
+    about = "pass CC_TRACE_TRACEPARENT to the command as TRACEPARENT, so that what it starts joins the same trace"
     run.add_argument("--propagate", action="store_true", help=about)
-    run.add_argument("command_line", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: claude -p ...")
-    ingest = _command(commands, "ingest")
-    about = "output of `claude -p --output-format stream-json` or `json`; - or nothing: read it from stdin"
-    ingest.add_argument("files", metavar="FILE", nargs="*", help=about)
-    ingest.add_argument("--prompt", metavar="TEXT", help="what was asked, which the output does not tell")
-    backfill = _command(commands, "backfill")
-    backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders; default: all sessions")
-    backfill.add_argument("--since", metavar="AGE", help="only sessions written to since then: 30d, 12h, or 2026-10-01")
-    backfill.add_argument("--to", metavar="DESTINATION", help="only to this one (default: all that are configured)")
-    backfill.add_argument(
-        "--again", action="store_true", help="send again what was delivered there before: for a new backend"
+    run.add_argument(
+        "command_line", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command to run, after --: claude -p ..."
     )
-    backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, send nothing")
-    backfill.add_argument("--jobs", type=int, default=1, metavar="N", help="sessions at a time (default 1)")
+    ingest = _command(commands, "ingest")
+    about = "output of `claude -p --output-format stream-json` or `json`; if omitted or -, read stdin"
+    ingest.add_argument("files", metavar="FILE", nargs="*", help=about)
+    ingest.add_argument("--prompt", metavar="TEXT", help="the prompt of the run, which the output does not contain")
+    backfill = _command(commands, "backfill")
+    backfill.add_argument("paths", metavar="PATH", nargs="*", help="transcripts or folders (default: all sessions)")
+    backfill.add_argument(
+        "--since", metavar="AGE", help="only sessions active since then, such as 30d, 12h or 2026-10-01"
+    )
+    backfill.add_argument(
+        "--to", metavar="DESTINATION", help="only to this destination (default: all that are configured)"
+    )
+    backfill.add_argument(
+        "--again", action="store_true", help="with --to: also send what was delivered there before, for a new backend"
+    )
+    backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, but send nothing")
+    backfill.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="number of sessions to deliver at once (default: 1)"
+    )

@@ -1,24 +1,24 @@
 """The commands, and what each is for. Nothing is imported here: `cc-trace --help` needs no more than this."""
 
 COMMANDS = {
-    "install": "register the hook with Claude Code and try it out",
-    "uninstall": "remove what install added",
-    "doctor": "check everything, and prove that traces arrive",
-    "config": "show the settings and where each comes from, or change them",
-    "show": "show a session as a tree, or as spans in JSON",
-    "sessions": "the sessions of this machine, the latest first",
-    "usage": "tokens, cost, requests and errors by day, project, model, agent, tool or session",
-    "search": "find a text in all sessions",
-    "export": "write a session to one file: a page, JSON, or a trace for Perfetto",
-    "view": "open the sessions of this machine in the browser",
-    "preview": "print exactly what would be sent of a session",
-    "report": "what a run came to, in figures, and gates for CI",
-    "status": "what is delivered, what is pending and why",
+    "install": "register the hook with Claude Code and test it",
+    "uninstall": "remove the hook and everything install added",
+    "doctor": "check the whole setup and send a test span to each destination",
+    "config": "show or change settings, and where each one comes from",
+    "show": "print a session as a tree, or as JSON spans",
+    "sessions": "list the sessions on this machine, newest first",
+    "usage": "sum up tokens, cost, requests and errors by day, project, model, agent, tool or session",
+    "search": "search the text of all sessions",
+    "export": "write a session to a file: HTML, JSON, or a Perfetto trace",
+    "view": "browse the sessions on this machine in your browser",
+    "preview": "print exactly what would be sent for a session",
+    "report": "summarise a run and fail the job if it exceeds a limit",
+    "status": "show what is delivered, what is pending, and why",
     "sync": "deliver pending turns now",
-    "backfill": "deliver the history of this machine",
-    "run": "run `claude -p` and deliver the run from what it prints",
-    "ingest": "deliver a run from what `claude -p` printed",
-    "completion": "print a script that completes commands in bash, zsh or fish",
+    "backfill": "deliver past sessions",
+    "run": "run `claude -p` and deliver the run from its output",
+    "ingest": "deliver a run from saved or piped `claude -p` output",
+    "completion": "print the completion script for bash, zsh or fish",
 }
 
 
@@ -29,11 +29,11 @@ def overview() -> str:
         [
             "usage: cc-trace [--help] [--version] COMMAND ...",
             "",
-            "Claude Code's sessions as exact traces.",
+            "Trace Claude Code sessions.",
             "",
             *lines,
             "",
-            "`cc-trace COMMAND --help` describes its options.",
+            "Run `cc-trace COMMAND --help` for the options of a command.",
             "",
         ]
     )
