@@ -102,7 +102,7 @@ class _Conversion:
         if not made.complete and any(line["type"] == "assistant" for line in made.lines):
             self._add({"type": "user", "isMeta": True, "message": {"role": "user", "content": _ENDED_EARLY}})
         for call in made.agents:
-            made.agent_ids.setdefault(call, call)
+            made.agent_ids.setdefault(call, _as_id(call))
         for call, lines in made.agents.items():
             for line in lines:
                 line["agentId"] = made.agent_ids[call]
@@ -353,6 +353,11 @@ def _session_id(messages: list[Message]) -> str:
         if isinstance(id_ := message.get("session_id"), str) and is_session_id(id_):
             return id_
     return hashlib.sha256(repr(messages[:8]).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _as_id(call: str) -> str:
+    """Return a call's id as that of an agent, which names a file: an output can call anything by any name."""
+    return call if is_session_id(call) else hashlib.sha256(call.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _launched(inner: object, result: object) -> tuple[str | None, str | None]:

@@ -158,3 +158,14 @@ def test_what_is_between_the_lines_is_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("output", ["", "Hello.\n", "[]", "null", "3", '{"a": 1}', "\x00\xff"])
 def test_what_is_no_output_of_claude_code_is_told_apart(output: str) -> None:
     assert convert_stream(read_messages(output.encode())) == []
+
+
+@pytest.mark.parametrize("call", ["x/../../../../outside", "/outside", "..", "", "x" * 300, "a\0b", "\ud83d"])
+def test_no_name_in_an_output_leads_out_of_its_folder(call: str, tmp_path: Path) -> None:
+    """An agent's file is called after its call where nothing else names the agent."""
+    asked = {**ASSISTANT["message"], "content": [{"type": "tool_use", "id": call, "name": "Task", "input": {}}]}
+    told = {**ASSISTANT, "parent_tool_use_id": call, "message": {**ASSISTANT["message"], "id": "msg_2"}}
+    folder = tmp_path / "a" / "b" / "c" / "streams"
+    messages = [USER, {**ASSISTANT, "message": asked}, told, RESULT]
+    assert len(read("\n".join(map(json.dumps, messages)), folder)[0]) > 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(folder)] == []
