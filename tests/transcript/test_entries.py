@@ -318,7 +318,7 @@ OTHER_LINES: list[tuple[Line, tuple[object, ...]]] = [
         (Progress, "a1", "t1", Skipped(NO_HEAD, "no type")),
     ),
     (line("progress", 1, data={"type": "bash_progress"}), (Skipped, "progress")),
-    (line("cost-state", 1, totalCostUSD=0.25), (Totals, 0.25)),
+    (line("cost-state", 1, totalCostUSD=0.25), (Totals, 0.25, {})),
     (
         line(
             "api-request",
