@@ -266,6 +266,15 @@ def test_turns_of_one_stream_are_told_apart(state: Path) -> None:
     assert kinds(state) == sorted(WHOLE * 2)
 
 
+def test_half_of_a_surrogate_pair_costs_no_turn(state: Path) -> None:
+    """The SDK keeps one that a tool's output was cut within."""
+    told = messages()
+    with Tracer("half \ud83d") as tracer:
+        list(tracer.watch(told))
+    (turn,) = [span for span in read_session(state / "traces.db", HELLO) if span.kind == "turn"]
+    assert turn.input == "half \ufffd"
+
+
 def test_a_run_that_breaks_off_is_incomplete(state: Path) -> None:
     """And the exception is the program's own."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from cc_trace.delivery.liveness import liveness
 from cc_trace.delivery.requests import HookContext
 from cc_trace.delivery.sweep import is_main, newest
@@ -18,6 +16,7 @@ from cc_trace.errors import NotFoundError
 from cc_trace.files import private_folder
 from cc_trace.paths import find
 from cc_trace.transcript import first_cwd, save_stream
+from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from cc_trace.delivery.app import App
@@ -91,7 +90,7 @@ def _has_all(app: App, transcript: Path, run: StreamTranscript, *, wait: bool) -
     """Tell whether a transcript holds the end of a run; wait for it, within bounds, while it may still be written."""
     if run.last_response is None:
         return True
-    response, clock = orjson.dumps(run.last_response), app.runtime.clock
+    response, clock = json_text(run.last_response).encode(), app.runtime.clock
     until = clock() + (_SECONDS if wait else 0.0)
     while not (found := response in transcript.read_bytes()) and clock() < until:
         app.runtime.sleep(_POLL_SECONDS)

@@ -164,22 +164,27 @@ def _skipped(kind: str) -> tuple[Skipped]:
 
 def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
     """Return what can be recovered from a line that is not strict JSON, and a Skipped entry that counts it."""
+    found = [value for value in read_damaged(data) if isinstance(value, dict)]
+    if not found:
+        return (Skipped(None, "malformed line"),) if data.strip() else ()
+    reason = "several objects on one line" if len(found) > 1 else "repaired line"
+    return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
+
+
+def read_damaged(data: bytes) -> list[Any]:
+    """Return the complete values at the beginning of a text that is not strict JSON, without lone surrogates."""
     text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
     decoder, at = json.JSONDecoder(strict=False, parse_int=_integer), 0
     try:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
             while at < len(text) and text[at].isspace():
                 at += 1
-            if isinstance(value, dict):
-                found.append(_without_surrogates(value))
+            found.append(_without_surrogates(value))
     except (ValueError, RecursionError):
-        pass  # keep the complete objects before the damage
-    if not found:
-        return (Skipped(None, "malformed line"),) if data.strip() else ()
-    reason = "several objects on one line" if len(found) > 1 else "repaired line"
-    return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
+        pass  # keep the complete values before the damage
+    return found
 
 
 def _integer(text: str) -> int | float:
@@ -188,10 +193,9 @@ def _integer(text: str) -> int | float:
     return value if -(1 << 63) <= value < 1 << 64 else float(text)
 
 
-def _without_surrogates(value: dict[str, Any]) -> dict[str, Any]:
+def _without_surrogates(value: Any) -> Any:
     """Replace lone surrogates, which cannot be encoded as UTF-8."""
-    clean: dict[str, Any] = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return clean
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
+from cc_trace.transcript.parse import read_damaged
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -84,7 +86,10 @@ class Messages:
         try:
             self.add(orjson.loads(line), arrived_ns)
         except orjson.JSONDecodeError:
-            self.skipped += 1
+            found = [value for value in read_damaged(line) if isinstance(value, dict | list)]
+            for value in found:
+                self.add(value, arrived_ns)
+            self.skipped += not found
 
 
 def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
@@ -104,4 +109,7 @@ def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
     except orjson.JSONDecodeError:
         for line in data.split(b"\n"):
             messages.add_line(line)
+        if not messages.found:  # an array over many lines
+            for value in read_damaged(data):
+                messages.add(value)
     return messages

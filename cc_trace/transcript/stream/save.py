@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
-
 from cc_trace.files import write_private
+from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +28,7 @@ def save_stream(run: StreamTranscript, folder: Path) -> Path:
         agents.mkdir(mode=0o700, parents=True, exist_ok=True)
     for call, lines in run.agents.items():
         name = f"agent-{run.agent_ids[call]}"
-        write_private(agents / f"{name}.meta.json", orjson.dumps(run.agent_meta[call]))
+        write_private(agents / f"{name}.meta.json", json_text(run.agent_meta[call]).encode())
         write_private(agents / f"{name}.jsonl", _jsonl(lines))
     if data != known or not path.is_file():
         write_private(path, data)
@@ -39,11 +38,11 @@ def save_stream(run: StreamTranscript, folder: Path) -> Path:
 def _is_new(run: StreamTranscript, known: bytes) -> bool:
     """Return whether a file has none of a run's responses."""
     ids = (line["message"].get("id") for line in run.lines if isinstance(line.get("message"), dict))
-    return not any(isinstance(id_, str) and orjson.dumps(id_) in known for id_ in ids)
+    return not any(isinstance(id_, str) and json_text(id_).encode() in known for id_ in ids)
 
 
 def _jsonl(lines: Iterable[Line]) -> bytes:
-    return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+    return b"".join(json_text(line).encode() + b"\n" for line in lines)
 
 
 def _read(path: Path) -> bytes:

@@ -169,3 +169,21 @@ def test_no_name_in_an_output_leads_out_of_its_folder(call: str, tmp_path: Path)
     messages = [USER, {**ASSISTANT, "message": asked}, told, RESULT]
     assert len(read("\n".join(map(json.dumps, messages)), folder)[0]) > 1
     assert [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(folder)] == []
+
+
+@pytest.mark.parametrize("form", ["lines", "an array", "an array over many lines"])
+def test_half_of_a_surrogate_pair_costs_no_message(form: str, tmp_path: Path) -> None:
+    """Claude Code cuts the output of a tool anywhere, also within an emoji."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "cat x"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "cut \ud83d"}
+    messages = [
+        {**USER, "session_id": SESSION},
+        {**ASSISTANT, "message": {**ASSISTANT["message"], "id": "msg_0", "content": [call]}},
+        {"type": "user", "message": {"role": "user", "content": [result]}, "timestamp": TIME},
+        ASSISTANT,
+        RESULT,
+    ]
+    written = json.dumps(messages, indent=1 if form == "an array over many lines" else None)
+    spans, _ = read("\n".join(map(json.dumps, messages)) if form == "lines" else written, tmp_path)
+    assert [span.kind for span in spans] == ["turn", "generation", "tool", "generation"]
+    assert [span.output for span in spans if span.kind == "tool"] == ["cut ?"]
