@@ -1,7 +1,7 @@
-"""Which agent's work belongs under which tool call.
+"""Decides which agent's work belongs under which tool call.
 
-An agent is found by its meta file, the result of its call, its prompt, its workflow's directory, or the turn it ran in;
-each of these can be missing. Work that no call names is placed under its turn. Nothing is dropped or placed twice.
+An agent is matched by its meta file, its call's result, its prompt, its workflow's directory, or the turn it ran in;
+each of these can be missing. Work without a matching call is placed under its turn. Nothing is dropped or placed twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WARM_UP: Final = "Warmup"
 
 @dataclass(slots=True)
 class Agent:
-    """One agent. Its file is only read when its runs are needed: until then `all_runs` and `turns` are None."""
+    """One agent. Its file is read when its runs are first needed: until then `all_runs` and `turns` are None."""
 
     id: str | None
     read: Callable[[], list[Turn]]
@@ -43,34 +43,34 @@ class Agent:
     start_ns: int | None = None
     session_id: str | None = None
     written_ns: int | None = None  # when its file was last written to
-    over: bool = False  # its session is over: nothing more will come
+    over: bool = False  # its session is over, so its file will not grow
     at_rest: bool = False  # its file has not changed for a long time
-    delegated: bool = False  # it runs a command, without a call: its first text is Claude Code's
+    delegated: bool = False  # it runs a slash command, without a call: its first text is from Claude Code
     file: str | None = None  # the name of its file
-    turns: list[Turn] | None = None  # runs that have no place yet
+    turns: list[Turn] | None = None  # runs that are not placed yet
     all_runs: list[Turn] | None = None
 
     @property
     def is_helper(self) -> bool:
-        """Tell whether this is one of Claude Code's own helpers, such as the one that compacts."""
+        """Return whether this is one of Claude Code's own helpers, such as the one for compaction."""
         own = self.id is not None and self.id.startswith(_HELPERS)
         return own or (self.prompt is not None and self.prompt.strip() == _WARM_UP)
 
     @property
     def is_exhausted(self) -> bool:
-        """Tell whether all of its runs have a place."""
+        """Return whether all of its runs are placed."""
         return self.turns is not None and not self.turns
 
     @property
     def runs(self) -> list[Turn]:
-        """Return all its runs; reads the file the first time."""
+        """Return all its runs. The first call reads the file."""
         if self.all_runs is None:
             self.all_runs = self.read()
         return self.all_runs
 
     @property
     def unplaced(self) -> list[Turn]:
-        """Return its runs that have no place yet."""
+        """Return its runs that are not placed yet."""
         if self.turns is None:
             self.turns = [*self.runs]
         return self.turns
@@ -84,14 +84,14 @@ class Agent:
         sent: bool = False,
         prompt_id: str | None = None,
     ) -> Turn | None:
-        """Take its next run that has no place yet and started between these times, as far as they are known.
+        """Take its next unplaced run that started between these times, as far as they are known.
 
-        With `timed`, only a run whose time is known; with `sent`, only one that a message started. A run with this
-        prompt's id may start later than `before_ns`. Runs started by a task of its own are left to `take_woken`.
+        With `timed`, only a run whose start is known; with `sent`, only one that a message started. A run with this
+        prompt's id may start later than `before_ns`. Runs started by the agent's own tasks are left to `take_woken`.
         """
         unread = self.turns is None and self.written_ns is not None
         if unread and after_ns is not None and self.written_ns is not None and self.written_ns < after_ns:
-            return None  # without reading: a long session has hundreds of agents that ended long ago
+            return None  # without reading its file: a long session has hundreds of agents that ended long ago
         for index, turn in enumerate(self.unplaced):
             head = turn.start.head
             start_ns = head.time_ns
@@ -108,7 +108,7 @@ class Agent:
         return None
 
     def take_for_prompt(self, prompt_id: str) -> Turn | None:
-        """Take the next run that worked for this prompt; the first run may have the prompt's id on a later line."""
+        """Take the next run for this prompt. The first run may have the prompt's id only on a later line."""
         for index, turn in enumerate(self.unplaced):
             asked = turn.start.head.prompt_id or (self.prompt_id if turn is self.runs[0] else None)
             by_task = turn.start.launched_by is not None and self._has_made(turn.start.launched_by)
@@ -120,10 +120,10 @@ class Agent:
         return any(call in run.calls for run in self.runs)
 
     def take_woken(self, run: Turn) -> Iterator[tuple[str, Turn]]:
-        """Take the runs that began when a task of this run ended, each with this run's call that launched the task.
+        """Take the runs that began because a task of this run ended, each with the call that launched the task.
 
-        If a task of such a run woke the agent again, that run gets the same call: otherwise an agent that waits in a
-        loop would make a tree as deep as the loop is long.
+        If a task of such a run resumed the agent again, that run gets the same call. Otherwise an agent that waits in a
+        loop would add a level to the tree with each round.
         """
         origin = {call: call for call in run.calls}
         for turn in [*self.unplaced]:
@@ -134,7 +134,7 @@ class Agent:
                 yield origin[call], turn
 
     def is_waiting(self) -> bool:
-        """Tell whether it has launched tasks that are still running, and will wake it."""
+        """Return whether tasks that it launched are still running; the end of one resumes the agent."""
         running: dict[str, str] = {}
         for turn in self.runs:
             woken_by = turn.start.launched_by
@@ -147,7 +147,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Runs:
-    """The agents' runs below a turn: by the call that started them, and those without a call."""
+    """The agents' runs below a turn: those that a call started, by call, and the others."""
 
     by_call: dict[str, list[Run]] = field(default_factory=dict)
     without_call: list[Run] = field(default_factory=list)
@@ -165,14 +165,14 @@ class Run:
 
     agent: Agent
     turn: Turn
-    ended: bool  # nothing more will come
+    ended: bool  # it will not change
     status: str | None = None  # how it ended, if a notification says so
     below: Runs = field(default_factory=Runs)
     parent: Agent | None = None  # the agent that started it
 
 
 class _Index:
-    """Agents by everything that can name them: a session may have tens of thousands."""
+    """Agents by every key that a lookup can use: a session may have tens of thousands."""
 
     def __init__(self, agents: Iterable[Agent]) -> None:
         self.by_name: dict[str, list[Agent]] = {}
@@ -221,15 +221,15 @@ class Agents:
         own = [agent for agent in agents if not agent.is_helper]
         own.sort(key=lambda agent: (agent.start_ns is None, agent.start_ns or 0))
         self._index = _Index(own)
-        self._waiting = deque(own)  # agents that have not begun yet
-        self._begun: list[Agent] = []  # agents that have begun, and have runs without a place
+        self._waiting = deque(own)  # agents that begin after the current turn
+        self._begun: list[Agent] = []  # agents that have begun and have unplaced runs
         self._ended = ended  # tasks and calls known to end in later turns
 
     def below(self, turn: Turn, inline: Iterable[Agent], until_ns: int | None, *, followed: bool) -> Runs:
         """Return the runs that belong under a turn of the main thread.
 
-        `inline` are agents known only from this turn's own lines. `until_ns` is when the next turn started, None
-        for the last one; `followed` says whether there is a next one.
+        `inline`: agents known only from this turn's own lines. `until_ns`: when the next turn started, None
+        for the last turn. `followed`: whether there is a next turn.
         """
         known = self._index.by_name
         here = [agent for agent in inline if not agent.is_helper and agent.id not in known]
@@ -243,10 +243,10 @@ class Agents:
     def _place_unnamed(
         self, placement: _Placement, runs: Runs, inline: list[Agent], until_ns: int | None, *, followed: bool
     ) -> None:
-        """Place the runs that no call names: by the prompt they worked for, else by their time."""
+        """Place the runs without a matching call by their prompt's id, else by their time."""
         turn = placement.turn
         self._begin(until_ns, followed=followed)
-        # A run from before this turn belongs to an earlier turn, which may be before where reading began.
+        # A run from before this turn belongs to an earlier turn, possibly one before the point where reading started.
         after_ns = turn.start.head.time_ns if turn.number > 1 else None
         prompt_id = turn.start.head.prompt_id
         prompted = self._index.by_prompt_id.get(prompt_id, ()) if prompt_id is not None else ()
@@ -259,7 +259,7 @@ class Agents:
             asked = prompt_id is not None and agent.prompt_id == prompt_id
             if asked and (run := agent.take_for_prompt(prompt_id or "")) is not None:
                 runs.without_call.append(placement.run(agent, run, ended=over))
-            # A run without a time waits for the last turn: a later call may still name it.
+            # A run without a time is kept for the last turn: a later call may still refer to it.
             elif followed and not _before(agent.start_ns, until_ns):
                 continue
             while (run := agent.take(after_ns, until_ns, timed=followed)) is not None:
@@ -276,7 +276,7 @@ class Agents:
         self._begun = [agent for agent in self._begun if not agent.is_exhausted]
 
     def is_waiting(self, turn: Turn) -> bool:
-        """Tell whether an agent of this turn is waiting for tasks of its own."""
+        """Return whether an agent of this turn is waiting for tasks of its own."""
         named = chain.from_iterable(map(self._index.named, turn.calls.values()))
         return any(agent.is_waiting() for agent in named)
 
@@ -291,7 +291,7 @@ class _Placement:
         self._until_ns = until_ns
 
     def linked(self, turn: Turn, within: Agent | None = None) -> Runs:
-        """Return the runs of agents that a turn's calls name; `within`: the turn is a run of that agent."""
+        """Return the runs of agents that a turn's calls refer to. `within`: the agent whose run the turn is."""
         runs = Runs()
         for call in turn.calls.values():
             for agent in self._named(call):
@@ -310,7 +310,7 @@ class _Placement:
         return agent.take(call.start_ns, until_ns, sent=sent, prompt_id=self.turn.start.head.prompt_id)
 
     def add_continued(self, runs: Runs) -> None:
-        """Place the runs of agents that continued without a call: under the last call that names the agent."""
+        """Place the runs of agents that continued without a call under the last call that refers to the agent."""
         last: dict[int, tuple[Agent, Call]] = {}
         for call in self.turn.calls.values():
             last.update({id(agent): (agent, call) for agent in self._named(call)})
@@ -325,7 +325,7 @@ class _Placement:
     def _place(
         self, runs: Runs, agent: Agent, run: Turn, call: Call, within: Agent | None, *, continued: bool = False
     ) -> None:
-        """Place a run under its call. The end of an agent's first run says nothing about a later one."""
+        """Place a run under its call. That an agent's first run ended does not mean that a later one did."""
         turn = self.turn
         names = {call.id} if call.use.agent_id is not None else {call.id, agent.id}
         ended = agent.source != "file" and turn.closed
@@ -337,10 +337,10 @@ class _Placement:
         runs.by_call.setdefault(call.id, []).append(made)
 
     def run(self, agent: Agent, run: Turn, *, ended: bool) -> Run:
-        """Return a run with everything below it. `ended`: the agent is known to have ended with its last run.
+        """Return a run with everything below it. `ended`: the agent is known to have ended after its last run.
 
-        A run is over if there is a later one. In the middle of its work it is not over just because its file has been
-        quiet for a long time: a tool may be running.
+        A run is over if there is a later one. An unfinished run is not over just because its file has been
+        unchanged for a long time: a tool may be running.
         """
         below = self.linked(run, agent)
         for call, woken in agent.take_woken(run):
@@ -357,11 +357,11 @@ class _Placement:
         return Run(agent=agent, turn=run, ended=self._is_over(agent, run, ended=ended), status=None, below=below)
 
     def _add_by_parent(self, agent: Agent, below: Runs, *, ended: bool) -> None:
-        """Place the runs of agents of which only the parent is known."""
+        """Place the runs of agents whose parent is known, but not the call."""
         for index in self._indexes:
             for child in index.by_parent.get(agent.id or "", ()):
                 if any(child.tool_use_id in turn.calls for turn in agent.runs):
-                    continue  # of another run
+                    continue  # belongs to another run
                 while (lost := child.take()) is not None:
                     made = self.run(child, lost, ended=ended)
                     made.parent = agent
@@ -374,11 +374,11 @@ class _Placement:
 
 
 def _is_waited_for(call: Call) -> bool:
-    """Tell whether the call's result comes only when the agent has ended."""
+    """Return whether the call returns only when the agent has ended."""
     result, use = call.result, call.use
     if result is None or result.task_id is not None or result.run_id is not None:
         return False
-    return use.prompt is not None or use.agent_id is None  # a message gets its result at once
+    return use.prompt is not None or use.agent_id is None  # a message returns at once
 
 
 def _before(one: int | None, other: int | None) -> bool:

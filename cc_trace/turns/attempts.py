@@ -1,8 +1,8 @@
-"""The attempts of the call that is waiting for a response, and which of them failed.
+"""The attempts of the API call that is waiting for a response, and which of them failed.
 
-Claude Code 2.1.3xx records every attempt. Of one that failed and was made again, a line may tell (`system/api_error`);
-of one that was rejected and sent again with other parameters, or sent again at once in an interactive session, none
-does. Earlier versions write that line alone.
+Claude Code 2.1.3xx records every attempt. A failed attempt that is retried may have a line of its own
+(`system/api_error`). An attempt that was rejected and resent with other parameters, or resent at once in an interactive
+session, has none. Earlier versions record only the failures.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ _SENT_ANEW = "no response was recorded; sent again with other parameters"
 
 
 class Attempts:
-    """Attempts without a response so far. Each failed one is an event, which later gets the key of its call's result.
+    """Attempts without a response so far. Each failed one is an event, which later gets the key of its call's outcome.
 
-    A request can be written before the response that it follows, as Claude Code does not write lines in the order of
-    their times. So which attempts failed is known only when a response names the attempt it belongs to.
+    A request can be written before the response that precedes it, as Claude Code does not write lines in the order of
+    their times. So only when a response names its attempt is it known which attempts failed.
     """
 
     def __init__(self) -> None:
         self._sent: dict[str, RequestSent] = {}
-        self._reported: list[
-            tuple[str | None, Event]
-        ] = []  # failures that a line told of, with the attempt where known
+        self._reported: list[tuple[str | None, Event]] = []  # failures that have a line, with the attempt if known
 
     @property
     def waiting(self) -> Iterable[RequestSent]:
@@ -44,7 +42,7 @@ class Attempts:
         self._sent[entry.id] = entry
 
     def failed(self, entry: Retry) -> Event:
-        """Add a line about a failed attempt; return it as an event that began when the attempt was sent."""
+        """Add a line about a failed attempt, and return it as an event that began when the attempt was sent."""
         time_ns, metadata = entry.head.time_ns, dict(entry.metadata)
         last = next(reversed(self._sent.values()), None)
         if last is not None and any(id_ == last.id for id_, _ in self._reported):
@@ -65,10 +63,10 @@ class Attempts:
         return made
 
     def answered(self, ref: str | None, key: str) -> tuple[RequestSent | None, int, list[Event]]:
-        """End the call whose attempt `ref` the response of this key answers.
+        """End the call whose attempt `ref` got the response with this key.
 
-        Return that attempt, how many were sent, and those before it that failed and no line told of. What was sent
-        after it waits for another response.
+        Return that attempt, how many were sent, and the failed ones before it that have no line. Attempts sent after it
+        keep waiting for another response.
         """
         request = self._sent.get(ref or "")
         if request is None:
@@ -82,28 +80,28 @@ class Attempts:
         return request, len(sent), rejected
 
     def gave_up(self, key: str) -> tuple[list[RequestSent], list[Event]]:
-        """End the call with the API error of this key; return what was sent, and the failures no line told of."""
+        """End the call with the API error of this key; return its attempts, and the failures that have no line."""
         sent = [*self._sent.values()]
         if not sent:
-            self.abandon()  # there is no call to hang its retries below
+            self.abandon()  # no call to place its retries under
             return [], []
         rejected = self._rejected([each for each in sent if _same_call(each, sent[-1])], key)
         self._end(key, {*self._sent})
         return sent, rejected
 
     def abandon(self) -> None:
-        """Forget all attempts: nothing is waiting for them any more."""
+        """Discard all attempts: nothing is waiting for them any more."""
         self._sent, self._reported = {}, []
 
     def abandon_before(self, time_ns: int | None) -> None:
-        """Forget what was sent before a prompt came: a process that died left it without a response."""
+        """Discard attempts sent before a prompt: the process died and left them without a response."""
         if time_ns is None or not (self._sent or self._reported):
             return
         self._sent = {id_: sent for id_, sent in self._sent.items() if (sent.head.time_ns or time_ns) >= time_ns}
         self._reported = [(id_, event) for id_, event in self._reported if (event.start_ns or time_ns) >= time_ns]
 
     def _rejected(self, sent: list[RequestSent], key: str) -> list[Event]:
-        """Return the attempts before the last that failed though no line told of it, as events of a call."""
+        """Return the attempts before the last that have no line about their failure, as events of a call."""
         reported, made = {id_ for id_, _ in self._reported}, list[Event]()
         for number, (one, following) in enumerate(pairwise(sent), 1):
             if one.id not in reported:
@@ -116,7 +114,7 @@ class Attempts:
         return made
 
     def _end(self, key: str, ended: set[str]) -> None:
-        """Give the failures of these attempts the key of their call's result; forget the attempts."""
+        """Give the failures of these attempts the key of their call's outcome, and discard the attempts."""
         for id_, event in self._reported:
             if id_ is None or id_ in ended:
                 event.answer_key = key
@@ -125,5 +123,5 @@ class Attempts:
 
 
 def _same_call(one: RequestSent, other: RequestSent) -> bool:
-    """Tell whether two attempts ask for the same response: the next request has more messages."""
+    """Return whether two attempts are for the same response. The next call's request has more messages."""
     return one.messages == other.messages and one.metadata.get("query_source") == other.metadata.get("query_source")

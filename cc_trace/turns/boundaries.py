@@ -1,11 +1,11 @@
-"""Entries as turns: what starts a turn and what ends it.
+"""Groups entries into turns: what starts a turn and what ends it.
 
 Rules:
-- File order and ids decide, never timestamps or neighbourhood.
-- A turn is handed out with what started it and at least one response, or not at all.
-- A turn that is closed will not change, whatever is appended to the file. It closes when another one gets its first
-  response, or with the line that gives its duration if nothing is open and none of its background tasks is running.
-- A prompt can be typed while a response is being written: what follows decides whether it belongs to that turn.
+- File order and ids decide, never timestamps or adjacency.
+- A turn is yielded only if it has a start and at least one response.
+- A closed turn will not change, whatever is appended to the file. A turn closes when the next one gets its first
+  response, or with the line that gives its duration, if no call and none of its background tasks is running.
+- A prompt can be typed while a response is being written: the lines after it decide whether it belongs to that turn.
 """
 
 from __future__ import annotations
@@ -57,28 +57,28 @@ if TYPE_CHECKING:
 _COMMAND: Final = re.compile(r"/[a-zA-Z][\w:-]*(?:\s|$)")
 _AsideOfSteps: TypeAlias = ModeChange | FileChange | TurnLimit | RunFacts
 _Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress | _AsideOfSteps
-# With those that `add` takes itself these are all of `Entry`: mypy refuses one that is in neither.
+# Together with those that `_take` handles, these are all of `Entry`: mypy rejects one that is in neither.
 _OfNoTurn: TypeAlias = Totals | SessionNote | Skipped
 _ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Hook | Retry | Goal | RequestSent | _OfNoTurn
 
 
 class PromptQueue:
-    """The queue as far as the transcript tells it. An image has no content here, only its place."""
+    """The queue of prompts, as far as the transcript records it. An image is an item without content."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
-        # Handed to the running turn. Some versions write a line of its own for it later, some do not.
+        # Sent to the model within the running turn. Some versions write a separate line for it later, some do not.
         self.handed_over: list[tuple[str, Head]] = []
 
     def operate(self, entry: Queue) -> None:
-        """Follow one operation."""
+        """Apply one recorded operation."""
         match entry.operation:
             case "enqueue":
                 self._texts.append(entry.content or "")
             case "dequeue" if self._texts:
-                self._texts.popleft()  # comes as a line of its own
+                self._texts.popleft()  # a separate line will follow
             case "remove" if entry.content and entry.content not in self._texts:
-                pass  # it has come as a line of its own
+                pass  # it already had a separate line
             case "remove" if self._texts:
                 text = entry.content or self._texts[0]
                 self._texts.remove(text)
@@ -88,9 +88,9 @@ class PromptQueue:
                 self._texts.clear()
 
     def forget(self, text: str) -> Head | None:
-        """Take out what has come as a line of its own: not every version writes that it was taken.
+        """Remove a text that has a separate line: not every version records its removal from the queue.
 
-        Return the line that says when it was handed to the running turn, where there is one.
+        Return the head of the line that says when it was sent to the running turn, if there is one.
         """
         queued = next((each for each in self._texts if _is_or_holds(each, text)), None)
         if queued is not None:
@@ -100,7 +100,7 @@ class PromptQueue:
         return heads[0] if heads else None
 
     def take(self, before_ns: int | None) -> list[tuple[str, Head]]:
-        """Return and forget what was handed over by then, or all of it; what came later the response has not seen."""
+        """Remove and return what was sent to the model up to a time, or everything if it is None."""
 
         def is_due(head: Head) -> bool:
             return before_ns is None or head.time_ns is None or head.time_ns <= before_ns
@@ -123,9 +123,9 @@ def assemble(
     """Yield the turns of one file; the last one may still be open.
 
     In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
-    are its own. `call_by_task` knows the background tasks of turns before (id -> call) and learns those of these turns.
-    `delegated` are the prompt ids of commands that an agent ran: no response of the main thread follows them.
-    `unanswered` is given the prompts that have no response at the end of the file.
+    are its own. `call_by_task` has the background tasks of earlier turns (id -> call); those of these turns are added.
+    `delegated`: the prompt ids of commands that an agent ran, which no response of the main thread follows.
+    `unanswered`: a list that receives the prompts without a response at the end of the file.
     """
     assembler = _Assembler(seen, number, {} if call_by_task is None else call_by_task, delegated, main=main)
     for entry in entries:
@@ -138,28 +138,28 @@ def assemble(
 
 
 class _Assembler:
-    """The open turn, and what is known between turns."""
+    """The open turn, and the state kept between turns."""
 
     def __init__(
         self, seen: Seen, number: int, call_by_task: dict[str, str], delegated: Collection[str], *, main: bool
     ) -> None:
         self._open: OpenTurn | None = None
-        self._begin: Position | None = None  # of what came since the last turn was closed
+        self._begin: Position | None = None  # of the first line since the last turn was closed
         self._seen = seen
         self._number = number
         self._main = main
         self._command: Prompt | None = None  # a command that may turn out to be local, without a turn
-        self._busy = False  # that command came while a call had no result
-        self._printed: Prompt | None = None  # a command that printed something, while nobody was at work
+        self._busy = False  # that command was typed while a call had no result
+        self._printed: Prompt | None = None  # a command that printed something while Claude was idle
         self._injected: Injected | None = None
         self._between: list[Event] = []  # events after a turn was closed; they go to the next one
-        self._hook_messages: list[Message] = []  # what hooks told the model meanwhile
-        self._goal = False  # one is set and not met
+        self._hook_messages: list[Message] = []  # messages of hooks to the model since then
+        self._goal = False  # a goal is set and not met
         self._queue = PromptQueue()
         self._call_by_task = call_by_task
         self._delegated = delegated
-        self._attempts = Attempts()  # those without a response; one can stand before its prompt
-        self._held: list[Entry] = []  # a prompt after a turn that may still go on, and what came since
+        self._attempts = Attempts()  # without a response; an attempt can precede its prompt's line
+        self._held: list[Entry] = []  # a prompt typed while a turn may still continue, and the lines since
 
     def unanswered(self) -> list[str]:
         """Return the prompts at the end of the file that have no response."""
@@ -177,16 +177,16 @@ class _Assembler:
         return self._open.turn
 
     def add(self, entry: Entry) -> Turn | None:
-        """Take one entry; return the turn that it closed."""
+        """Process one entry; return the turn that it closed."""
         return self._decide(entry) if self._held else self._take(entry)
 
     def _decide(self, entry: Entry) -> Turn | None:
-        """Tell what the prompt that is held was: the next one, or typed while a response was written.
+        """Decide whether the held prompt starts the next turn, or was typed while a response was being written.
 
-        A further line of that response, or the result of one of its calls, shows that the turn went on.
+        Another line of that response, or the result of one of its calls, shows that the turn continued.
         """
         head, open_ = entry.head, self._open
-        assert open_ is not None  # noqa: S101  (a prompt is held only then)
+        assert open_ is not None  # noqa: S101  (a prompt is held only while a turn is open)
         aside = head is not None and head.sidechain and self._main
         if aside or not isinstance(entry, Reply | Results | Prompt | Notification | TurnEnd):
             self._held.append(entry)
@@ -227,7 +227,7 @@ class _Assembler:
         return None
 
     def _other(self, entry: _ClosesNothing) -> None:
-        """Take an entry that never closes a turn."""
+        """Process an entry that never closes a turn."""
         match entry:
             case QueuedPrompt() if self._open is None:
                 self._start(_typed(entry.text, entry.head))
@@ -248,19 +248,19 @@ class _Assembler:
             case Goal():
                 self._set_goal(open_=not entry.met)
             case Totals() | SessionNote() | Skipped():
-                pass  # says nothing of turns
+                pass  # not about turns
             case _:
                 assert_never(entry)
 
     def _attempt(self, entry: RequestSent | Retry) -> None:
-        """Take an attempt, or the failure of one."""
+        """Process an attempt, or the failure of one."""
         if isinstance(entry, Retry):
             self._event(self._attempts.failed(entry))
         else:
             self._attempts.sent(entry)
 
     def _within(self, entry: _Within) -> None:
-        """Take an entry that belongs to the open turn; between turns it says nothing."""
+        """Process an entry that belongs to the open turn. Between turns it is ignored."""
         if self._open is None:
             return
         match entry:
@@ -283,7 +283,7 @@ class _Assembler:
                 self._open.turn.run = entry.facts
 
     def _hook(self, entry: Hook) -> None:
-        """Take a hook; one that ran between turns, at a session's start for example, speaks to the next one."""
+        """Process a hook. One that ran between turns, such as at a session's start, belongs to the next turn."""
         if self._open is not None:
             self._open.hook(entry)
             return
@@ -298,7 +298,7 @@ class _Assembler:
             self._open.turn.goal = open_
 
     def _aside(self, entry: Entry, head: Head) -> None:
-        """Keep a line of an agent inside the main file for that agent."""
+        """Keep an agent's line in the main file for that agent."""
         if self._open is None:
             self._open = self._new(Start(head, "injected", "", SYSTEM))
         self._open.turn.sidechain.append(entry)
@@ -311,7 +311,7 @@ class _Assembler:
         if entry.head.prompt_id in self._delegated and entry.text.startswith("/"):
             return self._delegate(entry)
         if entry.trigger in ("command", "bash"):
-            # Most commands are local: what follows decides. While Claude seems at work only one that expands counts.
+            # Most commands are local: the lines after it decide. While Claude seems busy, only one that expands counts.
             self._command = entry
             self._busy = self._open is not None and self._open.at_work
             return None
@@ -325,7 +325,7 @@ class _Assembler:
         return self._start(Start.by(entry))
 
     def _delegate(self, entry: Prompt) -> Turn | None:
-        """Start the turn of a command that an agent runs; with `-p` it stands in the file as it was typed."""
+        """Start the turn of a command that an agent runs. With `-p` its line has the text as typed."""
         self._command = None
         name = entry.command or entry.text.split()[0].removeprefix("/")
         origin = Origin(speaker(entry.text, entry.head))
@@ -350,14 +350,14 @@ class _Assembler:
         self._open = self._new(start)
         if expansion is not None:
             self._open.waiting.append(expansion)
-        # A prompt without an answer is not lost: the model sees it along with the next one, and so does the trace.
+        # A prompt without a response is kept: the model sees it along with the next one, so the trace shows both.
         if unanswered is not None and not unanswered.copied:
             before, turn = unanswered.turn, self._open.turn
             start.earlier = [*before.start.earlier, *([before.start.message] if before.start.text else [])]
             turn.begin = before.begin
             turn.steps = [*before.steps, *turn.steps]
             turn.sidechain, turn.progress = before.sidechain, before.progress
-            if not replaces(start.head, before.start.head):  # else the model never saw it: it was edited
+            if not replaces(start.head, before.start.head):  # otherwise it was edited, and the model never saw it
                 self._open.waiting = [*unanswered.waiting, *self._open.waiting]
         return closed
 
@@ -381,7 +381,7 @@ class _Assembler:
         return opened
 
     def _close(self) -> Turn | None:
-        """End the open turn, if it is one."""
+        """Close and return the open turn, if it has a response."""
         if self._open is None or not self._open.answered:
             return None
         self._hand_over(None)
@@ -392,7 +392,7 @@ class _Assembler:
         return turn
 
     def _notification(self, entry: Notification) -> Turn | None:
-        """Let the turn go on that launched the task, or is at work; else the notification starts one."""
+        """Continue the turn that launched the task or is still running; otherwise start a new turn."""
         if self._seen.again(entry.head, entry.text):
             return None
         self._queue.forget(entry.text)
@@ -400,7 +400,7 @@ class _Assembler:
         call = self._call_of(entry)
         if self._open is not None:
             turn = self._open.turn
-            # An agent that rests has been handed out as it is: what wakes it begins another run.
+            # An idle agent's run is complete: a notification that resumes the agent starts another run.
             own = self._main and (entry.task_id in turn.running or (call is not None and call in turn.calls))
             if not self._open.resting or own:
                 self._open.task_ended(entry, call)
@@ -408,7 +408,7 @@ class _Assembler:
         return self._start(Start(entry.head, "notification", entry.text, AGENT, launched_by=call))
 
     def _call_of(self, entry: Notification) -> str | None:
-        """Return the call that launched the task that ended; older notifications name only the task."""
+        """Return the call that launched the finished task. Older notifications name only the task."""
         return entry.tool_use_id or self._call_by_task.get(entry.task_id or "")
 
     def _inject(self, entry: Injected) -> Turn | None:
@@ -425,7 +425,7 @@ class _Assembler:
 
     def _reply(self, entry: Reply) -> Turn | None:
         if entry.synthetic and entry.api_error is None:
-            return None  # "No response requested.": nobody was asked
+            return None  # "No response requested.": the model was not called
         if self._taken(entry.message_id):
             return None
         closed: Turn | None = None
@@ -450,7 +450,7 @@ class _Assembler:
         return closed
 
     def _taken(self, message_id: str | None) -> bool:
-        """Tell whether a response was taken before this turn: copies of lines are skipped."""
+        """Return whether an earlier turn already has this response: copied lines are skipped."""
         if message_id is None or message_id not in self._seen.responses:
             return False
         if self._open is not None:
@@ -463,7 +463,7 @@ class _Assembler:
     def _results(self, entry: Results) -> Turn | None:
         self._command = None if self._busy else self._command
         if self._open is None or (self._open.copied and not self._open.answered):
-            self._seen.unmatched += len(entry.results)  # their turn is closed
+            self._seen.unmatched += len(entry.results)  # their turn is already closed
             if entry.prompt is None or self._seen.again(entry.head, entry.prompt):
                 return None
             return self._start(_typed(entry.prompt, entry.head))
@@ -484,7 +484,7 @@ class _Assembler:
         if (event := compaction(steps, entry)) is not None:
             self._event(event)
         if self._open is None and entry.summary is not None:
-            # Work can go on from a summary without a prompt, even at the very beginning of a file.
+            # Work can continue from a summary without a prompt, even at the very beginning of a file.
             self._injected = Injected(entry.head, entry.summary)
 
     def _command_output(self, entry: CommandOutput) -> None:
@@ -494,13 +494,13 @@ class _Assembler:
         elif self._open is not None and self._open.turn.delegated:
             self._open.printed(entry)
         elif not (self._goal and command is not None and command.command == "goal"):
-            # One that sets a goal prints it, and then expands. One that sets a mode, and asks for something in it, is
+            # `/goal` prints the goal and then expands. A command that sets a mode and has a prompt as its arguments is
             # answered right away.
             at_rest = self._open is None or (self._open.answered and self._open.resting)
             self._command, self._printed = None, command if at_rest and not self._busy else None
 
     def _hand_over(self, before_ns: int | None) -> None:
-        """Add to the open turn what was taken from the queue by then, and did not come as a line of its own."""
+        """Add queued texts sent to the model up to a time, and without separate lines, to the open turn."""
         for text, head in self._queue.take(before_ns):
             if self._open is None:
                 continue
@@ -512,7 +512,7 @@ class _Assembler:
                 self._open.typed(text, head)
 
     def _is_of_an_agent(self, entry: Notification) -> bool:
-        """Tell whether a task that ended was launched by an agent: its notification was taken out for that agent."""
+        """Return whether an agent launched the finished task: then its notification was removed for that agent."""
         if entry.tool_use_id is None or entry.task_id in self._call_by_task or self._open is None:
             return False
         return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._call_by_task.values()
@@ -526,7 +526,7 @@ class _Assembler:
             turn.last = "stop"
         if entry.duration_ms is None:
             return None
-        turn.duration_ms = max(turn.duration_ms or 0, entry.duration_ms)  # it counts on over the rounds of a turn
+        turn.duration_ms = max(turn.duration_ms or 0, entry.duration_ms)  # cumulative over the rounds of a turn
         began_ns, ended_ns = turn.start.head.time_ns, entry.head.time_ns
         if began_ns is not None and ended_ns is not None:
             turn.paused_ms = max(0, (ended_ns - began_ns) // 1_000_000 - turn.duration_ms)
@@ -534,7 +534,7 @@ class _Assembler:
 
 
 def _is_or_holds(queued: str, text: str) -> bool:
-    """Tell whether a text is what was queued, or one of the notifications that were queued as one."""
+    """Return whether a text is the queued item, or one of several notifications that were queued as one item."""
     return queued.strip() == text.strip() or ("-notification>" in queued[:40] and text.strip() in queued)
 
 
@@ -543,7 +543,7 @@ def _typed(text: str, head: Head) -> Start:
 
 
 def _origin(entry: Injected) -> Origin:
-    """Tell who said what Claude Code added: itself, where nothing says that it is another's."""
+    """Return the author of an injected text: Claude Code itself, unless the line names another."""
     if entry.feedback:
         return HOOK
     said_by = speaker(entry.text, entry.head)

@@ -1,7 +1,7 @@
-"""The turn that is being assembled: what belongs to it, line by line.
+"""The turn under assembly, built line by line.
 
-Rules: lines of one response are joined by message.id over the whole turn, results find their calls by id and may
-stand before them, and no response, call or line is taken twice in a session.
+Rules: lines of one response are joined by message.id over the whole turn; results are matched to calls by id and may
+precede them; no response, call or line counts twice in a session.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 _OUTPUT = re.compile(r"</?local-command-std(?:out|err)>")
-# Our own hook is in every turn, and says nothing of it.
+# Our own hook runs in every turn and is not part of the user's work.
 _OWN_HOOK = re.compile("cc[-_]trace")
 
 
 @dataclass(slots=True)
 class Seen:
-    """What of a session has been taken already, over its main file and its agents."""
+    """What has been seen in a session so far, in its main file and its agents' files."""
 
     responses: set[str] = field(default_factory=set)
     calls: set[str] = field(default_factory=set)
@@ -64,7 +64,7 @@ class Seen:
     unmatched: int = 0  # results without a call
 
     def again(self, head: Head, text: str) -> bool:
-        """Tell whether this very line was there before; a uuid alone does not say so."""
+        """Remember a line; return whether exactly this line was seen before. The uuid alone is not enough."""
         if head.uuid is None:
             return False
         line = hash((head.uuid, text))
@@ -76,48 +76,46 @@ class Seen:
 
 
 class OpenTurn:
-    """A turn under assembly and what only assembling needs."""
+    """A turn under assembly, with the state that only assembly needs."""
 
     def __init__(self, turn: Turn, seen: Seen, attempts: Attempts) -> None:
         self.turn = turn
-        self.copied = False  # its responses were taken before: it is a copy of an earlier turn
+        self.copied = False  # its responses were seen before: it is a copy of an earlier turn
         self.waiting: list[Message] = [turn.start.message] if turn.start.text else []
         self.ready_ns = turn.start.head.time_ns
         self._seen = seen
         self._generations: dict[str, Generation] = {}
         self._newest: Generation | None = None
         self._uuids: set[str] = set()
-        self._results_before_calls: dict[
-            str, tuple[ToolResult, int | None]
-        ] = {}  # results that stand before their calls
-        self._attempts = attempts  # since the last response; it names the one that it answers
-        self._data_call: str | None = None  # whose result ends the turn
+        self._results_before_calls: dict[str, tuple[ToolResult, int | None]] = {}  # results whose calls come later
+        self._attempts = attempts  # since the last response; the next one names its attempt
+        self._data_call: str | None = None  # the call whose result ends the turn
         self._unpaired: deque[Call] = deque()  # calls without an id, for results without one
         self._call_by_line: dict[str, Call] = {}  # the uuid of a line -> its call
         self._mode = turn.start.permission_mode
 
     @property
     def answered(self) -> bool:
-        """Tell whether there is a response: only then is the turn handed out."""
+        """Return whether the turn has a response. Without one it is not yielded."""
         return self.turn.key is not None
 
     @property
     def resting(self) -> bool:
-        """Tell whether Claude had nothing left to do."""
+        """Return whether Claude had nothing left to do."""
         return self.turn.resting
 
     @property
     def at_work(self) -> bool:
-        """Tell whether Claude has begun to answer and is not done."""
+        """Return whether Claude has started to respond and has not finished."""
         return self.answered and not self.resting
 
     @property
     def may_go_on(self) -> bool:
-        """Tell whether a response may still be written: nothing says that it is complete."""
+        """Return whether the last response may be incomplete: nothing says that it is complete."""
         return self.answered and self.turn.last in ("reply", "input")
 
     def goes_on_with(self, entry: Entry) -> bool:
-        """Tell whether an entry is a further line of a response of this turn, or answers a call of it."""
+        """Return whether an entry is another line of this turn's responses, or the result of one of its calls."""
         if isinstance(entry, Reply):
             return entry.message_id in self._generations and entry.head.uuid not in self._uuids
         if isinstance(entry, Results):
@@ -127,16 +125,16 @@ class OpenTurn:
 
     @property
     def unmatched(self) -> int:
-        """Count the results whose call has not come."""
+        """Return the number of results without a call."""
         return len(self._results_before_calls)
 
     def key_of(self, entry: Reply) -> str:
-        """Name the response that a line belongs to, by what survives copying."""
+        """Return the key of the response that a line belongs to. Copying a session preserves it."""
         if entry.message_id is not None:
             return entry.message_id
         last = self._newest
         if last is not None:
-            # The simplest formats have no ids: calls are lines of their own, parts of a response follow each other.
+            # The simplest formats have no ids: calls have separate lines, and parts of a response are adjacent.
             bare_call = entry.model is None and all(isinstance(block, ToolUse) for block in entry.blocks)
             if bare_call or (last.message_id is None and self.turn.last == "reply"):
                 return last.key
@@ -146,11 +144,11 @@ class OpenTurn:
         return f"text:{self.turn.number}:{self.turn.start.text}:{len(self.turn.steps)}:{entry.head.time_ns}:{text}"
 
     def has(self, key: str) -> bool:
-        """Tell whether this response has begun in this turn."""
+        """Return whether this turn has lines of this response."""
         return key in self._generations
 
     def reply(self, entry: Reply, key: str) -> None:
-        """Take a line of a response."""
+        """Add a line of a response."""
         head, turn = entry.head, self.turn
         uuid, time_ns = head.uuid, head.time_ns
         generation = self._generations.get(key)
@@ -176,7 +174,7 @@ class OpenTurn:
                     self._call_by_line[uuid] = call
 
     def _begin(self, entry: Reply, key: str, time_ns: int | None) -> Generation:
-        # Taken apart at once: reading its fields one by one takes longer than making the generation.
+        # Unpacked at once: reading its fields one by one takes longer than creating the generation.
         head, id_, api_id, model, _, usage, stop_reason, aborted, _, _, effort, speed, tier, advisors, ref, *_ = entry
         ready_ns = self.ready_ns
         if self._newest is not None:
@@ -214,7 +212,7 @@ class OpenTurn:
         return call
 
     def results(self, entry: Results) -> None:
-        """Take tool results, and a prompt that was typed beside them."""
+        """Add tool results, and the prompt sent along with them."""
         time_ns = entry.head.time_ns
         for result in entry.results:
             call = self.turn.calls.get(result.tool_use_id)
@@ -232,7 +230,7 @@ class OpenTurn:
             self.turn.last = "stop"
 
     def structured(self, entry: StructuredOutput) -> None:
-        """Take data that the model gave in the form the user asked for; the result that follows says that it did."""
+        """Add structured output that the user requested; the result that follows belongs to its call."""
         self.turn.data, self._data_call = entry.data, entry.tool_use_id
 
     def _answer(self, call: Call, result: ToolResult, time_ns: int | None) -> None:
@@ -240,26 +238,26 @@ class OpenTurn:
         self.turn.end_ns = latest_ns(self.turn.end_ns, time_ns)
         self._received(Message("", TOOL, call), time_ns)
         if call.id == self._data_call and not result.is_error:
-            self.turn.last = "stop"  # before 2.1.3 nothing else says that the model is not asked again
+            self.turn.last = "stop"  # before 2.1.3 nothing else says that no further request follows
         if result.task_id is not None:
             self.turn.running[result.task_id] = call.id
 
     def typed(self, text: str, head: Head) -> None:
-        """Take a prompt that was handed to the model inside the turn."""
+        """Add a prompt that was sent to the model within the turn."""
         if not self._is_repeated("prompt", text):
             origin = Origin(speaker(text, head))
             self.event(Event(kind="prompt", start_ns=head.time_ns, end_ns=head.time_ns, text=text, origin=origin))
             self._received(Message(text, origin), head.time_ns)
 
     def injected(self, entry: Injected) -> None:
-        """Take a line Claude Code added; the feedback of a Stop hook that blocked makes the model go on."""
+        """Add a line injected by Claude Code. Feedback of a blocking Stop hook makes the model continue."""
         if entry.feedback:
             self._received(Message(entry.text, HOOK), entry.head.time_ns)
         else:
             self.ready_ns = latest_ns(self.ready_ns, entry.head.time_ns)
 
     def task_ended(self, entry: Notification, call: str | None) -> None:
-        """Take the end of a background task."""
+        """Add the end of a background task."""
         if self._is_repeated("notification", entry.text):
             return
         known = {"task_id": entry.task_id, "status": entry.status, "summary": entry.summary}
@@ -286,7 +284,7 @@ class OpenTurn:
         }
 
     def hook(self, entry: Hook) -> None:
-        """Take a hook that had something to say, to the model or about the turn."""
+        """Add a hook that has a message for the model, or is an event of the turn."""
         if (event := hook_event(entry)) is not None:
             self.event(event)
         if entry.message:
@@ -296,9 +294,9 @@ class OpenTurn:
             self.turn.last = "stop"
 
     def stop_hooks(self, entry: TurnEnd) -> None:
-        """Take the hooks that ran at a Stop, but those that have come with a line of their own.
+        """Add the hooks that ran at a Stop, except those that already had lines of their own.
 
-        They begin together, when the response has ended. One that blocked has no duration: it ended last.
+        They start together, when the response has ended. One that blocked has no duration: it ended last.
         """
         end_ns, lasted = entry.head.time_ns, [hook.duration_ms for hook in entry.hooks]
         known_ms = [ms for ms in lasted if ms is not None]
@@ -324,7 +322,7 @@ class OpenTurn:
             )
 
     def _has_come(self, command: str) -> bool:
-        """Tell whether a hook has told of itself since the last response."""
+        """Return whether a hook has had a line of its own since the last response."""
         for step in reversed(self.turn.steps):
             if isinstance(step, Generation):
                 return False
@@ -333,7 +331,7 @@ class OpenTurn:
         return False
 
     def mode(self, entry: ModeChange) -> None:
-        """Take the permission mode, if it is another one. Its line has no time."""
+        """Record the permission mode if it changed. Its line has no time."""
         if self._mode not in (None, entry.mode):
             time_ns = self.turn.end_ns
             self.event(
@@ -349,25 +347,25 @@ class OpenTurn:
         self._mode = entry.mode
 
     def file_change(self, entry: FileChange) -> None:
-        """Take a file that is about to be modified: the call that does it has its permission by now."""
+        """Record a file that is about to be modified: its call has been permitted by now."""
         self.turn.files[entry.path] = None
         call = self._call_by_line.get(entry.line_uuid or "")
         if call is not None and call.began_ns is None:
             call.began_ns = entry.head.time_ns
 
     def limited(self, entry: TurnLimit) -> None:
-        """Take the end of a run that may take no more rounds."""
+        """Record that the run ended because of `--max-turns`."""
         self.turn.last, self.turn.limit = "limit", entry.limit
         self.turn.end_ns = latest_ns(self.turn.end_ns, entry.head.time_ns)
 
     def printed(self, entry: CommandOutput) -> None:
-        """Take the output of a command that an agent ran."""
+        """Add the output of a command that an agent ran."""
         self.turn.result = _OUTPUT.sub("", entry.text).strip()
         self.turn.last = "stop"
         self.turn.end_ns = latest_ns(self.turn.end_ns, entry.head.time_ns)
 
     def _is_repeated(self, kind: EventKind, text: str) -> bool:
-        """Tell whether an event was told already since the last response: the queue and an attachment tell it both."""
+        """Return whether an event was added since the last response: the queue and an attachment both report it."""
         for step in reversed(self.turn.steps):
             if isinstance(step, Generation):
                 return False
@@ -381,7 +379,7 @@ class OpenTurn:
         self.turn.last = "input"
 
     def failed(self, entry: Reply, key: str) -> None:
-        """Take an API error: it ends a turn like a response, but is none."""
+        """Add an API error. It ends a turn like a response, but is not one."""
         time_ns, ready_ns = entry.head.time_ns, self.ready_ns
         sent, rejected = self._attempts.gave_up(key)
         self.turn.steps += rejected
@@ -410,14 +408,14 @@ class OpenTurn:
         self.event(event, "error")
 
     def event(self, event: Event, last: Literal["interrupt", "error"] | None = None) -> None:
-        """Take anything else that happened."""
+        """Add any other event."""
         self.turn.steps.append(event)
         self.turn.end_ns = latest_ns(self.turn.end_ns, event.end_ns)
         self.turn.last = last or self.turn.last
 
 
 def hook_event(entry: Hook) -> Event | None:
-    """Return a hook as an event; None for our own, and for a line that tells only what the model is told."""
+    """Return a hook as an event; None for our own hook, and for a line that only has a message to the model."""
     if _OWN_HOOK.search(entry.command or "") or not (entry.command or entry.blocked or entry.failed):
         return None
     known = {
@@ -437,7 +435,7 @@ def hook_event(entry: Hook) -> Event | None:
 
 
 def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction) -> Event | None:
-    """Return a compaction as an event, once: a summary that follows its boundary goes into the boundary's event."""
+    """Return a compaction as an event. A summary after its boundary is added to the boundary's event instead."""
     if entry.summary is not None and steps and isinstance(last := steps[-1], Event) and last.kind == "compaction":
         last.text = last.text or entry.summary
         return None
@@ -452,7 +450,7 @@ def compaction(steps: list[Event] | list[Generation | Event], entry: Compaction)
 
 
 def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
-    """Add a further line of a response; only these fields differ between its lines."""
+    """Add another line of a response. Only these fields differ between its lines."""
     _, _, request_id, model, _, usage, stop_reason, aborted, *_ = entry
     if generation.first_ns is None:
         generation.first_ns = time_ns
@@ -466,7 +464,7 @@ def _join(generation: Generation, entry: Reply, time_ns: int | None) -> None:
     if entry.tool_input_ms is not None:
         generation.tool_input_ms = (generation.tool_input_ms or 0) + entry.tool_input_ms
     if len(entry.advisors) >= len(generation.advisors):
-        generation.advisors = entry.advisors  # all lines of a response repeat them; a later one may know more
+        generation.advisors = entry.advisors  # every line of a response repeats them; a later one may have more
     if usage is not None:
         generation.usage = usage if generation.usage is None else generation.usage.maximum(usage)
 
@@ -475,4 +473,4 @@ def latest_ns(one: int | None, other: int | None) -> int | None:
     """Return the later of two times, either of which may be unknown."""
     if one is None or other is None:
         return other if one is None else one
-    return one if one > other else other  # noqa: FURB136  (max takes as long as all the rest)
+    return one if one > other else other  # noqa: FURB136  (max would double the time)

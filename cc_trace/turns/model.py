@@ -1,6 +1,6 @@
-"""Turns: what set Claude going, its responses, their tool calls, and what happened in between. Plain data.
+"""Turns: what started each, its responses, their tool calls, and other events. Plain data.
 
-`boundaries` and `builder` make them from entries; a turn and its parts change only there, while the turn is open.
+`boundaries` and `builder` create them from entries. Only they modify a turn, and only while it is open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EventKind: TypeAlias = Literal[
 
 
 class Origin(NamedTuple):
-    """Who said a text. Its first `typed` characters are a human's all the same: a `!` command before its output."""
+    """Who wrote a text. Its first `typed` characters are a human's in any case: a `!` command before its output."""
 
     speaker: Speaker
     typed: int = 0
@@ -54,7 +54,7 @@ SYSTEM: Final = Origin("system")
 
 @dataclass(slots=True)
 class Message:
-    """A piece of what a response answers: words, or (with `call`) the result of a tool call."""
+    """A piece of a response's input: text, or (with `call`) the result of a tool call."""
 
     text: str
     origin: Origin
@@ -63,18 +63,18 @@ class Message:
 
 @dataclass(slots=True)
 class Call:
-    """A tool call and, once it is there, its result."""
+    """A tool call and its result, if there is one yet."""
 
-    id: str  # the block's; where that has none, made from the response's
+    id: str  # the block's; if it has none, derived from the response's
     use: ToolUse
     start_ns: int | None
     result: ToolResult | None = None
     end_ns: int | None = None
-    began_ns: int | None = None  # when its work began, where a line tells: after a permission, and hooks
+    began_ns: int | None = None  # when execution began, after permission and hooks, if a line says so
 
     @property
     def waited_ms(self) -> int | None:
-        """Return how long it waited for a human's permission; None: nobody was asked, or it is not known."""
+        """Return how long it waited for a human's permission, or None if nobody was asked or it is not known."""
         result, start_ns, end_ns = self.result, self.start_ns, self.end_ns
         if result is None or start_ns is None or end_ns is None:
             return None
@@ -82,7 +82,7 @@ class Call:
         if permission is None or not permission.asked:
             return None
         if permission.source == "user_reject" or self.use.name == "ExitPlanMode":
-            waited_ns = end_ns - start_ns  # the dialog is all that there was
+            waited_ns = end_ns - start_ns  # the dialog was all there was
         elif self.began_ns is not None:
             waited_ns = self.began_ns - start_ns
         elif type(taken_ms) is int:
@@ -96,10 +96,10 @@ class Call:
 class Generation:
     """One model response: all lines of one message.id."""
 
-    key: str  # its message.id; where a line has none, what else names it
+    key: str  # its message.id, or another key if its lines have none
     head: Head  # of its first line
     message_id: str | None
-    ready_ns: int | None  # when its request could start
+    ready_ns: int | None  # the earliest time its request could be sent
     inputs: list[Message]
     request_id: str | None = None
     model: str | None = None
@@ -114,8 +114,8 @@ class Generation:
     speed: str | None = None
     service_tier: str | None = None
     advisors: tuple[Advice, ...] = ()
-    request: RequestSent | None = None  # the attempt that was answered, where it is recorded
-    attempts: int = 0  # how many are recorded
+    request: RequestSent | None = None  # the attempt that got the response, if recorded
+    attempts: int = 0  # number of recorded attempts
     thinking_ms: float | None = None
     tool_input_ms: float | None = None
 
@@ -126,7 +126,7 @@ class Generation:
 
 
 class FailedCall(NamedTuple):
-    """A call that got no response, and the last of its requests."""
+    """An API call that got no response, and the last of its requests."""
 
     inputs: list[Message]
     request: RequestSent
@@ -134,7 +134,7 @@ class FailedCall(NamedTuple):
 
 @dataclass(slots=True)
 class Event:
-    """Something that happened in a turn besides responses and tools."""
+    """Something that happened in a turn, other than responses and tool calls."""
 
     kind: EventKind
     start_ns: int | None
@@ -143,14 +143,14 @@ class Event:
     origin: Origin = SYSTEM
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tool_use_id: str | None = None
-    key: str | None = None  # of an API error: the id of the line that tells it; of a retry no line tells: the attempt's
-    call: FailedCall | None = None  # of an API error, where its requests are recorded
-    answer_key: str | None = None  # of a retry: the key of the response, or API error, that its call came to
+    key: str | None = None  # of an API error: its line's id; of a retry without a line: the attempt's id
+    call: FailedCall | None = None  # of an API error, if its requests are recorded
+    answer_key: str | None = None  # of a retry: the key of the response, or API error, that its call ended with
 
 
 @dataclass(slots=True)
 class Start:
-    """What set a turn going."""
+    """What started a turn."""
 
     head: Head
     trigger: Trigger
@@ -159,23 +159,23 @@ class Start:
     command: str | None = None
     permission_mode: str | None = None
     launched_by: str | None = None  # the call whose background task ended
-    earlier: list[Message] = field(default_factory=list)  # prompts before it that got no answer of their own
+    earlier: list[Message] = field(default_factory=list)  # prompts before it that got no response of their own
 
     @property
     def goal(self) -> str:
-        """Return what was asked for, without what an IDE added on its own; all of it where there is nothing else."""
+        """Return the text without an IDE's additions, or all of it if nothing else remains."""
         return _IDE_CONTEXT.sub("", self.text).strip() or self.text
 
     @classmethod
     def by(cls, entry: Prompt) -> Start:
-        """Start with a line of the transcript."""
-        printed = entry.trigger == "bash"  # what the command printed follows what was typed
+        """Return the start of a turn that begins with this prompt."""
+        printed = entry.trigger == "bash"  # the command's output follows the typed text
         origin = Origin("tool", typed=len(f"!{entry.command}")) if printed else Origin(speaker(entry.text, entry.head))
         return cls(entry.head, entry.trigger, entry.text, origin, entry.command, entry.permission_mode)
 
     @property
     def message(self) -> Message:
-        """Return what it says to the model."""
+        """Return it as a message to the model."""
         return Message(self.text, self.origin)
 
 
@@ -185,7 +185,7 @@ class Turn:
 
     number: int
     start: Start
-    begin: Position  # reading from here on gives this turn again
+    begin: Position  # reading from here yields this turn again
     context: Context
     end_ns: int | None
     steps: list[Generation | Event] = field(default_factory=list)
@@ -193,16 +193,16 @@ class Turn:
     running: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
     finished_tasks: dict[str, str | None] = field(
         default_factory=dict
-    )  # tasks, and calls with tasks, that ended: id -> status
+    )  # finished tasks, and the calls that launched them: id -> status
     last: Literal["input", "reply", "interrupt", "error", "stop", "limit"] = "input"
     duration_ms: int | None = None
-    paused_ms: int | None = None  # by its end, as far as its duration leaves this out: waiting for a human, mostly
-    limit: int | None = None  # of rounds, which ended it
-    run: Mapping[str, JsonValue] | None = None  # what its output says of the run that it ended
-    files: dict[str, None] = field(default_factory=dict)  # that were about to be modified
-    rewound: bool = False  # a later prompt took the place of this one
-    goal: bool = False  # one is set and not met: Claude Code makes the model go on until it is
-    data: str | None = None  # the data that was asked for with `--json-schema`
+    paused_ms: int | None = None  # elapsed time that its duration does not include: mostly waiting for a human
+    limit: int | None = None  # the `--max-turns` that ended it
+    run: Mapping[str, JsonValue] | None = None  # facts about the run that ended with this turn
+    files: dict[str, None] = field(default_factory=dict)  # files that it was about to modify
+    rewound: bool = False  # a later prompt replaced this turn's
+    goal: bool = False  # a goal is set and not met: Claude Code makes the model continue until it is
+    data: str | None = None  # structured output (`--json-schema`)
     sidechain: list[Entry] = field(default_factory=list)  # lines of agents inside this file
     progress: list[Progress] = field(default_factory=list)
     closed: bool = False
@@ -211,7 +211,7 @@ class Turn:
 
     @property
     def key(self) -> str | None:
-        """Name the turn by its first response, which copying a session keeps; None: there is none yet."""
+        """Return the key of the first response, which copying a session preserves; None if there is none yet."""
         if self.delegated:
             return f"command:{self.start.head.uuid}"
         for step in self.steps:
@@ -221,12 +221,12 @@ class Turn:
                 return step.key
         for entry in self.sidechain:
             if isinstance(entry, Reply) and entry.message_id is not None:
-                return f"agent:{self.number}:{entry.message_id}"  # only an agent's lines are left of it
+                return f"agent:{self.number}:{entry.message_id}"  # only an agent's lines remain
         return None
 
     @property
     def resting(self) -> bool:
-        """Tell whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
+        """Return whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
         if self.last == "interrupt":
             return True
         return self.last != "input" and all(call.result is not None for call in self.calls.values())
@@ -238,7 +238,7 @@ class Turn:
 
     @property
     def output(self) -> str:
-        """Return the turn's result: the data that was asked for (`--json-schema`), else its last text."""
+        """Return the turn's result: structured output (`--json-schema`), else its last text."""
         if self.data is not None:
             return self.data
         for step in reversed(self.steps):

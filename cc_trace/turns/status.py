@@ -18,9 +18,9 @@ _FINISHED: Final = ("end_turn", "stop_sequence", "max_tokens", "refusal")
 
 
 def current_activity(turn: Turn | None, *, asked: bool, summarized: bool, rest_seconds: float) -> Activity:
-    """Say what a session does. `asked`: a prompt came after the turn; `summarized`: its last line is a summary.
+    """Return what a session is doing. `asked`: a prompt follows the turn; `summarized`: the last line is a summary.
 
-    A call without a result waits for approval, or its tool is at work: a transcript does not tell them apart.
+    A call without a result is waiting for approval, or its tool is running: a transcript does not say which.
     """
     if summarized or rest_seconds >= IDLE_SECONDS:
         return "idle"
@@ -43,7 +43,7 @@ MAX_ERROR_CHARS: Final = 1000
 
 
 def turn_status(turn: Turn) -> tuple[Status, str | None]:
-    """Say how a turn ended, or that it has not."""
+    """Return how a turn ended, or that it is incomplete."""
     if turn.last in ("error", "interrupt"):
         kind = "api_error" if turn.last == "error" else "interruption"
         text = next((step.text for step in reversed(turn.steps) if isinstance(step, Event) and step.kind == kind), "")
@@ -64,7 +64,7 @@ def turn_status(turn: Turn) -> tuple[Status, str | None]:
 
 
 def agent_status(run: Run) -> tuple[Status, str | None]:
-    """Say how an agent's run ended; a notification knows better than its file that it was killed."""
+    """Return how an agent's run ended. If it was killed, only the notification says so, not its file."""
     match run.status:
         case "killed" | "stopped" | "cancelled":
             return "interrupted", f"agent was {run.status}"
@@ -75,7 +75,7 @@ def agent_status(run: Run) -> tuple[Status, str | None]:
 
 
 def tool_status(call: Call, turn: Turn) -> tuple[Status, str | None]:
-    """Say how a tool call ended; a denied one is an error."""
+    """Return how a tool call ended. A denied one is an error."""
     result = call.result
     if result is None:
         return ("interrupted", "interrupted") if turn.last == "interrupt" else ("incomplete", "no result")
@@ -88,7 +88,7 @@ def tool_status(call: Call, turn: Turn) -> tuple[Status, str | None]:
 
 
 def clipped(text: str) -> str:
-    """Keep a message to what a reader of a list of errors needs, in whole words: half a key is not known as one."""
+    """Shorten a message for a list of errors, at a word: the redactor would not recognize half a key."""
     if len(text) <= MAX_ERROR_CHARS:
         return text
     kept, _, torn = text[:MAX_ERROR_CHARS].rpartition(" ")
