@@ -122,9 +122,7 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
     old: Counter[tuple[str, int]] = Counter()
     for file in found:
         with contextlib.suppress(CcTraceError, OSError):  # reported when the session is delivered
-            state = app.states.peek(file.path.stem)
-            started = (first_cwd(file.path), None) if state is None else (state.cwd, state.environment)
-            for settings in app.config(*started).destinations:
+            for settings in app.config(*app.started(file.path)).destinations:
                 seconds = oldest_taken(settings)
                 if seconds is not None and file.changed < now - seconds:
                     old[settings.name, seconds] += 1

@@ -17,7 +17,6 @@ from cc_trace.files import replace_file
 from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
-from cc_trace.transcript import first_cwd
 
 if TYPE_CHECKING:
     import argparse
@@ -37,9 +36,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         raise CcTraceError(message)
     app = App.open(environment)
     path = find(options.session, app.config_dir, here())
-    state = app.states.peek(path.stem)
-    started = (first_cwd(path), None) if state is None else (state.cwd, state.environment)
-    privacy = Privacy(app.config(*started).privacy)
+    privacy = Privacy(app.config(*app.started(path)).privacy)
     session = Session(path, look_ahead=True, requests=True)
     spans: list[Span] = []
     for trace in session.traces():

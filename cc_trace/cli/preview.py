@@ -12,7 +12,7 @@ from cc_trace.export import EncodesInTurn
 from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
-from cc_trace.transcript import BEGINNING, MediaFinder, agent_paths, first_cwd
+from cc_trace.transcript import BEGINNING, MediaFinder, agent_paths
 
 if TYPE_CHECKING:
     import argparse
@@ -27,8 +27,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
     app = App.open(environment, to=options.to)
     transcript = find(options.session, app.config_dir, here())
-    state = app.states.peek(transcript.stem)
-    started = (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
+    started = app.started(transcript)
     config, plan = app.config(*started), app.plan(*started)
     if plan.off is not None:
         print(f"cc-trace: this session is not sent: {plan.off}", file=sys.stderr)
@@ -41,6 +40,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if app.states.is_suppressed(transcript.stem):
         fix = f"`cc-trace sync --session {transcript.stem}` delivers it"
         print(f"cc-trace: this session is suppressed: {WRITTEN_WHILE_OFF}; {fix}", file=sys.stderr)
+    state = app.states.peek(transcript.stem)
     links = state.trace_links if state is not None else None
     session = Session(transcript, ending="over", links=links, request_content=config.request_content)
     spans = _print(session, _encoder(plan.destinations[0], transcript), privacy, options.turn)

@@ -21,6 +21,7 @@ from cc_trace.log import Log
 from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.privacy import Privacy
 from cc_trace.settings import Layer, Sources, read_config, read_scope, why_off
+from cc_trace.transcript import first_cwd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,6 +69,11 @@ class App:
         runtime.may_be_blocked = app.may_be_blocked
         runtime.reached = app.steps(environment.get("CC_TRACE_DIE_AT"))
         return app
+
+    def started(self, transcript: Path) -> tuple[str | None, HookEnvironment | None]:
+        """Return where a session was started, and its hook's environment: whose settings are to be asked for."""
+        state = self.states.peek(transcript.stem)
+        return (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
 
     def settings(self, project: str | None, remembered: HookEnvironment | None = None) -> Settings:
         """Return the settings for a session: of the project it was started in, and its hook's environment."""

@@ -230,11 +230,14 @@ class Pages:
         if row is None or found is None:
             return self._missing("This span is not known here.")
         message_id = (json.loads(row["span"]).get("response") or {}).get("message_id")
+        if found["path"] is None:
+            return self._fragment("The transcript is gone, and the request with it.")
+        path = Path(found["path"])
         try:
-            privacy = self._app.config(found["cwd"] or None).privacy
+            privacy = self._app.config(*self._app.started(path)).privacy
             if privacy.content != "full":
                 return self._fragment("The setting `content` keeps requests from being shown.")
-            body = _sent(Path(found["path"]), message_id or "")
+            body = _sent(path, message_id or "")
         except (OSError, CcTraceError) as error:
             return self._fragment(f"The request cannot be read: {error}")
         if body is None:
@@ -249,7 +252,7 @@ class Pages:
         row = questions.span(self._index, request.path_params["span_id"])
         digest = request.path_params["digest"]
         found = questions.session(self._index, row["session_id"]) if row is not None else None
-        if row is None or found is None or f"sha256 of base64 {digest}]" not in row["span"]:
+        if row is None or found is None or found["path"] is None or f"sha256 of base64 {digest}]" not in row["span"]:
             return Response(status_code=404)
         path = Path(found["path"])
         for each in (path, *agent_paths(path)):

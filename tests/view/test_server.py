@@ -14,7 +14,13 @@ import httpx
 import pytest
 from viewer import TOKEN, Viewer, copy_cases, running
 
+from cc_trace.delivery.cursor import SessionState
+from cc_trace.delivery.state import States
+from cc_trace.export import Accepted
+from cc_trace.export.local import LocalStore
 from cc_trace.spans import Session
+from cc_trace.store import store_path
+from cc_trace.transcript import first_cwd
 from cc_trace.view import figures
 
 if TYPE_CHECKING:
@@ -152,6 +158,43 @@ def test_what_nobody_may_see_is_masked_in_an_exact_request(viewer: Viewer, clien
         path.write_text(data, encoding="utf-8")
     assert "use the tools" in sent
     assert secret not in sent
+
+
+def generation(viewer: Viewer) -> str:
+    return str(viewer.index.read("SELECT span_id FROM spans WHERE kind = 'generation' LIMIT 1")[0][0])
+
+
+def test_an_exact_request_keeps_to_the_settings_of_its_sessions_hook(tmp_path: Path) -> None:
+    projects = tmp_path / ".claude" / "projects" / "-home-dev-project"
+    projects.mkdir(parents=True)
+    copy_cases(projects, "2.1.325--b_tools")
+    path = projects / f"{TOOLS}.jsonl"
+    states = States(tmp_path / ".claude" / "state" / "cc-trace")
+    states.prepare()
+    theirs: dict[str, str | None] = {"CC_TRACE_CONTENT": "metadata"}
+    states.save(SessionState(TOOLS, str(path), cwd=first_cwd(path), environment={"shell": theirs, "project": {}}))
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url("")) as client:
+        client.get("/", params={"token": TOKEN})
+        text = client.get(f"/spans/{generation(viewer)}/request").text
+    assert "use the tools" not in text
+    assert "The setting `content` keeps requests from being shown." in text
+
+
+def test_of_a_session_whose_transcript_is_gone_no_request_is_shown(tmp_path: Path) -> None:
+    """Of a delivered one the store does not even know where it was."""
+    projects = tmp_path / ".claude" / "projects" / "-home-dev-project"
+    projects.mkdir(parents=True)
+    copy_cases(projects, "2.1.325--b_tools")
+    path = projects / f"{TOOLS}.jsonl"
+    local = LocalStore("local", store_path(tmp_path / ".claude" / "state" / "cc-trace"))
+    (tmp_path / ".claude" / "state" / "cc-trace").mkdir(parents=True)
+    assert local.send([local.encode(span) for span in Session(path, ending="over").spans()]) == Accepted()
+    local.close()
+    path.unlink()
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url("")) as client:
+        client.get("/", params={"token": TOKEN})
+        answer = client.get(f"/spans/{generation(viewer)}/request")
+    assert (answer.status_code, "The transcript is gone" in answer.text) == (200, True)
 
 
 def test_the_server_listens_on_this_machine_alone_and_its_token_is_in_no_argument(tmp_path: Path) -> None:
