@@ -5,7 +5,7 @@ Rules:
   the user came for.
 - What is off, excluded, suppressed, or a fork of what is suppressed, does not enter, and leaves if it had entered. Nor
   does a session for which `store` is false, unless the store is one of its destinations.
-- A session whose transcript was deleted stays, until `store_days` are over.
+- A session whose transcript was deleted stays until it is suppressed, or `store_days` are over.
 - One session's failure is none of the others'.
 """
 
@@ -23,7 +23,7 @@ from cc_trace.delivery.history import past_sessions
 from cc_trace.errors import CcTraceError
 from cc_trace.files import write_private
 from cc_trace.privacy import Privacy
-from cc_trace.transcript import OpenTranscript, first_cwd, scan
+from cc_trace.transcript import OpenTranscript, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +50,7 @@ class StoreUpdates:
         self._app = app
         self._store = store
         self._stamps = store.stamps()
+        self._settings_applied = False
         self.failed: dict[str, str] = {}
 
     def run(
@@ -65,11 +66,12 @@ class StoreUpdates:
         `progress` is told how many sessions of how many, `changed` the ids of those that were written.
         Raises OSError, sqlite3.Error and CcTraceError where nothing can be read at all.
         """
-        suppressed = self._app.states.all_suppressed()
-        for session_id in suppressed.keys() & self._stamps.keys():
+        suppressed, unplaced = self._app.states.all_suppressed(), self._store.unplaced()
+        for session_id in suppressed.keys() & {*self._stamps, *unplaced}:
             self._remove(session_id, changed)
         since = self._since()
         found = past_sessions(paths, self._app.config_dir, since=since)
+        self._apply_settings(found)
         stamped = [(past, self._stamp(past)) for past in reversed(found) if past.path.stem not in suppressed]
         pending = [(past, stamp) for past, stamp in stamped if stamp != self._stamps.get(past.path.stem)]
         for done, (past, stamp) in enumerate(pending):
@@ -82,8 +84,27 @@ class StoreUpdates:
         for session_id in self._store.unplaced() if not paths else ():
             if session_id not in there:
                 self._store.lay_out(session_id)
+                self._stamps[session_id] = None
                 changed(session_id)
         return True
+
+    def _apply_settings(self, found: Sequence[TranscriptFile]) -> None:
+        """Forget the stamps of projects that may no longer be in the store, so that their sessions are looked at.
+
+        Once, as settings are read once. The sessions of a folder were started in the same place: one stands for all.
+        """
+        if self._settings_applied:
+            return
+        self._settings_applied = True
+        folders: dict[Path, list[Path]] = {}
+        for past in found:
+            if past.path.stem in self._stamps:
+                folders.setdefault(past.path.parent, []).append(past.path)
+        for paths in folders.values():
+            with contextlib.suppress(CcTraceError):  # a wrong setting is told where a session is read
+                if not self._kept(*self._app.started(paths[-1])):
+                    for path in paths:
+                        del self._stamps[path.stem]
 
     def _since(self) -> float:
         """Return when what is kept begins."""
@@ -103,9 +124,8 @@ class StoreUpdates:
     def _read(self, past: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
         session_id = past.path.stem
         try:
-            state = self._app.states.peek(session_id)
-            started = (first_cwd(past.path), None) if state is None else (state.cwd, state.environment)
-            if not self._enters(past.path, *started):
+            started = self._app.started(past.path)
+            if not (self._kept(*started) and self._unsuppressed(past.path)):
                 self._remove(session_id, changed)
                 self._stamps[session_id] = stamp
                 return
@@ -120,18 +140,20 @@ class StoreUpdates:
                 self.failed[session_id] = str(error)
                 self._app.log.write(f"store: {past.path}: {error}")
 
-    def _enters(self, path: Path, project: str | None, environment: HookEnvironment | None) -> bool:
+    def _kept(self, project: str | None, environment: HookEnvironment | None) -> bool:
+        """Tell whether the settings of a project let its sessions into the store."""
         if self._app.off(project, environment) is not None:
             return False
         config = self._app.config(project, environment)
-        if not config.store and all(each.store is None for each in config.destinations):
-            return False
+        return config.store or any(each.store is not None for each in config.destinations)
+
+    def _unsuppressed(self, path: Path) -> bool:
         with OpenTranscript(path) as transcript:
             return suppressed_by(transcript, self._app.states, new=True) is None
 
     def _remove(self, session_id: str, changed: Callable[[str], None]) -> None:
-        self._store.remove(session_id)
-        if self._stamps.pop(session_id, None) is not None:
+        self._stamps.pop(session_id, None)
+        if self._store.remove(session_id):
             changed(session_id)
 
 

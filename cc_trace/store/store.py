@@ -97,27 +97,27 @@ class Store:
         found: list[sqlite3.Row] = self._local.reader.execute(question, values).fetchall()
         return found
 
-    def stamps(self) -> dict[str, str]:
-        """Return how each session's files were when they were read."""
-        found = self.read("SELECT session_id, stamp FROM sessions WHERE stamp IS NOT NULL")
-        return {row["session_id"]: row["stamp"] for row in found}
+    def stamps(self) -> dict[str, str | None]:
+        """Return how each session's files were when they were read; None: its transcript was gone."""
+        return {row["session_id"]: row["stamp"] for row in self.read("SELECT session_id, stamp FROM sessions")}
 
     def close(self) -> None:
         """Let go of the file."""
         self._writer.close()
 
-    def remove(self, session_id: str) -> None:
-        """Forget a session."""
+    def remove(self, session_id: str) -> bool:
+        """Forget a session; return whether it was there."""
         if not self.read(
             "SELECT 1 FROM spans WHERE session_id = ?1 UNION SELECT 1 FROM sessions WHERE session_id = ?1",
             [session_id],
         ):
-            return
+            return False
         with self._transaction() as database:
             own = "SELECT row FROM spans WHERE session_id = ?"
             database.execute(f"DELETE FROM texts WHERE rowid IN ({own})", (session_id,))  # noqa: S608  (ours)
             for table in ("spans", "turns", "usage", "sessions"):
                 database.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))  # noqa: S608  (likewise)
+        return True
 
     def update(self, path: Path, stamp: str, privacy: Privacy, rest_seconds: float, since_ns: int = 0) -> bool:
         """Read a session and write what is new of it; return whether anything was. Raises OSError, sqlite3.Error.
@@ -257,10 +257,10 @@ class Store:
             row: dict[str, object] = {
                 "session_id": session_id,
                 "title": readable(" ".join(told.split())[:_TITLE_CHARS]) or session_id,
-                "project": readable(summary.project or ""),
-                "repository": readable(summary.repository or "") or None,
-                "cwd": readable(summary.cwd or ""),
-                "branch": readable(summary.git_branch or ""),
+                "project": readable(outgoing(summary.project or "")),
+                "repository": readable(outgoing(summary.repository or "")) or None,
+                "cwd": readable(outgoing(summary.cwd or "")),
+                "branch": readable(outgoing(summary.git_branch or "")),
                 "first_ns": integer(summary.first_ns),
                 "last_ns": integer(summary.last_ns),
                 "turns": summary.turns,

@@ -212,3 +212,45 @@ def test_masks_that_change_are_applied_when_a_session_is_read_again(tmp_path: Pa
     sessions(tmp_path)
     with contextlib.closing(sqlite3.connect(store)) as database:
         assert [row for row in database.iterdump() if "wombat" in row] == []
+
+
+def configure(home: Path, text: str) -> None:
+    folder = home / ".config" / "cc-trace"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(text)
+
+
+@pytest.mark.parametrize("setting", ['exclude = ["/secret"]', "enabled = false", 'store = false\nfile = "/nowhere/x"'])
+def test_a_session_leaves_when_its_project_is_no_longer_kept(tmp_path: Path, projects: Path, setting: str) -> None:
+    """Though its files are as they were; and enters again when it is."""
+    write(projects / f"{OWN}.jsonl", [prompt("hi", cwd="/secret/x"), reply("m1", "hello", at=1, cwd="/secret/x")])
+    assert sessions(tmp_path) == {OWN}
+    configure(tmp_path, setting)
+    assert sessions(tmp_path) == set()
+    configure(tmp_path, "")
+    assert sessions(tmp_path) == {OWN}
+
+
+def test_a_suppressed_session_that_was_only_delivered_leaves(tmp_path: Path, projects: Path) -> None:
+    """Also when its transcript is gone."""
+    path = projects / f"{OWN}.jsonl"
+    write(path, [prompt("hi", cwd="/p"), reply("m1", "hello", at=1, cwd="/p")])
+    folder = tmp_path / ".claude" / "state" / "cc-trace"
+    (folder / "off").mkdir(parents=True)
+    local = LocalStore("local", store_path(folder))
+    spans = list(Session(path, ending="over").spans())
+    assert local.send([local.encode(span) for span in spans]) == Accepted()
+    local.close()
+    path.unlink()
+    (folder / "off" / OWN).touch()
+    assert sessions(tmp_path) == set()
+    assert list(read_session(store_path(folder), OWN)) == []
+
+
+def test_what_is_known_of_a_session_is_masked_too(tmp_path: Path, projects: Path) -> None:
+    configure(tmp_path, 'mask = ["wombat"]\n')
+    asked = prompt("hi", cwd="/home/wombat", gitBranch="wombat-1")
+    write(projects / f"{OWN}.jsonl", [asked, reply("m1", "hello", at=1, cwd="/home/wombat", gitBranch="wombat-1")])
+    assert sessions(tmp_path) == {OWN}
+    with contextlib.closing(sqlite3.connect(store_path(tmp_path / ".claude" / "state" / "cc-trace"))) as database:
+        assert [row for row in database.iterdump() if "wombat" in row] == []
