@@ -1,4 +1,4 @@
-"""Tokens become dollars. The table is generated from genai-prices; what it does not know costs None, never 0."""
+"""Computes costs from tokens. The table is generated from genai-prices; an unknown price is None, never 0."""
 
 from __future__ import annotations
 

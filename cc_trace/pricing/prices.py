@@ -1,7 +1,7 @@
 """What one Claude response costs in USD.
 
-The rule here: every rate comes from the generated `price_table`, which holds Anthropic's list prices; where
-it has none, the cost is not known, and that is None, never 0 and never the price of something similar.
+Rule: every rate comes from the generated `price_table`, which has Anthropic's list prices. If a rate is missing, the
+cost is None, never 0 and never the price of a similar model.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NS_PER_DAY = 86_400 * 1_000_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 _BEFORE_ANY_CALL = -(2**63)
 
-# The region in front and the version of Bedrock's offer behind may be absent. `claude-` takes its hyphen
-# first, so that the names of the oldest models (anthropic.claude-v1) are not taken for such a version.
+# The region before the name and Bedrock's version after it are optional. `claude-` consumes its hyphen first, so that
+# names of the oldest models (anthropic.claude-v1) are not mistaken for such a version.
 _BEDROCK = r"(?:arn:.+/)?(?:[a-z-]+\.)?anthropic\.(claude-.+?)(?:-v\d+(?::\w+)*)?"
 
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """USD per million tokens and per thousand searches, from a time and a context size on."""
+    """USD per million tokens and per thousand searches, valid from a time and a context size on."""
 
     since_ns: int
     min_context: int
@@ -43,12 +43,12 @@ class _Rates:
 
 
 def cost_usd(model: str, usage: Usage, at_ns: int | None) -> float | None:
-    """Give the cost of one response at Anthropic's list price, or None if it is not known.
+    """Return the cost of one response at Anthropic's list price, or None if it is unknown.
 
     `at_ns` is the time of the call in unix nanoseconds; None means the newest price.
-    The cost of a response in fast mode is not known: the table has no fast prices.
-    Web searches of a model without a search price add nothing: the result is then the cost of the tokens.
-    Bedrock and Vertex names cost what the model costs at Anthropic, without the sellers' regional premiums.
+    The cost of a response in fast mode is unknown: the table has no prices for it.
+    If a model has no price for web searches, the result is the cost of the tokens alone.
+    Bedrock and Vertex names have the model's price at Anthropic, without regional premiums.
     """
     input_, output, read, write_5m, write_1h, searches, fast, *_ = usage
     rates = _rates_of(model, usage, at_ns)
@@ -65,13 +65,13 @@ def cost_usd(model: str, usage: Usage, at_ns: int | None) -> float | None:
 
 
 def is_long_context(model: str, usage: Usage, at_ns: int | None) -> bool:
-    """Tell whether a response has a context so long that its tokens had other rates than usual."""
+    """Return whether a response's context was long enough for the long-context rates."""
     rates = _rates_of(model, usage, at_ns)
     return rates is not None and rates.min_context > 0
 
 
 def _rates_of(model: str, usage: Usage, at_ns: int | None) -> _Rates | None:
-    """Give the rates of one response, None where the model, or its price at that time, is not known."""
+    """Return the rates of one response, or None if the model or its price at that time is unknown."""
     context = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
     for rates in _rates(model):
         if (at_ns is None or at_ns >= rates.since_ns) and context >= rates.min_context:
@@ -81,9 +81,9 @@ def _rates_of(model: str, usage: Usage, at_ns: int | None) -> _Rates | None:
 
 @cache
 def _rates(model: str) -> tuple[_Rates, ...]:
-    """Give the rates of a model, newest and largest context first; none if the model is not known."""
+    """Return the rates of a model, newest and largest context first; empty if the model is unknown."""
     name = model.lower().removesuffix("[1m]")
-    # Gateways name fast mode so, and the prefixes in the table would take it for the standard speed.
+    # Gateways mark fast mode like this; the prefixes in the table would match it as standard speed.
     if name.endswith("-fast"):
         return ()
     model_id = _model_id(name) or _model_id(_anthropic_name(name))
@@ -93,7 +93,7 @@ def _rates(model: str) -> tuple[_Rates, ...]:
 
 
 def _model_id(name: str) -> str | None:
-    """Give the id of the first model in the table whose names include this one."""
+    """Return the id of the first model in the table that matches a name."""
     for kind, text, model_id in MATCHES:
         match kind:
             case "starts_with":
@@ -110,7 +110,7 @@ def _model_id(name: str) -> str | None:
 
 
 def _anthropic_name(name: str) -> str:
-    """Give Anthropic's form of a Bedrock or Vertex name; any other name stays as it is."""
+    """Return Anthropic's form of a Bedrock or Vertex name, and any other name unchanged."""
     if bedrock := re.fullmatch(_BEDROCK, name):
         return bedrock[1]
     base, at, version = name.partition("@")
@@ -118,7 +118,7 @@ def _anthropic_name(name: str) -> str:
 
 
 def _midnight_ns(day: str | None) -> int:
-    """Give the unix nanosecond at which a UTC day begins; None is a day before any call."""
+    """Return the unix nanosecond at which a UTC day begins, and for None a time before any call."""
     if day is None:
         return _BEFORE_ANY_CALL
     return (date.fromisoformat(day).toordinal() - _EPOCH) * _NS_PER_DAY

@@ -1,4 +1,4 @@
-"""Why the prompt cache was missed: a comparison of a request with the one before it in the same thread."""
+"""Why the prompt cache was missed: compares a request with the previous one of the same thread."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _DEFAULT_TTL: Final = "5m"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request that was answered, with what decides whether the next one finds its beginning in the cache."""
+    """An answered request, with everything that decides whether the next one hits the cache."""
 
     attempt: Attempt
     response: Response
     shape: JsonObject | None
-    message_names: tuple[str, ...] | None  # None: not all are known, and nothing is said of them
+    message_names: tuple[str, ...] | None  # None: not all are known, so messages are not compared
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Something that keeps a request from using the cache that the one before it filled."""
+    """A reason why a request could not use the cache that the previous one filled."""
 
     kind: str
     detail: str = ""
@@ -39,9 +39,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class CacheMiss:
-    """Tokens that were processed anew though they were in the cache, or for the first time; all causes that hold.
+    """Tokens that were processed again although they had been cached, or for the first time, and all causes.
 
-    `cost_usd` is what that cost more than reading them from the cache; None: the model has no known price.
+    `cost_usd` is the extra cost compared with reading them from the cache; None: the model has no known price.
     """
 
     causes: tuple[Cause, ...]
@@ -50,7 +50,7 @@ class CacheMiss:
 
 
 def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
-    """Return what a request processed anew and why; None: it read all that the one before left in the cache."""
+    """Return what a request processed again and why, or None if it read everything the previous one cached."""
     usage, tokens = current.response.usage, missed_tokens(previous.response if previous else None, current.response)
     if usage is None or tokens <= 0:
         return None
@@ -59,7 +59,7 @@ def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
 
 
 def missed_tokens(previous: Response | None, current: Response) -> int:
-    """Count the tokens that a request processed anew, of what was in the cache or is there now; never below 0."""
+    """Count the tokens that a request processed, of those cached before or by it. Never below 0."""
     usage = current.usage
     if usage is None:
         return 0
@@ -72,7 +72,7 @@ def missed_tokens(previous: Response | None, current: Response) -> int:
 
 
 def _causes(previous: Sent, current: Sent) -> list[Cause]:
-    """List the causes, those first that spoil the most: a model has its own cache; tools, system, messages follow."""
+    """List the causes, those with the largest effect first: model, tools, system prompt, messages."""
     found: list[Cause] = []
     before, now = previous.attempt, current.attempt
     if before.model != now.model:
@@ -94,7 +94,7 @@ def _causes(previous: Sent, current: Sent) -> list[Cause]:
 
 
 def _changed_tools(before: JsonValue, now: JsonValue) -> str:
-    """Name the tools that came, went or changed; empty: they are the same."""
+    """Name the tools that were added, removed or changed; empty if there are none."""
     if before == now:
         return ""
     old, new = _by_name(before), _by_name(now)
@@ -119,7 +119,7 @@ def _changed_blocks(before: JsonObject, now: JsonObject) -> str:
 
 
 def _thinking(attempt: Attempt) -> JsonObject:
-    """Return what the cache depends on: how thinking is displayed is not part of it."""
+    """Return the part of the thinking settings that the cache depends on. How thinking is displayed is not."""
     return {key: value for key, value in attempt.thinking.items() if key != "display"}
 
 
@@ -129,7 +129,7 @@ def _described(attempt: Attempt) -> str:
 
 
 def _rewritten(previous: Sent, current: Sent) -> int | None:
-    """Return the first message that differs, if it stands at or before the last breakpoint of the request before."""
+    """Return the index of the first message that differs, if it is not after the previous request's last breakpoint."""
     points = [
         point.path[1]
         for point in previous.attempt.breakpoints
@@ -142,13 +142,13 @@ def _rewritten(previous: Sent, current: Sent) -> int | None:
 
 
 def common_start(old: Sequence[JsonValue], new: Sequence[JsonValue]) -> int:
-    """Count the items at the beginning that are the same."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def _expired(previous: Sent, current: Sent) -> Cause | None:
-    """Tell whether the cache had gone: its lifetime counts from the request that used it last."""
+    """Return a cause if the cache had expired. Its lifetime counts from the last request that used it."""
     before, now = previous.attempt.sent_ns, current.attempt.sent_ns
     if before is None or now is None:
         return None
@@ -160,7 +160,7 @@ def _expired(previous: Sent, current: Sent) -> Cause | None:
 
 
 def _extra_cost(current: Sent, usage: Usage, tokens: int) -> float | None:
-    """Return the cost of this response less what it would have been with these tokens read from the cache."""
+    """Return how much less this response would have cost with these tokens read from the cache."""
     model = current.response.model or current.attempt.model
     left, fields = tokens, {}
     for name in ("cache_write_1h", "cache_write_5m", "input"):

@@ -1,7 +1,7 @@
-"""What fills a request's context: tokens by where they came from.
+"""What fills a request's context: tokens by origin.
 
-The API reports one number for the whole request. Each part's share of it is estimated from its size, and the shares
-are whole numbers that add up to the number reported: largest remainder.
+The API reports one number for the whole request. Each part's share is estimated from its size, and the shares are
+rounded to whole numbers that add up to the total (largest remainder method).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ORIGINS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One origin's share; `name` tells tool results and tool calls apart by their tool."""
+    """One origin's share. For tool calls and results `name` is the tool."""
 
     origin: str
     name: str | None
@@ -57,15 +57,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A request's context. The total is what the API reported; how it divides is an estimate."""
+    """A request's context. The total is what the API reported; the shares are estimates."""
 
     total_tokens: int
     parts: tuple[Part, ...]
-    complete: bool  # False: some of the request is not in the transcript, and the others have its share
+    complete: bool  # False: parts of the request are not in the transcript; their share went to the others
 
 
 def context_by_origin(request: Request, usage: Usage) -> Context:
-    """Divide the tokens that a response's usage reports for its input among the parts of its request."""
+    """Divide the input tokens that a response reports among the parts of its request."""
     total = input_tokens(usage)
     sizes: dict[tuple[str, str | None], int] = {}
     for origin, name, size in _sizes(request):
@@ -80,17 +80,17 @@ def context_by_origin(request: Request, usage: Usage) -> Context:
 
 
 def input_tokens(usage: Usage) -> int:
-    """Return the tokens of a request, from the cache or not."""
+    """Return the input tokens of a request, cached or not."""
     return usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
 
 
 def shape_sizes(shape: dict[str, JsonValue]) -> dict[str, int]:
-    """Return how large the system prompt and the tools are."""
+    """Return the sizes of the system prompt and the tools, by origin."""
     return _by_origin([*_system_sizes(shape.get("system")), *_tools_sizes(shape.get("tools"))])
 
 
 def message_sizes(message: dict[str, JsonValue]) -> dict[str, int]:
-    """Return how large a message is, by origin."""
+    """Return the sizes of a message's parts, by origin."""
     return _by_origin(_message_sizes(message, {}))
 
 
@@ -146,7 +146,7 @@ def _message_sizes(message: dict[str, JsonValue], tools: dict[str, str]) -> Iter
         match role:
             case "assistant":
                 yield from _answer_sizes(block, tools)
-            case "system":  # some versions tell so what others put into reminders
+            case "system":  # some versions use this for what others put into reminders
                 yield _reminder_origin(text_field(block, "text") or ""), None, _text_bytes(block)
             case _:
                 yield from _user_sizes(block, tools)
@@ -155,7 +155,7 @@ def _message_sizes(message: dict[str, JsonValue], tools: dict[str, str]) -> Iter
 def _answer_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[str, str | None, int]]:
     match block.get("type"):
         case "thinking" | "redacted_thinking":
-            # Where the text is left out, the signature carries it, encrypted.
+            # If the text is missing, the signature carries it, encrypted.
             told = text_field(block, "thinking") or text_field(block, "signature") or text_field(block, "data") or ""
             yield "thinking", None, _bytes(told)
         case "tool_use" | "server_tool_use":
@@ -176,7 +176,7 @@ def _user_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tuple[
 
 
 def _text_sizes(block: dict[str, Any], origin: str, name: str | None) -> Iterator[tuple[str, str | None, int]]:
-    """Yield a block's size, with the reminders that Claude Code put into its text apart."""
+    """Yield a block's size, with separate sizes for the reminders that Claude Code put into its text."""
     text = text_field(block, "text")
     if text is None:
         yield origin, name, _text_bytes(block)

@@ -1,7 +1,7 @@
-"""What each request of a session said, what filled its context, and why the cache was missed.
+"""What each request of a session contained, what filled its context, and why the cache was missed.
 
-Whatever one request costs to look at is in proportion to what it added: the sizes of a message and of what a request
-took over are kept. What is told of a request follows from lines before its response, wherever reading began.
+The work per request is proportional to what it added: the sizes of messages and of the base request are cached. What is
+reported about a request depends only on lines before its response, wherever reading began.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cc_trace.requests.records import Attempt, Call, JsonObject
     from cc_trace.transcript import JsonValue, Usage
 
-# What of a request its span carries: nothing more than what the response answers; the messages that the request before
-# did not have; all messages, the system prompt and the tools.
+# How much of a request its span carries. `none`: only what the response answers; `new`: the messages that the previous
+# request did not have; `full`: all messages, the system prompt and the tools.
 RequestContent: TypeAlias = Literal["none", "new", "full"]
 
 _USUAL_LIMIT: Final = 200_000
@@ -34,7 +34,7 @@ _KEPT_SHAPES: Final = 2  # a request's, and that of the one before
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """How many messages a request has, and how large they are by origin; `complete` False: some were not found."""
+    """The number of a request's messages and their sizes by origin. `complete` False: some were not found."""
 
     count: int
     sizes: dict[str, int]
@@ -42,7 +42,7 @@ class _Messages:
 
 
 class RequestParts(NamedTuple):
-    """The content of a request, as far as it was asked for. A message that was not found is None."""
+    """The content of a request, as far as it is configured. A message that was not found is None."""
 
     system: JsonValue
     tools: JsonValue
@@ -50,10 +50,10 @@ class RequestParts(NamedTuple):
 
 
 class RequestLedger:
-    """Tells what is known of requests. The files that it is given are read when the first is asked for."""
+    """Answers questions about requests. The added files are read when the first question is asked."""
 
     def __init__(self, content: RequestContent = "none") -> None:
-        """Begin with nothing. `content`: what `parts` tells."""
+        """Create an empty ledger. `content`: how much of each request `parts` returns."""
         self.content: Final = content
         self._log = RequestLog()
         self._unread: list[Path] = []
@@ -63,11 +63,11 @@ class RequestLedger:
         self._shapes: dict[str, JsonObject | None] = {}
 
     def add(self, path: Path) -> None:
-        """Take a transcript of the session."""
+        """Add a transcript of the session."""
         self._unread.append(path)
 
     def metadata(self, attempt_id: str, usage: Usage) -> dict[str, JsonValue]:
-        """Return `context` and `cache_miss` of a request that was answered, as far as they are known."""
+        """Return `context` and `cache_miss` of an answered request, as far as they are known."""
         self._read()
         attempt, call = self._log.attempt(attempt_id), self._log.call(attempt_id)
         if attempt is None or call is None:
@@ -78,7 +78,7 @@ class RequestLedger:
         return made
 
     def parts(self, attempt_id: str) -> RequestParts | None:
-        """Return what a request said; None where that is not wanted, or not known."""
+        """Return the content of a request, or None if it is not configured or not known."""
         if self.content == "none":
             return None
         self._read()
@@ -93,7 +93,7 @@ class RequestLedger:
         return RequestParts(shape.get("system"), shape.get("tools"), [self._message(name) for name in names])
 
     def _known_before(self, attempt: Attempt, names: tuple[str, ...]) -> int:
-        """Count the messages at the beginning that the answered request before had, too."""
+        """Return how many messages a request shares with the previous answered one, from the start."""
         previous = self._log.previous(attempt)
         before = previous.answered if previous is not None else None
         known = self._log.message_names(before) if before is not None else None
@@ -104,7 +104,7 @@ class RequestLedger:
 
     def _read(self) -> None:
         for path in self._unread:
-            with suppress(OSError):  # gone, or not ours to read
+            with suppress(OSError):  # gone or unreadable
                 self._log.read(path)
         self._unread = []
 
@@ -124,9 +124,9 @@ class RequestLedger:
         return context
 
     def _dropped(self, attempt: Attempt) -> dict[str, int]:
-        """Return the tokens, by origin, of messages that the request before had and this one has not.
+        """Return the tokens, by origin, of messages that the previous request had and this one does not.
 
-        A compaction drops most. A request that only adds to its base drops nothing, and is not looked at further.
+        A compaction drops most of them. A request that only adds to its base drops nothing, which is checked first.
         """
         base = self._log.attempt(attempt.base or "")
         if base is not None and attempt.keep == base.keep + len(base.tail):
@@ -170,7 +170,7 @@ class RequestLedger:
         }
 
     def _messages_of(self, attempt: Attempt) -> _Messages:
-        """Return a request's messages, those of the requests it was made from first."""
+        """Return a request's messages. Those of its base requests are computed first."""
         chain, seen, at = list[str](), set[str](), attempt
         while at.id not in self._messages and at.id not in seen:
             seen.add(at.id)
@@ -224,7 +224,7 @@ class RequestLedger:
 
 
 def _limit(attempt: Attempt, tokens: int) -> int | None:
-    """Return how many tokens the context may have; None: not known."""
+    """Return the maximum number of tokens in the context, or None if it is unknown."""
     if any(beta.startswith(_LONG_BETA) for beta in attempt.betas):
         return _LONG_LIMIT
     usual = (attempt.model or "").startswith("claude-") and tokens <= _USUAL_LIMIT

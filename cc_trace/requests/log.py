@@ -1,4 +1,4 @@
-"""The requests of a session: one scan of its files, then whatever is asked for."""
+"""The requests of a session: its files are scanned once, then lookups read only the lines they need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMED_BY: Final = {"api-request-shape": "shapeHash", "api-request-blob": "hash"
 
 
 class _Place(NamedTuple):
-    """Where a line is."""
+    """The position of a line."""
 
     path: Path
     offset: int
@@ -34,10 +34,10 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A call while its file is read."""
+    """A call whose file is still being read."""
 
     path: Path
-    before: _OpenCall | None = None  # the call before it in its file
+    before: _OpenCall | None = None  # the previous call in its file
     attempts: list[Attempt] = field(default_factory=list)
     retries: list[Retry] = field(default_factory=list)
     message_id: str | None = None
@@ -49,13 +49,13 @@ class _OpenCall:
 
 
 class RequestLog:
-    """What the transcripts tell of requests. `read` each file of a session, its agents' too, then ask.
+    """The requests in transcripts. `read` each file of a session, including its agents', then look up.
 
     Other lines, and fields of the wrong type, are skipped; `malformed` counts the lines that are not JSON.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Create an empty log."""
         self.malformed = 0
         self._attempts: dict[str, Attempt] = {}
         self._calls: list[_OpenCall] = []
@@ -72,7 +72,7 @@ class RequestLog:
         self._user_names: dict[str, _Place] | None = None
 
     def read(self, path: Path) -> None:
-        """Take in a transcript: one file holds one thread of requests."""
+        """Scan a transcript. One file holds one thread of requests."""
         self._answer_names = self._user_names = None
         for line in read_lines(path, torn=True):
             if line.data is None:
@@ -86,20 +86,20 @@ class RequestLog:
 
     @property
     def calls(self) -> list[Call]:
-        """Every call in the order its first attempt was written, file by file."""
+        """Every call, file by file, in the order in which the first attempts were written."""
         return [self._call(each) for each in self._calls]
 
     @property
     def recorded(self) -> bool:
-        """Whether any request is recorded at all; Claude Code before 2.1.3xx recorded none."""
+        """Whether any request is recorded. Claude Code before 2.1.3xx records none."""
         return bool(self._attempts)
 
     def response(self, message_id: str) -> Response | None:
-        """Return a response, also where its request is not recorded."""
+        """Return a response, whether or not its request is recorded."""
         return self._responses.get(message_id)
 
     def find(self, name: str) -> tuple[Call, Attempt] | None:
-        """Return the call and attempt meant by the id of a message, an attempt, or a request at the API."""
+        """Return the call and attempt with the given message id, attempt id or API request id."""
         for each in self._calls:
             call = self._call(each)
             if named := _attempt_named(call, name):
@@ -107,7 +107,7 @@ class RequestLog:
         return None
 
     def previous(self, sent: Attempt) -> Call | None:
-        """Return the answered call before the one of this attempt in its thread."""
+        """Return the previous answered call in this attempt's thread."""
         own = self._call_of.get(sent.id)
         before = own.before if own is not None else None
         while before is not None and before.message_id is None:
@@ -120,11 +120,11 @@ class RequestLog:
         return None if found is None else self._call(found)
 
     def request(self, sent: Attempt) -> Request:
-        """Return a request's body as far as it can be put together."""
+        """Return a request's body, rebuilt as far as possible."""
         return rebuild(sent, self)
 
     def message_names(self, sent: Attempt) -> tuple[str, ...] | None:
-        """Return the hashes of a request's messages; None where some are not known."""
+        """Return the hashes of a request's messages, or None if some are unknown."""
         names, missing = message_names(sent, self)
         return None if missing else tuple(names)
 
@@ -139,10 +139,10 @@ class RequestLog:
         return found if isinstance(found, dict) else None
 
     def message(self, name: str) -> JsonObject | None:
-        """Return the message with this hash: from its own line, else one that stands as a response or a user line.
+        """Return the message with this hash: from its own line, else from a response or user line with that content.
 
-        A response whose text was changed since, as where a transcript was made anonymous, is told by its place: it
-        comes after all that it answered. The digest of the request then disagrees.
+        A response whose text was changed since, for example by anonymizing the transcript, is found by its position
+        after the messages that it answered. The digest of the request then does not match.
         """
         found = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
         if isinstance(found, dict):
@@ -158,7 +158,7 @@ class RequestLog:
         return self._answer_by_place(name)
 
     def message_by_place(self, name: str) -> JsonObject | None:
-        """Return the message with this hash by where it stands, without looking at all others; None: nothing tells."""
+        """Return the message with this hash by its position, without scanning the others; None if not possible."""
         found = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
         return found if isinstance(found, dict) else self._answer_by_place(name)
 
@@ -172,7 +172,7 @@ class RequestLog:
         return Call(tuple(each.attempts), tuple(each.retries), answer, each.failure)
 
     def _take_unparsed(self, kind: str, data: bytes, place: _Place) -> bool:
-        """Take in a line by its first bytes; False: it has to be parsed."""
+        """Record a line from its first bytes. False: it must be parsed."""
         match kind:
             case "api-request-shape" | "api-request-blob":
                 name = _early_string(data, _NAMED_BY[kind])
@@ -195,7 +195,7 @@ class RequestLog:
             case "assistant":
                 self._take_answer(raw, place)
             case "system" if raw.get("subtype") == "api_error":
-                call = self._latest.get(place.path)  # which may have begun to answer before it failed
+                call = self._latest.get(place.path)  # part of a response may have arrived before it failed
                 if call is not None:
                     call.retries.append(retry(raw, call.attempts[-1].id))
             case "user":
@@ -239,9 +239,9 @@ class RequestLog:
                 self._split(answered, said.attempt_id or "")
 
     def _split(self, call: _OpenCall, answered: str) -> None:
-        """Make what was sent after the attempt that was answered a call of its own.
+        """Make the attempts sent after the answered one a separate call.
 
-        A request can stand before the response that it follows, and seemed to be another attempt to get that.
+        A request can be written before the response that precedes it, and so looked like another attempt for that one.
         """
         ids = [each.id for each in call.attempts]
         ended = ids.index(answered) + 1
@@ -261,14 +261,14 @@ class RequestLog:
                 current[call.path] = later
 
     def _take_user(self, place: _Place) -> None:
-        """Note a user line. After one, nobody waits for the request before it any more: the next is another call."""
+        """Record a user line. It ends the wait for the previous request: the next request is another call."""
         self._users.append(place)
         call = self._latest.get(place.path)
         if call is not None and call.waiting:
             del self._latest[place.path]
 
     def _answer(self, key: tuple[Path, str]) -> JsonObject:
-        """Return a response as it stands in later requests: the blocks of all its lines."""
+        """Return a response as later requests contain it: with the blocks of all its lines."""
         content: list[Any] = []
         for place in self._answers[key]:
             part = object_field(self._parsed(place), "message").get("content")
@@ -280,7 +280,7 @@ class RequestLog:
         return {"role": message.get("role"), "content": message.get("content")}
 
     def _parsed(self, place: _Place | None) -> dict[str, Any]:
-        """Parse a line that was noted; empty where it is not there any more."""
+        """Parse a recorded line; empty if it is no longer there."""
         if place is None:
             return {}
         try:
@@ -309,10 +309,10 @@ def _attempt_named(call: Call, name: str) -> Attempt | None:
 
 
 def _kind(data: bytes) -> str | None:
-    """Return a line's type by its first bytes; None: it has to be parsed to be known.
+    """Return a line's type from its first bytes, or None if it must be parsed.
 
-    The first `"type":"` is the line's own when only one brace is open before it. Those of responses stand behind the
-    message, wherever else that text would be escaped or inside another type's line.
+    The first `"type":"` is the line's own if only one brace is open before it. In responses it comes after the message,
+    where the text could otherwise only be escaped or part of a line of another type.
     """
     at = data.find(b'"type":"', 0, _BEGINNING_BYTES)
     if at < 0:
@@ -337,7 +337,7 @@ def _early_string(data: bytes, key: str) -> str | None:
 
 
 def _objects(data: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a line: one, or where it is malformed those that stand whole at its beginning."""
+    """Yield the objects on a line: one, or, if it is malformed, the complete ones at its beginning."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:

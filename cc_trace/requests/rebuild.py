@@ -1,9 +1,9 @@
-"""A request's body put together again, and the proof that it is the one that was sent.
+"""Rebuilds a request's body, and verifies that it is the one that was sent.
 
-Claude Code names every message, and the system prompt with the tools, by the SHA-256 of its canonical JSON: keys
-sorted, no spaces, UTF-8, a message's plain text as a block of text. The digest of a request is that of its parameters,
-system prompt, tools and messages with the cache breakpoints in place. So a body whose digest agrees is the one that
-was sent, but for what is not recorded: the `metadata` and `stream` fields, and a first system block that begins with
+Claude Code identifies every message, and the system prompt with the tools, by the SHA-256 of its canonical JSON: keys
+sorted, no spaces, UTF-8, plain text as a text block. The digest of a request covers its parameters, system prompt,
+tools and messages with the cache breakpoints in place. So a body with a matching digest is the one that was sent, apart
+from what is not recorded: the `metadata` and `stream` fields, and a first system block that begins with
 `x-anthropic-billing-header`.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Parts(Protocol):
-    """Where the parts of requests are found. Each call returns a value of its own, which may be changed."""
+    """Looks up the parts of requests. Each call returns a new value, which the caller may modify."""
 
     def attempt(self, id_: str) -> Attempt | None:
         """Return the request with this id."""
@@ -36,9 +36,9 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request's body. In place of a message that was not found stands None, and `missing` says so.
+    """A request's body. A message that was not found is None, and `missing` lists it.
 
-    `verified`: the digest that Claude Code wrote is that of this body; None: it wrote none.
+    `verified`: whether the digest recorded by Claude Code matches this body; None: no digest was recorded.
     """
 
     attempt: Attempt
@@ -50,13 +50,13 @@ class Request:
 
     @property
     def body(self) -> JsonObject:
-        """What was sent; the betas went in a header."""
+        """The body as sent. Betas are sent in a header."""
         params = {key: value for key, value in self.attempt.params.items() if key != "betas"}
         return {**params, "system": self.system, "tools": self.tools, "messages": self.messages}
 
 
 def rebuild(attempt: Attempt, parts: Parts) -> Request:
-    """Put a request together from what there is."""
+    """Rebuild a request from the parts that are available."""
     names, missing = message_names(attempt, parts)
     shape = parts.shape(attempt.shape_hash) if attempt.shape_hash is not None else None
     if shape is None:
@@ -79,10 +79,10 @@ def rebuild(attempt: Attempt, parts: Parts) -> Request:
 
 
 def message_names(attempt: Attempt, parts: Parts) -> tuple[list[str], list[str]]:
-    """Return the hashes of a request's messages in order, and what of them cannot be told.
+    """Return the hashes of a request's messages in order, and descriptions of what is missing.
 
-    Goes back from request to request, taking from each only what those after it kept: time and memory are in
-    proportion to the result and the number of requests, and a circle of requests ends.
+    Walks back from request to request, taking from each only the messages that later ones kept: time and memory are
+    proportional to the result and the number of requests, and a cycle of requests terminates.
     """
     expected = attempt.keep + len(attempt.tail)
     pieces: list[tuple[str, ...]] = [attempt.tail]
@@ -104,7 +104,7 @@ def message_names(attempt: Attempt, parts: Parts) -> tuple[list[str], list[str]]
 
 
 def message_hash(message: JsonValue) -> str | None:
-    """Return the name that Claude Code gives to a message."""
+    """Return the hash that Claude Code uses for a message."""
     return content_hash(_in_blocks(message))
 
 
@@ -119,7 +119,7 @@ def _blocks(text: str) -> list[JsonValue]:
 
 
 def content_hash(value: JsonValue) -> str | None:
-    """Return the name that Claude Code gives to a value; None for what is nested too deeply to be written."""
+    """Return the hash that Claude Code uses for a value, or None if it is nested too deeply to serialize."""
     data = _canonical(value)
     return None if data is None else hashlib.sha256(data).hexdigest()
 
@@ -127,7 +127,7 @@ def content_hash(value: JsonValue) -> str | None:
 def _canonical(value: JsonValue) -> bytes | None:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # a lone surrogate, which JavaScript writes as an escape, or too many levels
+    except TypeError:  # a lone surrogate, which JavaScript writes as an escape, or too deep nesting
         pass
     try:
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -137,13 +137,13 @@ def _canonical(value: JsonValue) -> bytes | None:
 
 
 def _placed(point: Breakpoint, whole: JsonObject) -> bool:
-    """Put a breakpoint where it was; False where there is no such place."""
+    """Put a breakpoint where it was. False: there is no such place."""
     if point.path[:1] not in (("system",), ("tools",), ("messages",)):
         return False
     place: JsonValue = whole
     for step in point.path:
         if step == "content" and isinstance(place, dict) and isinstance(text := place.get(step), str):
-            place[step] = _blocks(text)  # plain text has no room for a breakpoint: with one it was sent as a block
+            place[step] = _blocks(text)  # plain text cannot carry a breakpoint: it was sent as a block
         match place, step:
             case dict(), str():
                 place = place.get(step)

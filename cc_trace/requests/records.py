@@ -1,4 +1,4 @@
-"""The lines that tell of requests, each as a record: attempts, retries, responses, failures."""
+"""Records of the lines about requests: attempts, retries, responses, failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Breakpoint:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request as it went out. Its messages are the first `keep` of request `base`, then those named in `tail`."""
+    """One request as sent. Its messages are the first `keep` of request `base`, then those with hashes in `tail`."""
 
     id: str
     sent_ns: int | None
@@ -39,39 +39,39 @@ class Attempt:
 
     @property
     def model(self) -> str | None:
-        """The model that was asked for."""
+        """The requested model."""
         return text_field(self.params, "model")
 
     @property
     def max_tokens(self) -> int | None:
-        """The most tokens the response may have."""
+        """The maximum number of tokens in the response."""
         return count_field(self.params, "max_tokens") or None
 
     @property
     def thinking(self) -> JsonObject:
-        """How thinking was asked for; empty where it was not."""
+        """The thinking settings, empty if there are none."""
         return object_field(self.params, "thinking")
 
     @property
     def thinking_budget(self) -> int | None:
-        """The most tokens that may be spent on thinking."""
+        """The maximum number of thinking tokens."""
         return count_field(self.thinking, "budget_tokens") or None
 
     @property
     def effort(self) -> str | None:
-        """The effort that was asked for."""
+        """The requested effort."""
         return text_field(object_field(self.params, "output_config"), "effort")
 
     @property
     def betas(self) -> tuple[str, ...]:
-        """The beta features, which travel in a header."""
+        """The beta features, which are sent in a header."""
         found = self.params.get("betas")
         return tuple(beta for beta in found if isinstance(beta, str)) if isinstance(found, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An attempt that failed and was to be made again."""
+    """A failed attempt that was going to be retried."""
 
     attempt_id: str
     time_ns: int | None
@@ -96,7 +96,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What was answered, without its content. `attempt_id` is None where no request was recorded."""
+    """A response without its content. `attempt_id` is None if its request is not recorded."""
 
     message_id: str
     attempt_id: str | None
@@ -110,7 +110,7 @@ class Response:
     cache_ttl: str | None
 
     def joined(self, other: Response) -> Response:
-        """Return the response of two of its lines: each block is a line of its own."""
+        """Merge two lines of one response. Each block has its own line."""
         tokens = self.usage.maximum(other.usage) if self.usage and other.usage else self.usage or other.usage
         times = [time for time in (self.first_ns, self.last_ns, other.first_ns, other.last_ns) if time is not None]
         return replace(
@@ -128,7 +128,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """All attempts to get one response, in order, and what came of them; neither: nobody waited, or it still runs."""
+    """All attempts for one response, in order, and the outcome. Neither: it was abandoned, or is still running."""
 
     attempts: tuple[Attempt, ...]
     retries: tuple[Retry, ...]
@@ -137,14 +137,14 @@ class Call:
 
     @property
     def answered(self) -> Attempt | None:
-        """The attempt that got the response; where there is none, the last that was made."""
+        """The attempt that got the response, or the last attempt if there is no response."""
         named = self.response.attempt_id if self.response is not None else None
         last = self.attempts[-1] if self.attempts else None
         return next((attempt for attempt in self.attempts if attempt.id == named), None if named else last)
 
 
 def attempt(raw: dict[str, Any]) -> Attempt | None:
-    """Return what an `api-request` line tells; None where it has no id."""
+    """Return the attempt in an `api-request` line, or None if it has no id."""
     id_, tail, points = text_field(raw, "id"), raw.get("tail"), raw.get("cacheControl")
     if id_ is None:
         return None
@@ -157,7 +157,7 @@ def attempt(raw: dict[str, Any]) -> Attempt | None:
         shape_hash=text_field(raw, "shapeHash"),
         base=text_field(raw, "base"),
         keep=count_field(raw, "keep"),
-        # What is no hash keeps its place, and is found nowhere.
+        # An invalid hash keeps its position, and will not be found.
         tail=tuple(name if isinstance(name, str) else "" for name in tail) if isinstance(tail, list) else (),
         breakpoints=tuple(map(_breakpoint, points)) if isinstance(points, list) else (),
         digest=text_field(raw, "requestDigest"),
@@ -173,7 +173,7 @@ def _breakpoint(raw: object) -> Breakpoint:
 
 
 def retry(raw: dict[str, Any], attempt_id: str) -> Retry:
-    """Return what a `system/api_error` line tells of the attempt before it."""
+    """Return what a `system/api_error` line says about the attempt before it."""
     error = object_field(raw, "error")
     told = (
         text_field(error, "formatted") or text_field(error, "message") or text_field(raw, "error") or "request failed"
@@ -190,7 +190,7 @@ def retry(raw: dict[str, Any], attempt_id: str) -> Retry:
 
 
 def failure(raw: dict[str, Any]) -> Failure | None:
-    """Return what an `assistant` line tells that stands for an API error; None: it is a response."""
+    """Return the failure in an `assistant` line that reports an API error, or None if it is a response."""
     message = object_field(raw, "message")
     id_ = text_field(message, "id")
     if raw.get("isApiErrorMessage") is not True or id_ is None:
@@ -206,7 +206,7 @@ def failure(raw: dict[str, Any]) -> Failure | None:
 
 
 def response(raw: dict[str, Any]) -> Response | None:
-    """Return what one `assistant` line tells of its response; None where no model answered."""
+    """Return what one `assistant` line says about its response, or None if it is not from a model."""
     message = object_field(raw, "message")
     id_, model = text_field(message, "id"), text_field(message, "model")
     if id_ is None or model == "<synthetic>":

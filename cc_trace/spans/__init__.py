@@ -1,6 +1,6 @@
-"""Turns become spans, with ids that no copying of a session changes.
+"""Turns become spans, with ids that stay the same when a session is copied.
 
-`Session` puts it together: a session's files are read from any turn on and handed out as traces.
+`Session` puts it together: it reads a session's files from any turn on and yields traces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A request's messages, as they were sent, in the form that a span's input and output have."""
+"""Converts a request's messages, as sent, to the form of a span's input and output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MISSING: Final = "[not in the transcript]"
 
 
 def as_sent(messages: Iterable[JsonValue]) -> list[JsonValue]:
-    """Return a request's messages. The results of tools are messages of their own."""
+    """Return a request's messages. Tool results become separate messages."""
     made: list[JsonValue] = []
     tools: dict[str, str] = {}
     for message in messages:
@@ -37,7 +37,7 @@ def as_sent(messages: Iterable[JsonValue]) -> list[JsonValue]:
 
 
 def answer(told: Iterable[Block], calls: list[JsonValue]) -> dict[str, JsonValue]:
-    """Return a response as one message; blocks that are neither text, thinking nor calls as their description."""
+    """Return a response as one message. Blocks other than text, thinking and calls are replaced by descriptions."""
     texts: list[str] = []
     thinking: list[JsonValue] = []
     for block in told:
@@ -54,7 +54,7 @@ def answer(told: Iterable[Block], calls: list[JsonValue]) -> dict[str, JsonValue
 
 
 def _said(role: str, content: JsonValue, tools: dict[str, str]) -> Iterator[JsonValue]:
-    """Yield the parts of a message that is no response: each result, and what stands together between them."""
+    """Yield the parts of a message that is not a response: each tool result, and the content between them."""
     texts: list[JsonValue] = []
     for block in content if isinstance(content, list) else [content]:
         match block:

@@ -1,7 +1,7 @@
-"""A turn as the spans of one trace: the tree, names, times, status, usage and cost.
+"""Builds the spans of one trace from a turn: the tree, names, times, status, usage and cost.
 
 Rules:
-- Times come from the transcript. A time that is not known is None, and the span's metadata says so.
+- Times come from the transcript. An unknown time is None, and the span's metadata says so.
 - A span that is `final` will not change, whatever is appended to the files.
 """
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 def turn_start(turn: Turn) -> int | None:
-    """Return when a turn started: with its prompt, or where clocks disagree with the first of its requests."""
+    """Return when a turn started: its prompt's time, or the first request's if that is earlier (clocks disagree)."""
     times = [turn.start.head.time_ns, *(request_start(step) for step in turn.generations)]
     return min((time for time in times if time is not None), default=None)
 
 
 def request_start(step: Generation) -> int | None:
-    """Return when a response's request was sent; where that is not recorded, when it could be.
+    """Return when a response's request was sent, or if that is not recorded, the earliest time it could be sent.
 
-    Where clocks disagree, its first line is the safe answer.
+    If clocks disagree, the time of the response's first line is used.
     """
     sent_ns = step.request.head.time_ns if step.request is not None else None
     if sent_ns is not None:
@@ -49,7 +49,7 @@ def request_start(step: Generation) -> int | None:
 def known_times(
     start_ns: int | None, end_ns: int | None, near_ns: int | None
 ) -> tuple[int | None, int | None, str | None]:
-    """Return a span's times, and what is not known about them."""
+    """Return a span's times, and a note if one of them is unknown."""
     if start_ns is not None and end_ns is not None:
         return (start_ns, end_ns, None) if start_ns <= end_ns else (end_ns, end_ns, "start unknown")
     if start_ns is not None:
@@ -60,7 +60,7 @@ def known_times(
 
 
 def asked(message: Message) -> JsonValue:
-    """Return one piece of what a response answers."""
+    """Return one piece of a response's input as a message."""
     call = message.call
     if call is None:
         return {"role": "user", "content": message.text}
@@ -70,13 +70,13 @@ def asked(message: Message) -> JsonValue:
 
 def answered(step: Generation) -> JsonValue:
     """Return a response as one message; blocks that are neither text, thinking nor calls as their description."""
-    # Calls have ids even where their blocks have none.
+    # Calls have ids even if their blocks have none.
     calls: list[JsonValue] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
     return answer(step.blocks, calls)
 
 
 def response_metadata(step: Generation) -> dict[str, JsonValue]:
-    """Return what is known of a response besides its words, tokens and times."""
+    """Return a response's metadata: what is known besides its content, tokens and times."""
     metadata: dict[str, JsonValue] = {"tool_count": len(step.calls)}
     if step.stop_reason is not None:
         metadata["stop_reason"] = step.stop_reason
@@ -95,7 +95,7 @@ def response_metadata(step: Generation) -> dict[str, JsonValue]:
     return metadata
 
 
-# Versions whose transcripts are known to count too little output.
+# Versions whose transcripts are known to undercount output tokens.
 _LOW_OUTPUT: Final = ((1, 0, 11), (2, 1, 52))
 
 
@@ -109,8 +109,8 @@ def from_turn(
 ) -> list[Span]:
     """Return a turn's spans in tree order.
 
-    `trace_by_call` has the calls of the session that launched background tasks, with their trace ids: the turn that a
-    task's end starts links to the call, and this turn's own calls are added. `ledger`: to tell what filled the context.
+    `trace_by_call` has the session's calls that launched background tasks, with their trace ids: a turn started by a
+    task's end links to its call, and this turn's own calls are added. `ledger` adds what filled the context.
     """
     link = link or TraceLink()
     trace = link.trace(turn.key, turn.number)
@@ -144,15 +144,15 @@ class _Trace:
         self._about: dict[str, JsonValue] = {}
 
     def main(self, turn: Turn, runs: Runs, parent_id: str | None) -> None:
-        """Add the spans of a turn of the main thread, which may hang under a span of the user's."""
+        """Add the spans of a turn of the main thread. `parent_id` may be a span of the user's own trace."""
         start = turn.start
-        # Every span carries these, so they must not change while the turn goes on.
+        # Every span carries these, so they must not change while the turn is running.
         self._about = {"source": "claude-code", "turn_number": turn.number, "session_id": self._session_id}
         self._about |= _circumstances(start.head.context)
         if start.permission_mode is not None:
             self._about["permission_mode"] = start.permission_mode
         known: dict[str, JsonValue] = {
-            **_circumstances(turn.context),  # what the prompt's line does not tell, a later one may
+            **_circumstances(turn.context),  # a later line may have what the prompt's line lacks
             **self._about,
             "trigger": start.trigger,
             "command": start.command,
@@ -194,7 +194,7 @@ class _Trace:
         self._agent_id, self._agent_name = agent.id, kind or agent.stage or "agent"
         status, answer = agent_status(run), None
         untold = agent.source == "progress" and status[0] == "incomplete" and not background
-        if untold and call is not None and call.result is not None:  # the lines leave out the answer: the call got it
+        if untold and call is not None and call.result is not None:  # the lines lack the answer, but the call got it
             status, answer = tool_status(call, turn), call.result.output
         made = self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known)
         self.spans.append(made if answer is None else made._replace(output=answer))
@@ -253,13 +253,13 @@ class _Trace:
                 for call in step.calls:
                     self._tool(call, step, generation_id, turn, runs, final=final)
             elif step.call is not None:
-                failed_id = span_id("event", seeds[index])  # as which it was sent before it was a generation
+                failed_id = span_id("event", seeds[index])  # the id it was sent with before it became a generation
                 self.spans.append(
                     self._failed_call(step, step.call, failed_id, parent_id, turn, final or index != last)
                 )
                 self._retries(turn, retries.get(step.key or "", ()), seeds, failed_id)
             elif step.answer_key is None:
-                # What a retry hangs below is known when its call has ended, or nobody waits for it any more.
+                # A retry's parent is known once its call has ended or been abandoned.
                 settled = final or (index != last and step.kind != "api_retry")
                 self.spans.append(self._event(step, seeds[index], parent_id, turn, final=settled))
         for run in runs.without_call:
@@ -321,7 +321,7 @@ class _Trace:
         turn: Turn,
         final: bool,  # noqa: FBT001
     ) -> Span:
-        """Return a call that failed for good: what was asked of which model, and no response."""
+        """Return the span of a call that failed for good: its request and model, without a response."""
         began_ns = turn_start(turn)
         start_ns, end_ns, note = known_times(latest_ns(began_ns, step.start_ns), step.end_ns, began_ns)
         metadata = {**call.request.metadata, **step.metadata}
@@ -363,9 +363,9 @@ class _Trace:
     def _asked(
         self, inputs: Sequence[Message], request: RequestSent | None, metadata: dict[str, JsonValue]
     ) -> tuple[list[JsonValue], tuple[Origin, ...]]:
-        """Return the input of a response and its origins; if configured, add system prompt and tools to the metadata.
+        """Return a response's input and its origins. If configured, add system prompt and tools to the metadata.
 
-        With more of the request than its new messages, the origin of each text is unknown, which makes it private.
+        If more than the new messages of the request is included, the origins are unknown, so the texts are private.
         """
         parts = self._ledger.parts(request.id) if self._ledger is not None and request is not None else None
         if parts is None:
@@ -377,14 +377,14 @@ class _Trace:
         return as_sent(parts.messages), ()
 
     def _retries(self, turn: Turn, places: Sequence[int], seeds: dict[int, str], parent_id: str) -> None:
-        """Add the attempts of a call that failed and were made again, below what the call came to."""
+        """Add a call's failed attempts below the response, or error, that the call ended with."""
         for place in places:
             step = turn.steps[place]
-            assert isinstance(step, Event)  # noqa: S101  (the places are those of events)
+            assert isinstance(step, Event)  # noqa: S101  (`places` are indexes of events)
             self.spans.append(self._event(step, seeds[place], parent_id, turn, final=True))
 
     def _advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
-        """Add what another model was asked for while a response was made. Its times are not told."""
+        """Add the use of an advisor model during a response. Its times are not recorded."""
         model, usage = advice.model, advice.usage
         start_ns, end_ns, _ = known_times(request_start(step), step.last_ns, step.ready_ns)
         cost = cost_usd(model, usage, step.first_ns) if model is not None else None
@@ -495,7 +495,7 @@ class _Trace:
 
 
 def _event_seeds(turn: Turn) -> dict[int, str]:
-    """Return what names each event of a turn, by its place: its kind and number, or the attempt that it tells of."""
+    """Return the id seed of each event of a turn, by its index: kind and number, or the attempt that failed."""
     seeds: dict[int, str] = {}
     counts: dict[str, int] = {}
     for place, step in enumerate(turn.steps):
@@ -510,7 +510,7 @@ def _event_seeds(turn: Turn) -> dict[int, str]:
 
 
 def _retries_by_call(turn: Turn) -> dict[str, list[int]]:
-    """Return the places of a turn's retries, by the key of what their call came to."""
+    """Return the indexes of a turn's retries, by the key of the response or error that their call ended with."""
     found: dict[str, list[int]] = {}
     for place, step in enumerate(turn.steps):
         if isinstance(step, Event) and step.answer_key is not None:
@@ -519,14 +519,14 @@ def _retries_by_call(turn: Turn) -> dict[str, list[int]]:
 
 
 def _time_ms(turn: Turn) -> JsonValue:
-    """Return how the time of a turn was spent; None where its times are not known."""
+    """Return how a turn's time was spent, or None if its times are unknown."""
     start_ns, responses = turn_start(turn), [(request_start(step), step.last_ns) for step in turn.generations]
     end_ns = latest_ns(start_ns, turn.end_ns)
     return None if start_ns is None or end_ns is None else {**turn_time(turn, start_ns, end_ns, responses)}
 
 
 def _changes(turn: Turn) -> dict[str, JsonValue]:
-    """Return how many lines and files the calls of a turn changed; its agents' are told with their own work."""
+    """Return how many lines and files a turn's own calls changed. Those of agents are on the agents' spans."""
     calls = [call for call in turn.calls.values() if call.use.file_path is not None]
     lines = [call.result.lines for call in calls if call.result is not None and call.result.lines is not None]
     paths = [call.use.file_path for call in calls if tool_status(call, turn)[0] == "ok"]
@@ -550,7 +550,7 @@ def _permission(permission: Permission, waited_ms: int | None) -> dict[str, Json
 
 
 def _origins(turn: Turn) -> Origins:
-    """Tell who said what a turn began with and came to; a command that an agent ran came to what the agent said."""
+    """Return who wrote a turn's input and output. The output of a command that an agent ran is the agent's."""
     start = turn.start
     earlier = tuple([message.origin for message in start.earlier])
     return Origins((start.origin,), AGENT if turn.delegated or start.head.sidechain else MODEL, earlier)
@@ -575,7 +575,7 @@ def _known(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 @lru_cache(maxsize=64)
 def _counts_all(version: str | None) -> bool:
-    """Tell whether a version of Claude Code writes final output counts; unknown versions are trusted."""
+    """Return whether a version of Claude Code records final output counts. Unknown versions are assumed to."""
     parts = (version or "").split("-")[0].split(".")
     if not all(part.isdecimal() and part.isascii() for part in parts):
         return True

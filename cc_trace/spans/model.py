@@ -1,7 +1,7 @@
 """Spans: one tree per turn, the same for every destination, and the ids they carry. Plain data.
 
-Rule: ids are made here and nowhere else, from what copying a session keeps: message.id and tool_use.id. So a turn
-copied into another file has the same ids there, and building twice gives the same bytes.
+Rule: ids are made only here, from what copying a session preserves: message.id and tool_use.id. So a turn copied into
+another file has the same ids there, and building it twice gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["turn", "generation", "tool", "subagent", "event"]
 
 
 class Response(NamedTuple):
-    """What only a generation has. `usage_complete` False: the transcript is known to count too little."""
+    """Fields of generations. `usage_complete` False: the transcript is known to undercount tokens."""
 
     message_id: str | None
     request_id: str | None
@@ -30,7 +30,7 @@ class Response(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """What only a tool call has."""
+    """Fields of tool calls."""
 
     id: str
     name: str
@@ -39,13 +39,13 @@ class Tool(NamedTuple):
 
 @dataclass(slots=True)
 class Origins:
-    """Who said the texts of a span; a text of which nothing is said here is nobody's, and private.
+    """Who wrote the texts of a span. A text without an origin here is private.
 
-    It stands beside the span for those who decide what may leave, and is no part of what the span says: spans that
-    differ in it alone are equal, and no destination writes it.
+    This is for deciding what may leave; it is not part of the span's data: spans that differ only in it are equal, and
+    no destination writes it.
     """
 
-    input: tuple[Origin, ...] = field(default=(), compare=False)  # one for each message; a text is one
+    input: tuple[Origin, ...] = field(default=(), compare=False)  # one per message, or one for a text
     output: Origin | None = field(default=None, compare=False)
     unanswered: tuple[Origin, ...] = field(default=(), compare=False)  # of `unanswered_prompts`
 
@@ -54,7 +54,7 @@ _NOBODY: Final = Origins()
 
 
 class Span(NamedTuple):
-    """One span, free of any destination. Times are unix nanoseconds. A named tuple, because sessions have 100,000."""
+    """One span, independent of destinations. Times are unix nanoseconds. A named tuple: sessions have up to 100,000."""
 
     trace_id: str
     span_id: str
@@ -74,13 +74,13 @@ class Span(NamedTuple):
     metadata: dict[str, JsonValue]
     response: Response | None = None
     tool: Tool | None = None
-    agent_name: str | None = None  # the kind of agent whose work it is; None: the main thread's
+    agent_name: str | None = None  # the kind of agent it belongs to; None: the main thread
     about: dict[str, JsonValue] | None = None  # metadata of the whole trace, known when it began
     origins: Origins = _NOBODY
 
 
 class TraceLink(NamedTuple):
-    """What links traces to the user's own: a seed that makes ids predictable, a span that becomes the parent."""
+    """Links traces to the user's own: a seed that makes trace ids predictable, or a span that becomes the parent."""
 
     seed: str | None = None
     trace_id: str | None = None
@@ -94,12 +94,12 @@ class TraceLink(NamedTuple):
 
 
 def trace_id(seed: str) -> str:
-    """Return the trace id of a seed, by the rule of Langfuse's create_trace_id, so that users can compute it."""
+    """Return the trace id for a seed, computed like Langfuse's create_trace_id, so that users can predict it."""
     return hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def span_id(kind: str, seed: str) -> str:
-    """Return the span id of one thing in the transcript."""
+    """Return the span id of one item of a transcript."""
     return hashlib.sha256(f"{kind}:{seed}".encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -54,41 +54,41 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
-_TITLES: Final = ("custom-title", "ai-title", "summary")  # the first of them that there is names the session
+_TITLES: Final = ("custom-title", "ai-title", "summary")  # the first of these that exists is the session's title
 _SHORT_BYTES: Final = 1 << 14
-_LOOKED_AT: Final = 8  # lines at either end of a file that say nothing but when they were written
+_TIMED_LINES: Final = 8  # skipped lines at either end of a file whose times are read
 
 
-# How a transcript ends, as far as its reader knows: it may grow; it is not being written to; Claude Code said that the
-# turn has stopped; and also that no agent or task is running; nothing more will come.
+# How a transcript ends, as far as is known: `growing`: more may follow; `quiet`: not written to for a while; `stopped`:
+# a hook said that the turn ended; `settled`: and that no agent or task is running; `over`: nothing more will follow.
 Ending: TypeAlias = Literal["growing", "quiet", "stopped", "settled", "over"]
 _NOTHING_RUNS: Final = ("settled", "over")
 
 
 @dataclass(slots=True)
 class Resume:
-    """Where to read on in a session, and what is known from the turns before."""
+    """Where to resume reading a session, and what is known from the turns before."""
 
     position: Position = BEGINNING
     turns: int = 0
     call_by_task: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
     trace_by_call: dict[str, str] = field(default_factory=dict)  # such calls -> the trace they are in
-    finished_tasks: set[str] = field(default_factory=set)  # tasks, and calls with tasks, that have ended
+    finished_tasks: set[str] = field(default_factory=set)  # finished tasks, and the calls that launched them
 
 
 @dataclass(slots=True)
 class Placed:
-    """Where the work of an agent's file hangs: first below this turn, in the run of that other file."""
+    """Where an agent's work is placed: the first turn with work of it, and its parent agent's file."""
 
     turn: int = 0
     begin: Position = BEGINNING
     parent: str | None = None
-    command: str | None = None  # the id of the prompt, where it runs a command instead of the main thread
-    waiting: bool = False  # tasks of its own are running: it will go on
+    command: str | None = None  # the prompt's id, if it runs a slash command for the main thread
+    waiting: bool = False  # it has running tasks of its own, and will continue
 
 
 class Trace(NamedTuple):
-    """One turn and its spans, in tree order. `awaited`: background agents of which nothing has been seen yet."""
+    """One turn and its spans, in tree order. `awaited`: number of background agents without a file yet."""
 
     turn: Turn
     spans: list[Span]
@@ -114,17 +114,18 @@ class Session:
         requests: bool = False,
         request_content: RequestContent = "none",
     ) -> None:
-        """Read on from `resume`. An agent whose file has not changed since `rest_ns` is over, whatever the session.
+        """Read from `resume` on. An agent whose file has not changed since `rest_ns` counts as over.
 
-        `hook_ns`: when a hook told the ending. Its worker may be late, and what began since then is not meant.
-        `links`: trace links, each by the number of the first turn that it applies to.
-        `files`: the agents' files that are to be read, by default all; `delivered`: the others, which need not be.
-        `transcript`: the file at `path`, where it is open already.
-        `look_ahead`: mark the turns that were left behind, also where that is known only from later lines. What is
-        sent is final before they are written, so a reader that sends does not.
-        `requests`: tell what filled the context of each request, and why the cache was missed. It takes a second look
-        at files in which requests are recorded. `request_content`: the same, and put into the input of each response
-        what its request said.
+        `hook_ns`: when the hook that reported the ending ran. Its worker may start late; turns begun since then are not
+        covered by the ending.
+        `links`: trace links, by the number of the first turn that each applies to.
+        `files`: the agents' files to read, by default all; `delivered`: the others, which need not be read.
+        `transcript`: the file at `path`, if it is already open.
+        `look_ahead`: also mark turns as rewound that only later lines show to be. Deliveries do not use it: a span must
+        be final before those lines are written.
+        `requests`: add what filled each request's context, and why the cache was missed. Files in which requests are
+        recorded are then read a second time. `request_content`: the same, and add the content of each request to the
+        input of its response.
         """
         self.path = path
         self.resume = resume or Resume()
@@ -137,24 +138,24 @@ class Session:
             self._ledger.add(path)
         self._files = files
         self._delivered = delivered
-        self.finished = False  # all has been read
-        self.placed: dict[str, Placed] = {}  # by the file's name, the agents that were read and hang somewhere
+        self.finished = False  # everything has been read
+        self.placed: dict[str, Placed] = {}  # file name -> the place of each agent that was read and placed
         self.looked_at: set[str] = set()  # the agents' files that could be read
-        self.left_over: set[str] = set()  # those of them with work that hangs nowhere
+        self.left_over: set[str] = set()  # those of them with work that could not be placed
         self._transcript = transcript
         session_id, self._is_agent = identify(path) if transcript is None else transcript.head.identify(path)
         self.summary = SessionSummary(session_id, is_subagent=self._is_agent)
         self._rewound = rewound_prompts(path) if look_ahead else set[str]()
         self._titles: dict[str, str] = {}
-        self._summaries: dict[str, str] = {}  # a line that may be of another session -> its summary
+        self._summaries: dict[str, str] = {}  # a line, possibly of another session -> its summary
         self._seen = Seen()
         self._lineage: dict[str, str] = {}
-        self._last_asked = -1  # where the last prompt stands
+        self._last_asked = -1  # offset of the last prompt
         self.summarized = False  # the last line is a summary
-        self.went_on = False  # the last turn began after the ending was told
+        self.went_on = False  # the last turn began after the hook that reported the ending
 
     def asked_after(self, turn: Turn | None) -> bool:
-        """Tell whether a prompt came after this turn and has no answer yet."""
+        """Return whether a prompt after this turn has no response yet."""
         return self._last_asked > (turn.start.head.offset if turn is not None else -1)
 
     def spans(self) -> Iterator[Span]:
@@ -191,21 +192,21 @@ class Session:
         self._finish(found)
 
     def _is_over(self, turn: Turn, agents: Agents) -> bool:
-        """Tell whether the last turn can be taken for over though no line says so."""
+        """Return whether the last turn counts as over although no line says so."""
         ending = self._ending_of(turn.start.head.time_ns)
         if ending in ("growing", "over"):
             return ending == "over"
         if ending == "quiet" and turn.last != "stop":
             return False
         if ending != "quiet" and (turn.goal or not turn.resting):
-            return False  # a Stop hook, or a goal, has made the model go on
+            return False  # a Stop hook, or a goal, made the model continue
         if turn.running and ending != "settled":
             return False
         waiting = any(before.waiting and before.turn == turn.number for before in self._delivered.values())
         return not waiting and not agents.is_waiting(turn)
 
     def _ending_of(self, began_ns: int | None) -> Ending:
-        """Return the ending of what began at that time."""
+        """Return the ending that applies to work begun at a time."""
         return "growing" if self._is_later(began_ns) else self._ending
 
     def _is_later(self, began_ns: int | None) -> bool:
@@ -235,7 +236,7 @@ class Session:
         return Trace(turn, spans, self._awaited(turn, runs))
 
     def _awaited(self, turn: Turn, runs: Runs) -> int:
-        """Count the agents that were launched and have no file yet."""
+        """Count the launched agents that have no file yet."""
         if self._ending_of(turn.start.head.time_ns) in _NOTHING_RUNS:
             return 0
         launching = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
@@ -250,7 +251,7 @@ class Session:
         )
 
     def _entries(self) -> Iterator[Entry]:
-        """Yield the main file's entries, taking note of what they say of the session."""
+        """Yield the main file's entries, and record what they say about the session."""
         summary, summaries, context = self.summary, self._summaries, None
         first_ns, last_ns = 1 << 64, -1
         for entry in self._read(self.path, self.resume.position):
@@ -266,7 +267,7 @@ class Session:
                     context = head.context
                     self._note(context)
                 kind = type(entry)
-                if kind is not Reply and kind is not Results:  # as most are
+                if kind is not Reply and kind is not Results:  # true of most
                     self._note_entry(entry, head)
                     if kind is SessionNote:
                         continue
@@ -290,10 +291,10 @@ class Session:
                 pass
 
     def _take_note(self, entry: SessionNote) -> None:
-        """Take what a line says of the session as a whole."""
+        """Record what a line says about the session as a whole."""
         match entry:
             case SessionNote(name="summary", value=str(title), leaf=str(leaf)):
-                # Before the first prompt stand summaries of other sessions too, each with the line that it is of.
+                # Before the first prompt there can be summaries of other sessions, each with the line it was made for.
                 if self._last_asked < 0:
                     self._summaries[leaf] = title.strip()
                 else:
@@ -338,7 +339,7 @@ class Session:
         for agent in agents:
             if agent.file is not None:
                 self.looked_at.add(agent.file)
-                # One that was not even opened is of an earlier turn than those that were read.
+                # A file that was not opened belongs to an earlier turn than those that were read.
                 if not agent.is_helper and (agent.all_runs is None or agent.unplaced):
                     self.left_over.add(agent.file)
         self.finished = True
@@ -350,22 +351,22 @@ class Session:
                 self.summary.skipped[reason] += count
 
     def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
-        # Many lines are parsed, then assembled: in turns, each finds the processor's caches full of the other's work.
+        # Lines are parsed and assembled in batches: alternating per line would keep evicting the processor's caches.
         skipped = self.summary.skipped
         batch: list[Entry] = []
         reason, started = "", start.offset > 0
         latest: Entry | None = None
-        early: list[Line] = []  # the lines before the first that says something
-        late: deque[Line] = deque(maxlen=_LOOKED_AT)  # and the latest that do not
+        early: list[Line] = []  # skipped lines before the first entry
+        late: deque[Line] = deque(maxlen=_TIMED_LINES)  # and the last skipped lines
         opened = self._transcript if path == self.path else None
         for line in read_lines(path, start, torn=True) if opened is None else opened.lines(start):
             for entry in parse(line):
                 if isinstance(entry, Skipped):
                     reason = entry.reason
                     skipped[reason] += 1
-                    if line.data is not None and len(line.data) < _SHORT_BYTES:  # to hold a long one takes time
+                    if line.data is not None and len(line.data) < _SHORT_BYTES:  # keeping long ones takes time
                         late.append(line)
-                        if not started and len(early) < _LOOKED_AT:
+                        if not started and len(early) < _TIMED_LINES:
                             early.append(line)
                 else:
                     reason, started, latest = "", True, entry
@@ -379,7 +380,7 @@ class Session:
             self._note_times([*early, *late])
 
     def _note_times(self, lines: Iterable[Line]) -> None:
-        """Let lines that say nothing else tell when a session began and ended."""
+        """Use the times of skipped lines to determine when a session began and ended."""
         summary = self.summary
         for time_ns in map(line_time, lines):
             if time_ns is not None:
@@ -390,7 +391,7 @@ class Session:
         return list(assemble(entries, self._seen, main=False))
 
     def _agents(self) -> Iterator[Agent]:
-        """Yield the agents that have files; a file beside the transcript only when it is of this session."""
+        """Yield the agents with files. A file beside the transcript counts only if it belongs to this session."""
         stages: dict[Path, dict[str, str]] = {}
         for file in scan(self.path) if self._files is None else self._files:
             path = Path(file.path)
@@ -426,7 +427,7 @@ class Session:
             agent.prompt_id = agent.prompt_id or head.prompt_id
             if first and isinstance(entry, Injected | Prompt):
                 first = False
-                # A command that runs apart has no call; its agent begins with what the command says.
+                # A slash command run by an agent has no call; the agent's file begins with the command's expansion.
                 agent.delegated = isinstance(entry, Injected) and meta.tool_use_id is None and meta.parent_id is None
             if isinstance(entry, Prompt) and agent.prompt is None:
                 agent.prompt = entry.text
@@ -441,13 +442,13 @@ class Session:
             self._ledger.add(path)
         try:
             return self._assembled(_after_call(list(self._read(path)), call))
-        except OSError:  # gone, or not ours to read: its call stands without it
+        except OSError:  # gone or unreadable: the call is shown without the agent's work
             self.summary.skipped["unreadable agent file"] += 1
             return []
 
 
 def _after_call(entries: list[Entry], call: str | None) -> list[Entry]:
-    """Leave out the conversation that a forked agent starts with: all up to the call that started it is a copy."""
+    """Drop the copied conversation that a forked agent starts with: everything up to the call that started it."""
     copied = 0
     for index, entry in enumerate(entries if call is not None else ()):
         if isinstance(entry, Reply) and any(isinstance(block, ToolUse) and block.id == call for block in entry.blocks):
@@ -456,7 +457,7 @@ def _after_call(entries: list[Entry], call: str | None) -> list[Entry]:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return a small file that may not be there."""
+    """Return a small file's contents, empty if it cannot be read."""
     try:
         return read_regular(path, MAX_LINE_BYTES, any_owner=True)
     except OSError:

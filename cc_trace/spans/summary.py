@@ -1,4 +1,4 @@
-"""What is known of a session as a whole."""
+"""Totals and facts about a session as a whole."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from cc_trace.spans.model import Response, Span
     from cc_trace.transcript import JsonValue, ToolUse
 
-_DIGITS: Final = 9  # of a sum in USD; beyond that is what adding left over
+_DIGITS: Final = 9  # decimals of a sum in USD; the rest is floating-point error
 GOAL_CHARS: Final = 200
 OUTPUT_CHARS: Final = 500
-# Where worktrees are put: by Claude Code, by convention, and by git itself.
+# Where worktrees are: those of Claude Code, by convention, and of git itself.
 _WORKTREE: Final = re.compile(r"(?P<repository>.*[^/])/(?:\.claude/worktrees|\.worktrees|\.git/worktrees)/(?P<name>.+)")
 
 
 @dataclass(slots=True)
 class SessionSummary:
-    """Its agents' work included, where it is not said otherwise."""
+    """A session's summary. Agents' work is included unless stated otherwise."""
 
     session_id: str
     turns: int = 0
@@ -45,20 +45,20 @@ class SessionSummary:
     last_ns: int | None = None
     cwd: str | None = None
     is_subagent: bool = False  # it is an agent's own file
-    repository: str | None = None  # its name, where the session ran in a worktree of it
+    repository: str | None = None  # the repository's name, if the session ran in one of its worktrees
     worktree: str | None = None
     title: str | None = None
-    pr: dict[str, JsonValue] | None = None  # the pull request that was made last
-    mode: str | None = None  # the permission mode it was in last
+    pr: dict[str, JsonValue] | None = None  # the last pull request created
+    mode: str | None = None  # the last permission mode
     git_branch: str | None = None
     version: str | None = None
     slug: str | None = None
     goal: str = ""
     latest_output: str = ""
     predecessor: str | None = None
-    unanswered_prompts: list[str] = field(default_factory=list)  # at the end of the file: nothing came back
-    aborted_cost_usd: float = 0.0  # of `cost_usd`: responses that broke off, which Claude Code's own count leaves out
-    reported_cost_usd: float | None = None  # Claude Code's own count
+    unanswered_prompts: list[str] = field(default_factory=list)  # at the end of the file, without a response
+    aborted_cost_usd: float = 0.0  # part of `cost_usd`: aborted responses, which Claude Code's total omits
+    reported_cost_usd: float | None = None  # Claude Code's own total
     reported_models: dict[str, ModelTotals] = field(default_factory=dict)  # the same by model
     compacted_models: dict[str, None] = field(default_factory=dict)  # whose conversations were compacted
     skipped: Counter[str] = field(default_factory=Counter)
@@ -67,10 +67,10 @@ class SessionSummary:
 
     @property
     def unseen_cost_usd(self) -> float | None:
-        """Return what Claude Code says it spent beyond what is traced: compaction, titles and other calls of its own.
+        """Return what Claude Code reports beyond what is traced: compaction, titles and other calls of its own.
 
-        None where it says nothing or a response has no known price. Its total does not cover aborted responses, and
-        that of a process that was killed is lost: then nothing is unseen.
+        None if there is no report or a response has no known price. The report does not cover aborted responses, and
+        the report of a killed process is lost: then nothing is unseen.
         """
         if self.reported_cost_usd is None or self.unpriced:
             return None
@@ -78,9 +78,9 @@ class SessionSummary:
 
     @property
     def reported_complete(self) -> bool | None:
-        """Tell whether Claude Code's total covers all responses that are traced, but for those that were aborted.
+        """Return whether Claude Code's total covers all traced responses, other than aborted ones.
 
-        It does not where a process was killed before it wrote its total. None: there is no total.
+        It does not if a process was killed before writing its total. None: there is no total.
         """
         if self.reported_cost_usd is None:
             return None
@@ -93,7 +93,7 @@ class SessionSummary:
 
     @property
     def unseen(self) -> dict[str, ModelTotals]:
-        """Return the tokens, and their cost, that Claude Code counted beyond what is traced, by model."""
+        """Return the tokens and cost, by model, that Claude Code counted beyond what is traced."""
         found: dict[str, ModelTotals] = {}
         for model, told in self.reported_models.items():
             traced = self._traced.get(model, [0.0] * len(told))
@@ -107,8 +107,8 @@ class SessionSummary:
     def compaction_cost_usd(self) -> float | None:
         """Return what compactions cost: the unseen spend of the models whose conversations were compacted.
 
-        Their summaries are written by those; titles and the like by another. None: there was no compaction, or it is
-        not known.
+        Those models write the summaries; titles and the like come from another model. None: no compaction, or the cost
+        is unknown.
         """
         if not self.compacted_models or self.unseen_cost_usd is None:
             return None
@@ -121,7 +121,7 @@ class SessionSummary:
         return self.repository or (_name(self.cwd) if self.cwd else None)
 
     def note_worktree(self, path: str, name: str | None = None, repository: str | None = None) -> None:
-        """Take a folder that may be a worktree, with its name and its repository's folder where they are known."""
+        """Record a folder that may be a worktree, with its name and its repository's folder if known."""
         found = _WORKTREE.fullmatch(path.replace("\\", "/"))
         folder = repository or (found["repository"] if found else None)
         if folder is not None:
@@ -129,13 +129,13 @@ class SessionSummary:
             self.worktree = name or (found["name"].rstrip("/") if found else _name(path))
 
     def describe(self, metadata: Mapping[str, JsonValue]) -> None:
-        """Take what a turn's metadata says of its session."""
+        """Record what a turn's metadata says about the session."""
         for name in ("cwd", "git_branch", "version", "slug"):
             if isinstance(value := metadata.get(name), str):
                 setattr(self, name, value)
 
     def count(self, span: Span, *, main: bool) -> None:
-        """Add one span; `main`: of the main thread, whose last response tells how full the context is."""
+        """Add one span. `main`: it is of the main thread, whose last response shows how full the context is."""
         if (tool := span.tool) is not None:
             self.tool_calls += 1
             if tool.file_path is not None and span.status == "ok":
@@ -175,5 +175,5 @@ class SessionSummary:
 
 
 def _name(folder: str) -> str:
-    """Return the last part of a path, whichever system it is from."""
+    """Return the last part of a path of any operating system."""
     return folder.replace("\\", "/").rstrip("/").rpartition("/")[2]

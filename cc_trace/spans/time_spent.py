@@ -1,7 +1,7 @@
 """How a turn's time was spent: every millisecond of it counted once.
 
-Where two things happened at once, the first of `KINDS` has the time: what is measured before what is derived, and a
-tool that began while its response was still being written after that response. What nothing accounts for is `unknown`.
+When two things overlap, the first kind in `KINDS` gets the time: measured times go before derived ones, and a response
+goes before a tool that started while it was still being written. Time that nothing accounts for is `unknown`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ KINDS: Final[tuple[Kind, ...]] = ("hooks", "permission", "retries", "model", "to
 _SHOWN: Final[tuple[Kind, ...]] = ("model", "tools", "permission", "hooks", "retries", "idle")
 _RANK: Final = {kind: number for number, kind in enumerate(KINDS)}
 _MS: Final = 1_000_000
-_ASKS_A_HUMAN: Final = "AskUserQuestion"  # the tool whose work is to wait for an answer
+_ASKS_A_HUMAN: Final = "AskUserQuestion"  # the tool that waits for a human's answer
 
 
 class Interval(NamedTuple):
-    """Something that took from one moment to another, in milliseconds."""
+    """A kind of activity with its start and end, in milliseconds."""
 
     kind: Kind
     start_ms: int
@@ -32,15 +32,15 @@ class Interval(NamedTuple):
 
 
 def time_spent(start_ms: int, end_ms: int, intervals: Iterable[Interval]) -> dict[str, int]:
-    """Return the milliseconds of each kind between two moments. They add up to all that lies between."""
-    edges: list[tuple[int, int, int]] = []  # when it is, which kind begins or ends there, +1 or -1
+    """Return the milliseconds of each kind between two times. They add up to the time between them."""
+    edges: list[tuple[int, int, int]] = []  # time, index of the kind that begins (+1) or ends (-1), +1 or -1
     for kind, began_ms, ended_ms in intervals:
         first, last = max(began_ms, start_ms), min(ended_ms, end_ms)
         if first < last:
             edges += ((first, _RANK[kind], 1), (last, _RANK[kind], -1))
     edges.sort()
     spent, running, at_ms = [0] * len(KINDS), [0] * len(KINDS), start_ms
-    going_on = 0  # a bit for each kind: the lowest one has the time
+    going_on = 0  # a bit for each kind: the lowest set bit gets the time
     for edge_ms, number, step in edges:
         if going_on:
             spent[(going_on & -going_on).bit_length() - 1] += edge_ms - at_ms
@@ -54,7 +54,7 @@ def time_spent(start_ms: int, end_ms: int, intervals: Iterable[Interval]) -> dic
 def turn_time(
     turn: Turn, start_ns: int, end_ns: int, responses: Iterable[tuple[int | None, int | None]]
 ) -> dict[str, int]:
-    """Return how the time of a turn was spent. `responses`: when each was asked for, and complete."""
+    """Return how a turn's time was spent. `responses`: when each was requested, and when it was complete."""
     known = [*_intervals("model", responses), *_events(turn), *_idle(turn)]
     undecided: list[Call] = []
     for call in turn.calls.values():
@@ -77,7 +77,7 @@ def _intervals(kind: Kind, times: Iterable[tuple[int | None, int | None]]) -> It
 
 
 def _call(call: Call) -> Iterator[Interval]:
-    """Yield what a call's time was; nothing where a human was asked, and it is not known for how long."""
+    """Yield the intervals of a call; none if a human was asked and the wait is unknown."""
     permission = call.result.permission if call.result is not None else None
     whole = (call.start_ns, call.end_ns)
     if call.use.name == _ASKS_A_HUMAN:
@@ -93,7 +93,7 @@ def _call(call: Call) -> Iterator[Interval]:
 
 
 def _undecided(turn: Turn, calls: list[Call], known: list[Interval]) -> Iterator[Interval]:
-    """Yield the calls of which only all waits together are known: a turn's duration leaves them out."""
+    """Yield the intervals of calls whose waits are known only in total: as what the turn's duration leaves out."""
     if turn.paused_ms is None:
         return
     other_ms = sum(each.end_ms - each.start_ms for each in known if each.kind in ("permission", "idle"))
@@ -119,13 +119,13 @@ def _events(turn: Turn) -> Iterator[Interval]:
 
 
 def _wait_ms(step: Event) -> int:
-    """Return how long Claude Code waits before it tries again."""
+    """Return how long Claude Code waits before it retries."""
     wait_ms = step.metadata.get("wait_ms", step.metadata.get("retryInMs"))
     return int(wait_ms) if isinstance(wait_ms, int | float) and 0 <= wait_ms < 1 << 40 else 0
 
 
 def _idle(turn: Turn) -> Iterator[Interval]:
-    """Yield the time after a response that asked for nothing, until somebody spoke up again."""
+    """Yield the time between a final response and the next input within the turn."""
     rested_ns: int | None = None
     for step in turn.steps:
         if isinstance(step, Generation):
