@@ -108,6 +108,7 @@ def _fish() -> str:
     for typed, command in _commands():
         condition = " && ".join(f"__fish_seen_subcommand_from {word}" for word in typed.split())
         if typed == "config":
+            condition += " && not __fish_seen_subcommand_from set unset get"
             lines.append(line(condition, "-f -a 'set unset get'", "change or print a setting"))
         elif typed.startswith("config "):
             names = " ".join(setting.name for setting in SETTINGS)

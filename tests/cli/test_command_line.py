@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from shared import CASES
@@ -21,6 +21,7 @@ from cc_trace.cli.commands import COMMANDS, overview
 from cc_trace.settings.catalogue import SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SESSION = CASES / "2.1.325--b_tools"
@@ -190,12 +191,26 @@ def test_what_the_hook_noted_is_said_until_it_works_again(tmp_path: Path) -> Non
     assert cc_trace(tmp_path, "status").stderr == ""
 
 
+def beginnings(message: Any) -> Iterator[str]:
+    """How the lines of a message's contents begin, as far as they would be recognized where they are cut off."""
+    match message:
+        case str():
+            yield from (line[:12] for line in message.splitlines() if len(line) >= 12)
+        case list():
+            for part in message:
+                yield from beginnings(part)
+        case dict():
+            for name in message.keys() & {"content", "text", "thinking", "input", "command", "description"}:
+                yield from beginnings(message[name])
+
+
 def test_what_a_bug_report_asks_for_holds_no_secret_and_no_content(tmp_path: Path) -> None:
     """`doctor --json`, with keys in every place, a session that could not be delivered, and one that is broken."""
     project = tmp_path / ".claude" / "projects" / "-p"
     shutil.copytree(SESSION, project, ignore=shutil.ignore_patterns("*.spans"))
     [path] = project.glob("*.jsonl")
-    texts = {str(value) for value in re.findall(rb'"text":"([^"\\]{12,})"', path.read_bytes())}
+    texts = {text for line in path.read_text().splitlines() for text in beginnings(json.loads(line).get("message"))}
+    assert {"[[tools]] us", "I should loo", "I will do th", "env | grep -", "AI_AGENT=cla"} <= texts
     (project / "11111111-0000-4000-8000-000000000001.jsonl").write_text('{"type":"user","message":"whispered words"\n')
     (tmp_path / ".config" / "cc-trace").mkdir(parents=True)
     (tmp_path / ".config" / "cc-trace" / "config.toml").write_text(
@@ -210,8 +225,9 @@ def test_what_a_bug_report_asks_for_holds_no_secret_and_no_content(tmp_path: Pat
     checks = json.loads(done.stdout)
     assert {tuple(check) for check in checks} == {("name", "verdict", "found", "fix")}
     assert {check["name"] for check in checks} > {"python", "hook", "spool"}
-    hidden = ["hidden-8", "headed-7", "around-6", "queried", "someone:word", "mine-[", "whispered words", "[[tools]]"]
-    assert [text for text in (*hidden, *texts) if text in done.stdout] == []
+    said = "\n".join(text for check in checks for text in check.values() if text)
+    hidden = ["hidden-8", "headed-7", "around-6", "queried", "someone:word", "mine-[", "whispered wo"]
+    assert [text for text in (*hidden, *texts) if text in said] == []
 
 
 def completed(tmp_path: Path, *typed: str) -> list[str]:
@@ -237,15 +253,67 @@ def test_bash_completes_commands_options_and_settings(tmp_path: Path) -> None:
     assert completed(tmp_path, "completion", "z") == ["zsh"]
 
 
+# What zsh has while it completes; the candidates are printed, and cut to those that begin as typed by zsh's own match.
+ZSH = """
+compdef() { :; }
+_files() { print files; }
+compadd() { shift; print -rl -- ${(M)@:#${words[CURRENT]}*}; (( $# )) }
+eval "$1"; shift; words=(cc-trace "$@"); CURRENT=$#words; _cc_trace
+"""
+FISH = 'printf %s $argv[1] | source; complete -C (string join -- " " cc-trace $argv[2..])'
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_other_shells_read_their_script(tmp_path: Path, shell: str) -> None:
+def test_the_other_shells_complete_the_same(tmp_path: Path, shell: str) -> None:
     made = cc_trace(tmp_path, "completion", shell)
     assert (made.returncode, made.stderr) == (0, "")
     for name in (*COMMANDS, *(setting.name for setting in SETTINGS)):
         assert name in made.stdout
     program = shutil.which(shell)
     if program is None:
-        pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(made.stdout)
-    done = subprocess.run([program, "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+        pytest.skip(f"{shell} is not installed; on Debian and Ubuntu: apt install {shell}")
+    start = [program, "-f", "-c", ZSH, "zsh"] if shell == "zsh" else [program, "--no-config", "-c", FISH]
+
+    def offered(*typed: str) -> set[str]:
+        done = subprocess.run(
+            [*start, made.stdout, *typed],
+            env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        return {line.partition("\t")[0] for line in done.stdout.splitlines()} - {""}
+
+    assert offered("") >= COMMANDS.keys()
+    assert offered("do") == {"doctor"}
+    assert offered("install", "--p") == {"--project"}
+    assert "--spool" not in offered("sync", "--")  # hidden
+    assert offered("config", "s") == {"set"}
+    assert {name for name in offered("config", "set", "") if not name.startswith("-")} == {
+        each.name for each in SETTINGS
+    }
+    assert offered("config", "set", "langfuse_se") == {"langfuse_secret_key"}
+    assert offered("completion", "z") == {"zsh"}
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
+    """In an interactive zsh with its own completion system, by the key."""
+    made = cc_trace(tmp_path, "completion", "zsh")
+    (tmp_path / ".zshrc").write_text(f"PS1='> '\nautoload -Uz compinit && compinit -u\n{made.stdout}\n")
+    script = (
+        "zmodload zsh/zpty; zpty shell zsh -d -i; zpty -r shell said '*> *'; "
+        "zpty -w -n shell $'cc-trace config set langfuse_se\\t'; "
+        "zpty -r -m shell said '*langfuse_secret_key*'; print ok"
+    )
+    done = subprocess.run(
+        [shutil.which("zsh") or "", "-f", "-c", script],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
