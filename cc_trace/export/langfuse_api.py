@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import base64
+import contextlib
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -130,7 +131,7 @@ class LangfuseApi:
             models += found.data
             if page >= found.meta.total_pages:
                 break
-        models.sort(key=lambda model: model.start_date.timestamp() if model.start_date else 0.0, reverse=True)
+        models.sort(key=_since, reverse=True)
         return [_price(model) for model in models]
 
     def add_scores(self, scores: Sequence[Score], environment: str | None) -> Failure | None:
@@ -195,19 +196,17 @@ class LangfuseApi:
 
     def _put(self, url: str, content: bytes, kind: str, hashed: str) -> int | Failure:
         """Write a content where the server said; return the status, or a Failure. The URL may carry a signature."""
-        if urlsplit(url).scheme not in ("http", "https"):
-            return Failure(_NOT_AN_OBJECT)
         headers = [("content-type", kind)]
         if "storage.googleapis.com" not in url:  # which refuses what it does not know
             headers += [("x-ms-blob-type", "BlockBlob"), ("x-amz-checksum-sha256", hashed)]
         try:
+            if urlsplit(url).scheme not in ("http", "https"):
+                return Failure(_NOT_AN_OBJECT)
             store = HttpClient(self._settings, url, self._secret_values)
-        except (ConfigError, ValueError, KeyError):
+            with contextlib.closing(store):
+                answer = store.request("PUT", url, headers, content)
+        except (ConfigError, ValueError):
             return Failure(_NOT_AN_OBJECT)
-        try:
-            answer = store.request("PUT", url, headers, content)
-        finally:
-            store.close()
         if not isinstance(answer, HttpResponse):
             return Failure(answer.message)
         if answer.status not in _SUCCESS:
@@ -248,6 +247,12 @@ def _row(score: Score, environment: str | None) -> CreateScoreRequest:
         data_type=ScoreDataType(score.kind),
         **{name: value for name, value in known.items() if value is not None},  # type: ignore[arg-type]
     )
+
+
+def _since(model: Model) -> float:
+    """Return from when on a price holds; a date without a zone is UTC."""
+    date = model.start_date
+    return 0.0 if date is None else (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _price(model: Model) -> ModelPrice:

@@ -144,6 +144,6 @@ def _matching(models: Sequence[ModelPrice], name: str) -> ModelPrice | None:
         try:
             if regex.search(price.pattern, name, timeout=_MATCH_SECONDS):
                 return price
-        except (regex.error, TimeoutError):
+        except (regex.error, TimeoutError, RecursionError):
             continue
     return None

@@ -164,7 +164,12 @@ def test_a_damaged_file_is_asked_for_again(server: LangfuseServer, tmp_path: Pat
 
 
 def test_a_pattern_that_takes_for_ever_is_passed_over(server: LangfuseServer, tmp_path: Path) -> None:
-    server.models = [model("^(a+)+$", SONNET), model("(", SONNET), *server.models]
+    server.models = [
+        model("^(a+)+$", SONNET),
+        model("(", SONNET),
+        model("(" * 2000 + ")" * 2000, SONNET),
+        *server.models,
+    ]
     langfuse = opened(server, tmp_path)
     assert sent(langfuse, generation(KNOWN)) is None
     assert sent(langfuse, made("generation", "a" * 60 + "b")) is None

@@ -178,11 +178,26 @@ def test_an_upload_that_fails_leaves_the_text_and_holds_up_nothing(
     langfuse.close()
 
 
-def test_an_upload_address_that_is_no_web_address_is_not_followed(server: LangfuseServer, transcript: Path) -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "file:///etc/passwd",
+        "http://[",
+        "http://a:b/",
+        "http://a:99999/",
+        "https://",
+        "http://\u0130\u2024/",
+        "http://x/\n",
+        "x",
+    ],
+)
+def test_an_upload_address_that_is_no_web_address_is_not_followed(
+    server: LangfuseServer, transcript: Path, address: str
+) -> None:
     langfuse = opened(server)
     span = encoded(langfuse, transcript)["turn"]
     id_ = token(PNG, "image/png")["image_url"]["url"].partition("id=")[2].partition("|")[0]
-    server.asking["/api/public/media"] = Behaviour(said=json.dumps({"mediaId": id_, "uploadUrl": "file:///etc/passwd"}))
+    server.asking["/api/public/media"] = Behaviour(said=json.dumps({"mediaId": id_, "uploadUrl": address}))
     assert langfuse.send([span]) == Accepted()
     assert "@@@" not in sent(server)[span.span_id]["input"]
     langfuse.close()
