@@ -135,7 +135,7 @@ class StoreUpdates:
                 changed(session_id)
             self._stamps[session_id] = stamp
             self.failed.pop(session_id, None)
-        except (OSError, sqlite3.Error, CcTraceError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001  (a bug that one session shows must not hold up the others)
             if self.failed.get(session_id) != str(error):  # said once, tried again
                 self.failed[session_id] = str(error)
                 self._app.log.write(f"store: {past.path}: {error}")

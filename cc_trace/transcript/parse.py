@@ -251,7 +251,8 @@ def _forked_from(forked: Any) -> Any:
 @lru_cache(maxsize=256)
 def _context(values: tuple[object, ...]) -> Context:
     """Return a shared object for equal contexts: thousands of lines have the same one."""
-    return Context(*(value if isinstance(value, str) and value else None for value in values))
+    # No real value has a NUL, and no path or id with one can be used.
+    return Context(*(value if isinstance(value, str) and value and "\0" not in value else None for value in values))
 
 
 def parse_time(text: str) -> int | None:

@@ -687,3 +687,16 @@ def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest
     assert command_line(["show", str(missing)]) == 2
     fix = "pass the path of a transcript (.jsonl) or a session id"
     assert capsys.readouterr() == ("", f"cc-trace: no transcript at {missing}; {fix}\n")
+
+
+@pytest.mark.parametrize("field", ["cwd", "gitBranch", "sessionId", "version"])
+def test_a_nul_is_in_no_context(field: str) -> None:
+    """No path and no id has one: a folder with a NUL can be neither opened nor asked for."""
+    item = prompt("hi", cwd="/work", gitBranch="main") | {field: "a\0b"}
+    (entry,) = entries(item)
+    assert entry.head is not None
+    context = entry.head.context
+    known = {"cwd": "/work", "gitBranch": "main", "sessionId": item["sessionId"], "version": item["version"]}
+    names = {"cwd": "cwd", "gitBranch": "git_branch", "sessionId": "session_id", "version": "version"}
+    expected = {name: None if name == field else value for name, value in known.items()}
+    assert {name: getattr(context, attribute) for name, attribute in names.items()} == expected

@@ -128,7 +128,7 @@ class _Conversion:
     def _init(self, message: Message) -> None:
         self._init_message = {name: message.get(name) for name in ("model", "tools", "mcp_servers")}
         match message:
-            case {"cwd": str(cwd)}:
+            case {"cwd": str(cwd)} if "\0" not in cwd:
                 self._common["cwd"] = cwd
                 self._made.cwd = self._made.cwd or cwd
         match message:

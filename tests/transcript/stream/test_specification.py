@@ -187,3 +187,8 @@ def test_half_of_a_surrogate_pair_costs_no_message(form: str, tmp_path: Path) ->
     spans, _ = read("\n".join(map(json.dumps, messages)) if form == "lines" else written, tmp_path)
     assert [span.kind for span in spans] == ["turn", "generation", "tool", "generation"]
     assert [span.output for span in spans if span.kind == "tool"] == ["cut ?"]
+
+
+def test_a_folder_with_a_nul_is_none() -> None:
+    (run,) = convert_stream(read_messages(json.dumps([{**SYSTEM, "subtype": "init", "cwd": "/a\0b"}, RESULT]).encode()))
+    assert (run.cwd, [line for line in run.lines if "cwd" in line]) == (None, [])
