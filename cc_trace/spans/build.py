@@ -519,10 +519,11 @@ def _retries_by_call(turn: Turn) -> dict[str, list[int]]:
 
 
 def _time_ms(turn: Turn) -> JsonValue:
-    """Return how a turn's time was spent, or None if its times are unknown."""
+    """Return how a turn's time was spent, or None if its times are unknown or cannot be right."""
     start_ns, responses = turn_start(turn), [(request_start(step), step.last_ns) for step in turn.generations]
     end_ns = latest_ns(start_ns, turn.end_ns)
-    return None if start_ns is None or end_ns is None else {**turn_time(turn, start_ns, end_ns, responses)}
+    spent = turn_time(turn, start_ns, end_ns, responses) if start_ns is not None and end_ns is not None else None
+    return None if spent is None else {**spent}
 
 
 def _changes(turn: Turn) -> dict[str, JsonValue]:

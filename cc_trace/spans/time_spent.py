@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from cc_trace.turns import Generation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cc_trace.turns import Call, Event, Turn
 
@@ -20,6 +20,9 @@ KINDS: Final[tuple[Kind, ...]] = ("hooks", "permission", "retries", "model", "to
 _SHOWN: Final[tuple[Kind, ...]] = ("model", "tools", "permission", "hooks", "retries", "idle")
 _RANK: Final = {kind: number for number, kind in enumerate(KINDS)}
 _MS: Final = 1_000_000
+# Claude Code waits ten minutes for a response. If one seems to have taken longer than this, the computer slept, or the
+# timestamps were rewritten, as some versions did when a session was resumed.
+_LONGEST_RESPONSE_NS: Final = 3_600_000 * _MS
 _ASKS_A_HUMAN: Final = "AskUserQuestion"  # the tool that waits for a human's answer
 
 
@@ -52,9 +55,14 @@ def time_spent(start_ms: int, end_ms: int, intervals: Iterable[Interval]) -> dic
 
 
 def turn_time(
-    turn: Turn, start_ns: int, end_ns: int, responses: Iterable[tuple[int | None, int | None]]
-) -> dict[str, int]:
-    """Return how a turn's time was spent. `responses`: when each was requested, and when it was complete."""
+    turn: Turn, start_ns: int, end_ns: int, responses: Sequence[tuple[int | None, int | None]]
+) -> dict[str, int] | None:
+    """Return how a turn's time was spent; None if a response took impossibly long.
+
+    `responses`: when each was requested, and when it was complete.
+    """
+    if any(sent is not None and done is not None and done - sent > _LONGEST_RESPONSE_NS for sent, done in responses):
+        return None
     known = [*_intervals("model", responses), *_events(turn), *_idle(turn)]
     undecided: list[Call] = []
     for call in turn.calls.values():
@@ -115,7 +123,7 @@ def _events(turn: Turn) -> Iterator[Interval]:
         elif step.kind == "api_error":
             yield from _intervals("model", [(step.start_ns, step.end_ns)])
         elif step.kind == "api_retry" and step.end_ns is not None:
-            yield from _intervals("retries", [(step.end_ns, step.end_ns + _wait_ms(step) * _MS)])
+            yield from _intervals("retries", [(step.start_ns, step.end_ns + _wait_ms(step) * _MS)])
 
 
 def _wait_ms(step: Event) -> int:

@@ -51,6 +51,7 @@ class Insights:
     total: sqlite3.Row
     by: dict[str, list[Share]]
     time_ms: dict[str, int]
+    untimed: int  # turns whose times are not known
     tools: list[Latency]
     missed_tokens: int
     missed_usd: float
@@ -103,10 +104,12 @@ def insights(store: Store, chosen: Filter) -> Insights:
         f" WHERE kind = 'turn' AND copied = 0 AND total_usd > 0 AND {where} ORDER BY total_usd DESC LIMIT 10",
         values,
     )
+    times = _times(store, where, values)
     return Insights(
         total=total,
         by=by,
-        time_ms=_time(store, where, values),
+        time_ms={kind: int(times[kind] or 0) for kind in TIME_KINDS},
+        untimed=times["untimed"],
         tools=_tools(store, where, values),
         missed_tokens=missed[0] or 0,
         missed_usd=missed[1] or 0.0,
@@ -153,13 +156,14 @@ def _where(chosen: Filter) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _time(store: Store, where: str, values: list[Any]) -> dict[str, int]:
-    sums = ", ".join(f"SUM(json_extract(span, '$.metadata.time_ms.{kind}'))" for kind in TIME_KINDS)
-    found = store.read(
-        f"SELECT {sums} FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND copied = 0 AND {where}",
+def _times(store: Store, where: str, values: list[Any]) -> sqlite3.Row:
+    """Return the milliseconds of each kind over all turns, and how many turns have none."""
+    sums = ", ".join(f"SUM(json_extract(span, '$.metadata.time_ms.{kind}')) {kind}" for kind in TIME_KINDS)
+    return store.read(
+        f"SELECT {sums}, COUNT(*) - COUNT(json_extract(span, '$.metadata.time_ms')) untimed"
+        f" FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND copied = 0 AND {where}",
         values,
     )[0]
-    return {kind: int(found[number] or 0) for number, kind in enumerate(TIME_KINDS)}
 
 
 def _tools(store: Store, where: str, values: list[Any]) -> list[Latency]:

@@ -89,8 +89,10 @@ def waits(span: Span) -> list[tuple[str, int, int]]:
     permission = metadata.get("permission")
     if isinstance(permission, dict) and (waited := _milliseconds(permission.get("wait_ms"))):
         return [("permission", start, start + waited * _MS)]
-    if span.name == "api_retry" and (waited := _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))):
-        return [("retry", start, start + waited * _MS)]
+    if span.name == "api_retry":
+        waited = _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))
+        again_ns = (start if span.end_ns is None else span.end_ns) + waited * _MS
+        return [("retry", start, again_ns)] if again_ns > start else []
     if span.tool is not None and span.tool.name == "AskUserQuestion" and span.end_ns is not None:
         return [("answer", start, span.end_ns)] if span.end_ns > start else []
     if span.kind == "event" and span.name == "hook" and span.end_ns is not None and span.end_ns > start:

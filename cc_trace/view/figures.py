@@ -99,7 +99,9 @@ def rfc3339(time_ns: int | None) -> str:
 
 def percent(part: float, whole: float) -> str:
     """Return a share of a whole."""
-    return f"{100 * part / whole:.0f} %" if whole else UNKNOWN
+    if not whole:
+        return UNKNOWN
+    return "< 1 %" if 0 < part < whole / 200 else f"{100 * part / whole:.0f} %"
 
 
 def _local(time_ns: int | None) -> datetime | None:

@@ -125,6 +125,20 @@ def test_waiting_before_a_retry_is_not_the_models_time(tmp_path: Path) -> None:
     assert spent == {"model": 3000, "retries": 4000}
 
 
+def test_a_failed_attempt_is_a_retry_from_its_request_on(tmp_path: Path) -> None:
+    """Whether a line tells of the failure or only the next request does."""
+    failed: dict[str, Any] = {"subtype": "api_error", "error": {"status": 529}, "retryInMs": 2000}
+    answer = reply("m1", "Done.", at=9, requestRef="r3")
+    lines = [prompt("a", 0), sent("r1", 1), line("system", 2, **failed), sent("r2", 4), sent("r3", 7), answer]
+    assert times(tmp_path, *lines) == {"unknown": 1000, "retries": 6000, "model": 2000}
+
+
+def test_a_turn_whose_times_were_written_anew_has_no_time_spent(tmp_path: Path) -> None:
+    """Some versions gave all lines of a resumed session one time, hours after their prompts."""
+    root = spans(session(tmp_path, prompt("a", 0), reply("m1", tool_use("t1"), at=20_000), result("t1", at=20_000)))[0]
+    assert "time_ms" not in root.metadata
+
+
 def test_a_question_to_the_human_is_idle(tmp_path: Path) -> None:
     spent = times(
         tmp_path,

@@ -17,7 +17,7 @@ from cc_trace.errors import StateError
 from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
 from cc_trace.spans import Session
-from cc_trace.store import VERSION, Store, questions, read_session, store_path, to_json
+from cc_trace.store import VERSION, Store, insights, questions, read_session, store_path, to_json
 from cc_trace.store.schema import TYPED
 from cc_trace.store.span_rows import typed
 
@@ -50,6 +50,16 @@ def test_a_suppressed_session_is_not_in_it_nor_what_was_read_before(tmp_path: Pa
     off = tmp_path / ".claude" / "state" / "cc-trace" / "off"
     (off / next(projects.glob("*.jsonl")).stem).touch()
     assert sessions(tmp_path) == set()
+
+
+def test_a_turn_whose_times_were_written_anew_is_left_out_of_where_the_time_went(
+    tmp_path: Path, projects: Path
+) -> None:
+    turns = [prompt("a", 0), reply("m1", "A", at=9_000), prompt("b", 9_001), reply("m2", "B", at=9_003)]
+    write(projects / f"{OWN}.jsonl", turns)
+    with running(tmp_path) as viewer:
+        found = insights.insights(viewer.index, questions.Filter())
+    assert (found.time_ms["model"], sum(found.time_ms.values()), found.untimed) == (2_000, 2_000, 1)
 
 
 def test_neither_is_a_fork_of_it(tmp_path: Path, projects: Path) -> None:

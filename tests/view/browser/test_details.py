@@ -55,6 +55,10 @@ def test_other_edits_are_diffs_too(page: Page, viewer: Viewer, tool: str, remove
     open_tool(page, viewer, tool)
     expect(page.locator(".diff tr.removed")).to_have_count(removed)
     expect(page.locator(".diff tr.added")).to_have_count(added)
+    padded = page.locator(".diff .l span").evaluate_all(
+        "spans => spans.filter(span => getComputedStyle(span).padding !== '0px').map(span => span.className)"
+    )
+    assert padded == []  # code keeps its columns, whatever its highlighting's classes are called
 
 
 def test_a_failing_command_is_seen_with_its_colours(page: Page, viewer: Viewer) -> None:

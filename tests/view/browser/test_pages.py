@@ -267,6 +267,7 @@ def test_every_mark_of_insights_leads_to_what_it_counts(page: Page, viewer: View
     total = viewer.index.read("SELECT SUM(cost_usd), COUNT(*) FROM spans WHERE kind = 'generation' AND copied = 0")[0]
     assert figure(page, "cost") == figures.money(total[0])
     assert figure(page, "requests") == f"{total[1]:,}"
+    page.locator("#insights details").evaluate_all("all => all.forEach(each => { each.open = true; })")
     marks = []
     for selector in ("#by-project li a", "#by-model li a", "#by-agent li a", "#by-tool li a"):
         found = page.locator(selector).all()
@@ -355,6 +356,14 @@ def test_a_narrow_window_does_not_scroll_sideways(open_page: Callable[..., Page]
         .filter(each => each.getBoundingClientRect().width && each.getBoundingClientRect().right > 400)
         .map(each => each.className)""")
     assert wide == []
+
+
+def test_the_most_expensive_turns_are_short_in_a_narrow_window(open_page: Callable[..., Page], viewer: Viewer) -> None:
+    page = open_page(width=400, height=800)
+    page.goto(viewer.url("/insights"))
+    heights = page.locator("#dearest tr").evaluate_all("rows => rows.map(row => row.offsetHeight)")
+    assert heights
+    assert max(heights) < 100
 
 
 def test_what_is_written_appears_without_reload(page: Page, viewer: Viewer) -> None:
