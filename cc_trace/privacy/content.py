@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from cc_trace.privacy.project_masks import ProjectMasks
 from cc_trace.privacy.redactor import Redactor
+from cc_trace.values import MAX_DEPTH, TOO_DEEP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,7 @@ _WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command", "started_by"}
 # Whose texts are prompts and answers. A hook prints what a program told it, as a tool does.
 _IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
 _CONTAINERS: Final = (dict, list)
-_MAX_DEPTH: Final = 201  # of all the texts of a span; deeper values are not written anyway
+_MAX_DEPTH: Final = MAX_DEPTH + 1  # of all the texts of a span
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +137,13 @@ class Privacy:
 
     def _shortened(self, value: JsonValue, depth: int) -> JsonValue:
         match value:
+            case list() | dict() if value and not depth:
+                return TOO_DEEP
             case str():
                 return self._cut(value if self._project is None else self._project.text(value))
-            case list() if depth and value:
+            case list() if value:
                 return [self._shortened(item, depth - 1) for item in value]
-            case dict() if depth and value:
+            case dict() if value:
                 made = {key: self._shortened(item, depth - 1) for key, item in value.items()}
                 return made if self._project is None else self._project.keys(made)
             case _:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 from lines import prompt, reply, session
+from profiles_spans import made
 
 from cc_trace.errors import ConfigError
 from cc_trace.privacy.content import Privacy, PrivacySettings
@@ -14,6 +16,8 @@ from cc_trace.spans import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cc_trace.transcript.entries import JsonValue
 
 
 def test_what_they_match_is_masked() -> None:
@@ -30,6 +34,17 @@ def test_they_come_after_the_users_in_texts_values_and_keys(tmp_path: Path) -> N
         "[masked: project pattern]": ["x [masked: project pattern] y", "[masked: own pattern]"]
     }
     assert privacy.text("mine theirs") == "[masked: own pattern] [masked: project pattern]"
+
+
+@pytest.mark.parametrize("levels", [1, 150, 199, 200, 220, 250])
+@pytest.mark.parametrize("settings", [PrivacySettings(project_mask=("theirs",)), PrivacySettings(max_chars=6)])
+def test_no_depth_hides_a_text_from_them_or_from_being_cut(levels: int, settings: PrivacySettings) -> None:
+    """As deep as JSON can be written, which is deeper than is walked: what is below that does not leave."""
+    deep: JsonValue = "all of theirs"
+    for _ in range(levels):
+        deep = [deep]
+    outgoing = Privacy(settings)(made("tool", "Write", input={"x": deep}))
+    assert "theirs" not in orjson.dumps(outgoing.input).decode()
 
 
 def test_a_pattern_that_takes_too_long_withholds_the_text() -> None:
