@@ -2,7 +2,8 @@
 
 Rules:
 - A session is read when its files differ from what they were when it was last read; the latest first, for that is what
-  the user came for.
+  the user came for. While many are read, those that are written to come in between: a running session is followed
+  from the start, however long the history is.
 - What is off, excluded, suppressed, or a fork of what is suppressed, does not enter, and leaves if it had entered. Nor
   does a session for which `store` is false, unless the store is one of its destinations.
 - A session whose transcript was deleted stays until it is suppressed, or `store_days` are over.
@@ -27,6 +28,7 @@ from cc_trace.transcript import OpenTranscript, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cc_trace.delivery.app import App
     from cc_trace.delivery.history import TranscriptFile
@@ -40,6 +42,7 @@ _MARGIN_SECONDS: Final = 120.0  # between the last line of a transcript and its 
 _BUSY_SECONDS: Final = 0.1  # that a worker waits for another process
 _REST_SECONDS: Final = 300.0  # then a session is idle
 _AT_WORK_SECONDS: Final = 3_600.0  # a session that was written to since then may go on
+_LOOK_SECONDS: Final = 1.0  # between two looks at what is being written while a history is read
 _DAY_SECONDS: Final = 86_400.0
 
 
@@ -74,11 +77,16 @@ class StoreUpdates:
         self._apply_settings(found)
         stamped = [(past, self._stamp(past)) for past in reversed(found) if past.path.stem not in suppressed]
         pending = [(past, stamp) for past, stamp in stamped if stamp != self._stamps.get(past.path.stem)]
+        looked = time.time()
         for done, (past, stamp) in enumerate(pending):
             progress(done, len(pending))
             if stopped():
                 return False
-            self._read(past, stamp, int(since * 1e9), changed)
+            if not paths and not 0 <= (now := time.time()) - looked < _LOOK_SECONDS:
+                self._read_written(looked, int(since * 1e9), suppressed.keys(), changed)
+                looked = now
+            if stamp != self._stamps.get(past.path.stem):  # it may have been read meanwhile
+                self._read(past, stamp, int(since * 1e9), changed)
         progress(len(pending), len(pending))
         there = {past.path.stem for past in found}
         for session_id in self._store.unplaced() if not paths else ():
@@ -87,6 +95,14 @@ class StoreUpdates:
                 self._stamps[session_id] = None
                 changed(session_id)
         return True
+
+    def _read_written(
+        self, looked: float, since_ns: int, left_out: AbstractSet[str], changed: Callable[[str], None]
+    ) -> None:
+        """Read the sessions that were written to since `looked`, in unix seconds; file systems may round times."""
+        for past in past_sessions((), self._app.config_dir, since=looked - _LOOK_SECONDS):
+            if past.path.stem not in left_out and (stamp := self._stamp(past)) != self._stamps.get(past.path.stem):
+                self._read(past, stamp, since_ns, changed)
 
     def _apply_settings(self, found: Sequence[TranscriptFile]) -> None:
         """Forget the stamps of projects that may no longer be in the store, so that their sessions are looked at.
@@ -130,8 +146,8 @@ class StoreUpdates:
                 self._stamps[session_id] = stamp
                 return
             privacy = Privacy(self._app.config(*started).privacy)
-            rest = time.time() - max([past.changed, *(file.written_ns / 1e9 for file in scan(past.path))])
-            if self._store.update(past.path, stamp, privacy, rest, since_ns):
+            written = max([past.changed, *(file.written_ns / 1e9 for file in scan(past.path))])
+            if self._store.update(past.path, stamp, privacy, written=written, now=time.time(), since_ns=since_ns):
                 changed(session_id)
             self._stamps[session_id] = stamp
             self.failed.pop(session_id, None)

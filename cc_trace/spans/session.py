@@ -344,8 +344,10 @@ class Session:
                     self.left_over.add(agent.file)
         self.finished = True
         self.summary.title = next((self._titles[name][:GOAL_CHARS] for name in _TITLES if self._titles.get(name)), None)
-        found = (self._lineage.get(how) for how in ("fork", "plan", "clear", "copied lines"))
-        self.summary.predecessor = next((id_ for id_ in found if id_ not in (None, self.summary.session_id)), None)
+        for how in ("fork", "plan", "clear", "copied lines"):
+            if self._lineage.get(how) not in (None, self.summary.session_id):
+                self.summary.predecessor, self.summary.lineage = self._lineage[how], how
+                break
         for reason, count in (("repeated line", self._seen.repeated), ("result without a call", self._seen.unmatched)):
             if count:
                 self.summary.skipped[reason] += count

@@ -56,6 +56,7 @@ class SessionSummary:
     goal: str = ""
     latest_output: str = ""
     predecessor: str | None = None
+    lineage: str | None = None  # what became of the predecessor: "fork", "plan", "clear" or "copied lines"
     unanswered_prompts: list[str] = field(default_factory=list)  # at the end of the file, without a response
     aborted_cost_usd: float = 0.0  # part of `cost_usd`: aborted responses, which Claude Code's total omits
     reported_cost_usd: float | None = None  # Claude Code's own total

@@ -218,7 +218,8 @@ def relatives(store: Store, session_id: str, predecessor: str | None) -> Relativ
     """Return the sessions before and after one: forks, plans that were carried out, cleared contexts."""
     before = store.read("SELECT session_id, title FROM sessions WHERE session_id = ?", [predecessor])
     after = store.read(
-        "SELECT session_id, title FROM sessions WHERE json_extract(summary, '$.predecessor') = ?"
+        "SELECT session_id, title, json_extract(summary, '$.lineage') lineage FROM sessions"
+        " WHERE json_extract(summary, '$.predecessor') = ?"
         " ORDER BY first_ns LIMIT 20",
         [session_id],
     )

@@ -119,13 +119,18 @@ class Store:
                 database.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))  # noqa: S608  (likewise)
         return True
 
-    def update(self, path: Path, stamp: str, privacy: Privacy, rest_seconds: float, since_ns: int = 0) -> bool:
+    def update(
+        self, path: Path, stamp: str, privacy: Privacy, *, written: float, now: float, since_ns: int = 0
+    ) -> bool:
         """Read a session and write what is new of it; return whether anything was. Raises OSError, sqlite3.Error.
 
-        `rest_seconds`: for how long its files have not changed. `since_ns`: turns that ended before are left out.
+        `written`: when its files were last written to, in unix seconds. It says nothing of files that were copied or
+        restored, so a session is at rest since its latest entry if that is older.
+        `since_ns`: turns that ended before are left out.
         """
         session = Session(path, look_ahead=True, requests=True)
         last: Trace | None = None
+        latest_ns = 0
         changed = False
         numbers: set[int] = set()
         made: list[_Made] = []
@@ -149,12 +154,14 @@ class Store:
             if last is not None:
                 changed |= write(last, running=False)
             last = trace
+            latest_ns = max(latest_ns, _ended_ns(trace.spans))
         turn = last.turn if last is not None else None
+        latest = max(latest_ns, session.summary.last_ns or 0) / 1e9
         state = current_activity(
             turn,
             asked=session.asked_after(turn),
             summarized=session.summarized,
-            rest_seconds=rest_seconds,
+            rest_seconds=now - (min(written, latest) if latest else written),
         )
         if last is not None:
             running = state in ("working", "waiting for approval") and not session.asked_after(turn)
@@ -241,6 +248,7 @@ class Store:
             "lines_added": summary.lines_added,
             "lines_removed": summary.lines_removed,
             "predecessor": summary.predecessor,
+            "lineage": summary.lineage,
             "version": summary.version,
             "mode": summary.mode,
             "models": list(summary.models),

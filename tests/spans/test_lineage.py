@@ -59,33 +59,36 @@ def test_branch_names_its_origin_and_keeps_ids(tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize(
-    ("case", "session_id", "predecessor"),
+    ("case", "session_id", "predecessor", "lineage"),
     [
         pytest.param(
             "2.1.325--g2_compact_clear",
             "b1a668b5-ebba-4b86-8990-13112b50d88e",
             "44444444-0000-4000-8000-000000000002",
+            "clear",
             id="after /clear, by the id the process started with",
         ),
         pytest.param(
             "2.1.325--g3a_plan_clear_context",
             "2813b413-5c16-420f-9512-2e27b2030356",
             "44444444-0000-4000-8000-000000000003",
+            "plan",
             id="a plan accepted with cleared context, by the transcript its first prompt names",
         ),
         pytest.param(
             "2.0.77--d_resume_fork",
             "3a875a4c-b2b1-4e9a-91e3-a20f30c2e0f2",
             ORIGIN,
+            "copied lines",
             id="a fork of 2.0.77, by copied lines that keep the old session's id",
         ),
-        pytest.param("2.1.325--d_resume_fork", ORIGIN, None, id="none"),
+        pytest.param("2.1.325--d_resume_fork", ORIGIN, None, None, id="none"),
     ],
 )
-def test_predecessor(case: str, session_id: str, predecessor: str | None) -> None:
+def test_predecessor(case: str, session_id: str, predecessor: str | None, lineage: str | None) -> None:
     """The session that went before is a fact of the session."""
     _, read = session(case, session_id)
-    assert read.summary.predecessor == predecessor
+    assert (read.summary.predecessor, read.summary.lineage) == (predecessor, lineage)
 
 
 def test_first_line_of_another_session_names_the_predecessor(tmp_path_factory: pytest.TempPathFactory) -> None:

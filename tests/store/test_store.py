@@ -9,10 +9,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from lines import prompt, reply, write
+from lines import prompt, reply, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
+from cc_trace.delivery import App, store_updates
 from cc_trace.errors import StateError
 from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
@@ -60,6 +61,34 @@ def test_a_turn_whose_times_were_written_anew_is_left_out_of_where_the_time_went
     with running(tmp_path) as viewer:
         found = insights.insights(viewer.index, questions.Filter())
     assert (found.time_ms["model"], sum(found.time_ms.values()), found.untimed) == (2_000, 2_000, 1)
+
+
+def test_a_restored_transcript_is_not_at_work(tmp_path: Path, projects: Path) -> None:
+    """Its file is new, its last entry is not."""
+    write(projects / f"{OWN}.jsonl", [prompt("a", 0), reply("m1", tool_use("t1"), at=1)])
+    with running(tmp_path) as viewer:
+        assert viewer.index.read("SELECT state FROM sessions")[0]["state"] == "idle"
+
+
+def test_what_is_written_to_is_read_before_the_rest_of_a_history(
+    tmp_path: Path, projects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_updates, "_LOOK_SECONDS", 0.0)  # it looks before each
+    ids = [f"{number}1111111-0000-4000-8000-000000000001" for number in range(3)]
+    for age, session_id in enumerate(ids):
+        path = write(projects / f"{session_id}.jsonl", [prompt("a", sessionId=session_id), reply("m1", "A", at=1)])
+        os.utime(path, (time.time() - 1000 * (age + 1),) * 2)
+    read = list[str]()
+    app = App.open({"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")})
+
+    def changed(session_id: str) -> None:
+        read.append(session_id)
+        if len(read) == 2:
+            write(projects / f"{ids[0]}.jsonl", [prompt("a"), reply("m1", "A", at=1), prompt("b", 2)])
+
+    with contextlib.closing(Store(store_path(app.states.folder))) as store:
+        assert store_updates.StoreUpdates(app, store).run(changed=changed)
+    assert read == [ids[0], ids[1], ids[0], ids[2]]
 
 
 def test_neither_is_a_fork_of_it(tmp_path: Path, projects: Path) -> None:
