@@ -1,4 +1,4 @@
-"""What may leave. Every span passes here between being built and being encoded, for every destination."""
+"""Decides what may leave this machine. Every span passes through here after being built and before being encoded."""
 
 from __future__ import annotations
 

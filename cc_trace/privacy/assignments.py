@@ -1,11 +1,11 @@
-"""Whether what a name is given may be a secret: source code and prose name secrets too.
+"""Decides whether a value assigned to a name may be a secret. Source code and prose mention such names, too.
 
-The rule here: doubt is settled by how the value is written. Where only data stands anything may be one, in quotes what
-is neither prose nor a placeholder, and amid code only what looks generated. Under a key that is `password`, `passwd` or
-`passphrase` in full, or ends so, a text is one unless it is empty, a placeholder, a reference, a path or prose: more
-than 6 words or 100 characters, or the words of a form or of a complaint ("Enter it twice", "is too short").
+Rule: when in doubt, the way the value is written decides. In plain data any value may be a secret; in quotes, any that
+is neither prose nor a placeholder; within code, only one that looks generated. If the key is, or ends in, `password`,
+`passwd` or `passphrase`, a text is a secret unless it is empty, a placeholder, a reference, a path or prose: more than
+6 words or 100 characters, or the wording of a form or an error message ("Enter it twice", "is too short").
 
-Where the value stands is found by the expression `_VALUE` of `patterns`; its groups are explained there.
+The expression `_VALUE` in `patterns` finds the value; its groups are explained there.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Final, Literal, TypeAlias
 
 from cc_trace.privacy.patterns import ENDINGS, LONGEST, SUFFIX
 
-# In the place of a login's password, under a key that says password, where only data stands, in quotes, behind an
-# option of a command, at the end of its line, or amid what may be code or prose.
+# In a login's password position, under a password key, in plain data, in quotes, after a command's option, at the end
+# of its line, or within what may be code or prose.
 Written: TypeAlias = Literal["login", "password", "data", "quoted", "argument", "line", "amid"]
 
-# A key that ends so holds what stands behind this in a request.
+# A key with this ending holds what follows this prefix in a request.
 HEADERS: Final = {"authorization": "authorization: ", "cookie": "cookie: "}
 _KEY_WORDS: Final = (
     *("api", "app", "access", "account", "admin", "auth", "client", "decryption", "deploy", "encrypt", "encryption"),
     *("hmac", "integration", "jwt", "license", "master", "private", "role", "secret", "service", "session", "shared"),
     *("sign", "signing", "ssh", "storage", "subscription", "webhook"),
 )
-_LONGEST_KEY_WORD: Final = max(map(len, _KEY_WORDS)) + 1  # with what joins it to `key`
+_LONGEST_KEY_WORD: Final = max(map(len, _KEY_WORDS)) + 1  # including the separator before `key`
 _KEYS: Final = rf"(?i)(?:{'|'.join(_KEY_WORDS)})[_ -]?key"
-# A variable that is called `..._KEY` and given what looks generated; but these are no secrets.
+# A variable named `..._KEY` with a value that looks generated is a secret, except for these.
 _ANY_KEY: Final = (
     r"(?<![A-Z0-9_])(?!(?:[A-Z0-9]+_)*(?:PUBLIC|CACHE|PRIMARY|FOREIGN|SORT|PARTITION|HOST)_)[A-Z0-9_]+_KEY\Z"
 )
@@ -53,8 +53,8 @@ _PATH_OR_ADDRESS: Final = (
     r"(?:projects|secrets?|kv|arn:[a-z-]{3,10})[/:][\w./:@+*-]*\Z"
     r"|(?:[a-z][a-z0-9+.-]*:)?//|(?:~|\.{1,2})?(?:/[\w.@+-]{1,64})+/?\Z|[a-z]:[\\/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+\Z"
 )
-# What says itself that it is one: `your-api-key`, `access_token`, `self.password`. Where the place is sure it has to
-# consist of such words: a password may well be `monkeybusiness`.
+# A placeholder that names itself: `your-api-key`, `access_token`, `self.password`. In a certain position it must
+# consist only of such words: a password may well be `monkeybusiness`.
 _EXAMPLE: Final = (
     rf"(?:test|mock|fake|dummy|example|sample|your|insert|replace|invalid|wrong|bad|expired)[-_ ].*?{_WORD}"
 )
@@ -68,7 +68,7 @@ _NAMED_IN_FULL: Final = (
     rf"{_OWNERS}(?:pass|password|passwd|passwort|passphrase|pwd|secret|token|key|creds?|credentials?|auth|authorization)s?"
     r"(?:[_\-. ]+(?:key|here|value|goes|name|field|hash|string|text|id|pass|password|token|secret|base))*[,;)}\]]*\Z"
 )
-# The numbers of attacks, weaknesses and standards: what is written about secrets names them.
+# Numbers of attacks, weaknesses and standards, which appear in texts about secrets.
 _CATALOGUE: Final = r"(?:t[0-9]{4}(?:\.[0-9]{3})?|(?:cve|cwe|capec|rfc|iso)[- ]?[0-9]{2,5}(?:-[0-9]{1,7})?)\W*\Z"
 _TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{4,18}(?:Z|[+-][0-9:]{4,5})?\Z"
 _NO_SECRET: Final = f"(?is){_DOTS}|{_PLACEHOLDER}|{_CATALOGUE}|{_TIME}|{_REFERENCE}|{_PATH_OR_ADDRESS}|{_EXAMPLE}"
@@ -76,11 +76,11 @@ _NO_SURE_SECRET: Final = f"{_NO_SECRET}|{_NAMED_IN_FULL}"
 _NO_DOUBTED_SECRET: Final = f"{_NO_SECRET}|{_SELF_NAMED}"
 _NO_LOGIN: Final = rf"(?is){_DOTS}|{_REFERENCE}|{_NAMED_IN_FULL}|(?:redacted|masked|hidden|removed)\Z"
 _NUMBER: Final = r"[-+]?[0-9][0-9_.,:-]{0,15}(?:e[-+]?[0-9]{1,3})?[a-zA-Z%]{0,2}\Z"
-# Or base64 that was filled up.
+# Or padded base64.
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]|[A-Za-z0-9+/]{6,}={1,2}\Z"
 _WORDS: Final = r"[A-Za-z]+[0-9]{0,2}(?:[_.:-][A-Za-z]*[0-9]{0,3})+\Z"
 _CODE: Final = r"[!&*]|.*[(){}\[\]<>|,;]|[A-Za-z_][\w$]*(?:(?:\?\.|\.|::|->)[A-Za-z_][\w$]*)+\Z"
-# Names in code do not have this many digits with a letter after them.
+# Names in code do not have this many digits followed by a letter.
 _SURELY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){6})[\w.=+/~-]{32,}\Z"
 _VARIABLE: Final = rf"(?i)(?=[a-z_]++[0-9]{{0,2}}+[a-z_]*+\Z).*{_WORD}"
 _PROSE: Final = (
@@ -89,29 +89,29 @@ _PROSE: Final = (
     r"|is|are|was|has|have|does|do|can|can't|cannot|could|too|not|no|at|minimum|invalid|wrong|incorrect|forgot|forgotten"
     r"|same|see|if|when|for|with|new|old|current)\s"
 )
-# As commands are told a password: not a word, but for its case or its signs.
+# A password as a command's argument: not a plain word, judging by its case or symbols.
 _NO_WORD: Final = r"(?s)(?=.*[A-Za-z]).*[0-9!@#%^*+~]|.*[a-z].*[A-Z]"
 _CONNECTION_WORDS: Final = (
     *("server", "data source", "address", "host", "hostname", "user", "user id", "userid", "username", "uid"),
     *("database", "initial catalog", "driver", "dsn", "port"),
 )
 _CONNECTION: Final = rf"(?i:{'|'.join(_CONNECTION_WORDS)})[ ]?="
-_MOST_PARAMETERS: Final = 5  # of a connection that are looked at before its password
+_MOST_PARAMETERS: Final = 5  # parameters of a connection string checked before its password
 _LONGEST_PARAMETER: Final = 99
 _CONNECTION_VALUE: Final = r"[^;'\"`\\\s]++(?: [^;'\"`\\\s]++){0,5}+(?=;)|[^;'\"`\\\s]++"
 _LIBPQ: Final = r"\b(?:host|hostaddr|port|dbname|user|sslmode)"
-# As commands are told values by name, and PHP.
+# Named arguments, as in commands and PHP.
 _TOLD: Final = (
     r"(?:--from-literal=|--set(?:-string)?[ =]|\s-d |--data(?:-raw|-urlencode)? |\bkv put \S{1,32} )['\"]?[^\s'\"]*\Z"
 )
 _DEFINE: Final = r"\bdefine\(\s{0,4}['\"]\w*\Z"
-# A call that sets what it is told, and any other one.
+# A call that sets a value, and any other call.
 _SETTER: Final = r"(?i:set|put|add|env|header|property|config|assign|store)\w{0,24}\(\s{0,4}\\{0,7}['\"][\w.-]*\Z"
 _CALL: Final = r"\w\(\s{0,4}\\{0,7}['\"][\w.-]*\Z"
 _PLAINLY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){3})[\w+/=~-]{16,256}\Z"
 _UUID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\Z"
 _IDENTIFIER: Final = r"[A-Za-z_]++[0-9]{0,3}+[A-Za-z_]*+\Z|.*[$*]"
-# In characters; shorter ones are rather examples than secrets.
+# In characters. Shorter ones are more likely examples than secrets.
 _SHORTEST: Final[dict[Written, int]] = {
     "login": 1,
     "password": 1,
@@ -123,23 +123,23 @@ _SHORTEST: Final[dict[Written, int]] = {
 }
 _SHORTEST_PIN: Final[dict[Written, int]] = {"password": 4, "data": 6, "quoted": 6, "argument": 6}
 _SHORTEST_TOKEN: Final = 8
-# A plan of terraform shows the old value and the new one.
+# A terraform plan shows the old value and the new one.
 _CHANGED: Final = r"\\{0,7}\" -> \\{0,7}\"[^\"\\\r\n]{1,256}"
-# Where a shell, a URL or a connection string ends a value, and what code puts behind one.
+# Where a shell, a URL or a connection string ends a value, and what follows one in code.
 _NEXT: Final = r"[;&][\w .-]+="
 _BEHIND: Final = ",;&)}]>|."
 
 
 @cache
 def compiled(expression: str) -> re.Pattern[str]:
-    """Compile on first use: most expressions are never needed, and all of them together would slow a start down."""
+    """Compile an expression on first use. Most are never needed, and compiling all would slow down the start."""
     return re.compile(expression, re.ASCII)
 
 
 def may_be_secret(name: str, value: str, written: Written) -> bool:
-    """Tell a secret from a placeholder, a reference, a type, a number, a path or prose.
+    """Return whether a value may be a secret, not a placeholder, a reference, a type, a number, a path or prose.
 
-    A password may be any word; what is generated (a token, a key) has digits among its letters.
+    A password can be any word. Generated values (tokens, keys) have digits among their letters.
     """
 
     def is_(expression: str) -> bool:
@@ -172,7 +172,7 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
 
 
 def is_basic_login(value: str) -> bool:
-    """Tell whether it is base64 of a name, a colon and a password."""
+    """Return whether a value is the base64 of `NAME:PASSWORD`."""
     value = value.rstrip("=")
     if not compiled(r"[A-Za-z0-9+/]{6,}\Z").match(value):
         return False
@@ -184,12 +184,12 @@ def is_basic_login(value: str) -> bool:
 
 
 def says_password(key: str) -> bool:
-    """Tell whether a key ends in the word itself, not in `pass` or `pwd`, which mean other things too."""
+    """Return whether a key ends in the full word. `pass` and `pwd` do not count: they have other meanings."""
     return compiled(rf"(?i)pass(?:word|wd|phrase){SUFFIX}\Z").search(key) is not None
 
 
 def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Give where in the text the secret stands that a name is given, if it may be one."""
+    """Return the span of the value assigned to a name, if it may be a secret."""
     text, at, group = match.string, match.start(), match.lastgroup or ""
     (start, end), value = match.span(group), match[group]
     before = text[max(0, at - 48) : at]
@@ -223,7 +223,7 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def may_name_key(text: str, start: int) -> bool:
-    """Tell, before anything else is looked at, whether what ends in `key` there may be called so as a secret is."""
+    """Return whether a name that ends in `key` there may be a secret's. A cheap check that runs before all others."""
     name = text[start : start + 4].lower()
     return (
         name == "apik"
@@ -233,13 +233,13 @@ def may_name_key(text: str, start: int) -> bool:
 
 
 def _is_secret_key(named: str) -> bool:
-    """Tell it by the words before `key`; those are looked for first, which costs little."""
+    """Return whether the words before `key` name a secret key. They are searched for first, which is cheap."""
     lowered = named.lower()
     return any(word in lowered for word in _KEY_WORDS) and compiled(_KEYS).search(named) is not None
 
 
 def _told(match: re.Match[str], before: str, left: str) -> Written | None:
-    """Tell how a function or an option is told the value, or None if the name before it is told nothing."""
+    """Return how a function or an option receives the value, or None if the name before it takes none."""
     if match.lastgroup == "argument":
         return "argument"
     if compiled(_DEFINE).search(before):
@@ -250,33 +250,33 @@ def _told(match: re.Match[str], before: str, left: str) -> Written | None:
 
 
 def _is_plainly_generated(name: str, value: str) -> bool:
-    """Tell it of what only stands behind a name, as in prose or in a table: there hashes and ids stand too."""
+    """Return whether a value that merely follows a name, as in prose or a table, is a secret and not a hash or id."""
     if not compiled(_PLAINLY_GENERATED).match(value) or compiled(_UUID).match(value):
         return False
     return name in ("password", "secret") or not compiled(r"[0-9a-f]+\Z|[0-9A-F]+\Z").match(value)
 
 
 def _of_words(name: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Give where the words of an element stand, if a secret is among them."""
+    """Return the span of an element's words, if one of them may be a secret."""
     words = (word.strip("{}()[]") for word in match["element"].split())
     found = any(len(word) >= _SHORTEST_TOKEN and may_be_secret(name, word, "line") for word in words)
     return match.span("element") if found else None
 
 
 def _written_in_quotes(match: re.Match[str]) -> Written:
-    """Tell how sure a value in quotes is: data behind `NAME=`, a password under a key that says so, else quoted."""
+    """Classify a value in quotes: data after `NAME=`, a password under a password key, else quoted."""
     upper, direct = match[0][:3].isupper(), match["is"] == "="
     if upper and direct:
         return "data"
     text, at, value = match.string, match.start("is"), match["quoted"]
     key = text[max(0, match.start() - 8) : at].rstrip("\\'\"`]")
-    # A key in quotes is data; else the quote may be one that ends a text: `ask("Password: ") + "..."`.
+    # A key in quotes is data. Otherwise the quote may end a text: `ask("Password: ") + "..."`.
     sure = text[at - 1] in "'\"`]" or (len(value) >= _SHORTEST["quoted"] and value[0] not in "),;:+ ")
     return "password" if sure and text.startswith(match["q"], match.end()) and says_password(key) else "quoted"
 
 
 def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Written:
-    """Tell it of a value without quotes, which ends where given; `left` is the beginning of its name."""
+    """Classify a value without quotes that ends at `end`. `left` is the beginning of its name."""
     text, upper, direct = match.string, match[0][:3].isupper(), match["is"] == "="
     ends = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
     ends = ends or (direct and text[end : end + 1] == ";")
@@ -298,7 +298,7 @@ def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Wri
 
 
 def _any_key(match: re.Match[str], before: str) -> bool:
-    """Tell whether a variable that ends in `_KEY` is given what looks generated."""
+    """Return whether a variable that ends in `_KEY` has a value that looks generated."""
     name = before + match.string[match.start() : max(match.start(), match.start("is"))]
     value = match[match.lastgroup or 0]
     return (
@@ -309,7 +309,7 @@ def _any_key(match: re.Match[str], before: str) -> bool:
 
 
 def _is_property(match: re.Match[str], left: str) -> bool:
-    """Tell it of a line of a properties file, `a.b.password=c`."""
+    """Return whether this is a line of a properties file, `a.b.password=c`."""
     at = match.start() - len(left)
     return (
         left.count(".") > 1 and match.string[max(0, at - 1) : at] in ("", "\n") and left[:5] not in ("this.", "self.")
@@ -317,13 +317,13 @@ def _is_property(match: re.Match[str], left: str) -> bool:
 
 
 def _is_libpq(match: re.Match[str], end: int, before: str) -> bool:
-    """Tell whether it stands among the parameters of a connection, `host=a password=b user=c`."""
+    """Return whether this is one of a connection's parameters, `host=a password=b user=c`."""
     behind = compiled(rf" {_LIBPQ}=").match(match.string, end)
     return behind is not None or compiled(rf"{_LIBPQ}=[^\s,()]{{1,40}} pas\Z").search(before) is not None
 
 
 def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None:
-    """Give where the password of a connection string stands, `Server=a;User Id=b;Password=c;`, if it is in one."""
+    """Return the span of the password if this is a connection string, `Server=a;User Id=b;Password=c;`."""
     if "=" not in match["is"] or "." in left:
         return None
     text, at = match.string, match.start() - len(left)
@@ -337,7 +337,7 @@ def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None
 
 
 def _is_connection(before: str) -> bool:
-    """Tell whether the parameters of a connection end here, `Server=a;User Id=b;`."""
+    """Return whether a text ends with parameters of a connection string, `Server=a;User Id=b;`."""
     *parameters, rest = before.rsplit(";", _MOST_PARAMETERS + 1)
     if rest.strip(" "):
         return False
@@ -352,7 +352,7 @@ def _is_connection(before: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def kind_of(key: str) -> str | None:
-    """Give the pattern that a key of JSON speaks of, or the one of `HEADERS`, or None if it speaks of no secret."""
+    """Return the pattern or the key of `HEADERS` that a JSON key names, or None if it does not name a secret."""
     for header in HEADERS:
         if key.lower().endswith(header):
             return header

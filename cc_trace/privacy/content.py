@@ -1,6 +1,6 @@
-"""What of a span may leave: how much content, no secrets, no endless texts. Pure.
+"""Limits what a span may carry: how much content, no secrets, no overlong texts. Pure.
 
-Rule: every span passes here before any destination sees it, the local store included.
+Rule: every span passes through here before any destination sees it, including the local store.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Content: TypeAlias = Literal["full", "no-tool-content", "metadata"]
 
-# Metadata in which nothing of the conversation stands: what may leave in every tier. A field that is not named here is
-# private until somebody names it. `cwd` and `git_branch` say where the work was done.
+# Metadata without conversation content, which may leave in every tier. A field that is not listed here is private until
+# it is added. `cwd` and `git_branch` say where the work was done.
 _WITHOUT_TEXT: Final = frozenset(
     (
         # of the session and of a turn
@@ -62,24 +62,24 @@ _WITHOUT_TEXT: Final = frozenset(
 )
 # A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
 _WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command", "started_by"}
-# Whose texts are prompts and answers. A hook prints what a program told it, as a tool does.
+# Authors whose texts are prompts and answers. A hook's output comes from a program, like a tool's.
 _IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
 _CONTAINERS: Final = (dict, list)
-_MAX_DEPTH: Final = MAX_DEPTH + 1  # of all the texts of a span
+_MAX_DEPTH: Final = MAX_DEPTH + 1  # for all texts of a span
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacySettings:
-    """What the user wants to keep back."""
+    """The user's choice of what to withhold."""
 
     content: Content = "full"
     max_chars: int = 100_000  # of one text; 0: no limit
-    mask: tuple[str, ...] = ()  # own patterns
-    project_mask: tuple[str, ...] = ()  # a project's, which are bounded in time
+    mask: tuple[str, ...] = ()  # the user's patterns
+    project_mask: tuple[str, ...] = ()  # a project's patterns, which run with a time limit
 
 
 class Privacy:
-    """Makes of each span the one that may leave."""
+    """Turns each span into the one that may leave."""
 
     def __init__(self, settings: PrivacySettings) -> None:
         self.settings = settings
@@ -93,8 +93,8 @@ class Privacy:
     def __call__(self, span: Span, turn: Sequence[Span] = ()) -> Span:
         """Return the span as it may be sent.
 
-        Given its turn, all of that is looked at before the first of its spans leaves: what is masked anywhere in it,
-        or was in an earlier turn that this object has seen, is masked wherever it stands.
+        If its turn is given, all of it is searched before the first of its spans leaves: a secret masked anywhere in
+        it, or in an earlier turn that this object has seen, is masked everywhere.
         """
         if turn and turn is not self._turn:
             self._turn, self._outgoing = turn, {each.span_id: each for each in self._outgoing_spans(turn)}
@@ -102,9 +102,9 @@ class Privacy:
         return found or self._outgoing_spans([span])[0]
 
     def _outgoing_spans(self, spans: Sequence[Span]) -> list[Span]:
-        """Return spans as they may be sent. All their texts are masked as one value, which costs least."""
+        """Return spans as they may be sent. All their texts are masked as one value, which is fastest."""
         spans = [self._in_tier(span) for span in spans]
-        # What is known of the whole trace is one dict, which all its spans share.
+        # The metadata of the trace is one dict that all its spans share.
         about = {id(span.about): _allowed(span.about, self.content) for span in spans if span.about is not None}
         given = [[*map(_names, spans)], [*map(_texts, spans)], [*about.values()]]
         names, texts, shared = cast("Any", self.redactor.value(cast("Any", given)))
@@ -122,17 +122,17 @@ class Privacy:
         return _without_tools(span) if self.content == "no-tool-content" else span
 
     def text(self, text: str) -> str:
-        """Return a text without secrets, cut where it is too long."""
+        """Return a text without secrets, cut if it is too long."""
         return self._cut(self._masked(text))
 
     def _masked(self, text: str) -> str:
         masked = self.redactor.text(text)
         return masked if self._project is None else self._project.text(masked)
 
-    def _limited(self, value: Any) -> Any:  # noqa: ANN401 -- what comes in comes out
-        """Return a value that is masked, with its texts cut where they are too long, and with the project's masks."""
+    def _limited(self, value: Any) -> Any:  # noqa: ANN401 -- returns the type it is given
+        """Return a masked value with overlong texts cut and the project's masks applied."""
         if self._project is None and (not self._max_chars or _fits(value, self._max_chars)):
-            return value  # as nearly all are
+            return value  # true of nearly all
         return self._shortened(value, _MAX_DEPTH)
 
     def _shortened(self, value: JsonValue, depth: int) -> JsonValue:
@@ -157,7 +157,7 @@ class Privacy:
 
 
 def _fits(value: JsonValue, max_chars: int) -> bool:
-    """Tell whether no text in a value is longer."""
+    """Return whether no text in a value is longer than the limit."""
     containers: list[list[JsonValue] | dict[str, JsonValue]] = [[value]]
     for container in containers:
         for item in container.values() if isinstance(container, dict) else container:
@@ -170,7 +170,7 @@ def _fits(value: JsonValue, max_chars: int) -> bool:
 
 
 def _names(span: Span) -> list[str | None]:
-    """Return the names that the model chooses, which are not cut."""
+    """Return the names chosen by the model, which are not cut."""
     return [span.name, span.agent_name, span.tool and span.tool.name]
 
 
@@ -179,7 +179,7 @@ def _texts(span: Span) -> list[JsonValue]:
 
 
 def _with_texts(span: Span, names: list[Any], texts: list[Any], about: dict[str, JsonValue] | None) -> Span:
-    """Return the span with what has become of its names and texts, and of what is known of the trace."""
+    """Return the span with its names, its texts and the trace's metadata replaced."""
     (name, agent_name, tool_name), (error, given, output, metadata, file_path) = names, texts
     tool = span.tool and span.tool._replace(name=tool_name, file_path=file_path)
     return span._replace(
@@ -195,7 +195,7 @@ def _with_texts(span: Span, names: list[Any], texts: list[Any], about: dict[str,
 
 
 def without_text(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the metadata in which nothing of the conversation stands."""
+    """Return the metadata without conversation content."""
     return _allowed(metadata, "metadata")
 
 
@@ -210,22 +210,22 @@ def _allowed(metadata: dict[str, JsonValue], content: Content) -> dict[str, Json
 
 
 def _without_details(miss: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Leave why the cache was missed by kind; the details name what stands in requests."""
+    """Keep only the kinds of the causes of a cache miss: their details quote requests."""
     causes = miss.get("causes")
     kinds = [cause.get("kind") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
     return {**miss, "causes": [{"kind": kind} for kind in kinds]}
 
 
 def _without_content(span: Span) -> Span:
-    """Leave names, ids, times, counts and how it ended."""
+    """Keep only names, ids, times, counts and the status."""
     tool = span.tool and span.tool._replace(file_path=None)
     return span._replace(input=None, output=None, error=None, tool=tool, metadata=without_text(span.metadata))
 
 
 def _without_tools(span: Span) -> Span:
-    """Leave prompts and answers; not what went into tools or came out of them. An agent is a tool, with all it says.
+    """Keep prompts and answers, but not the input and output of tools. An agent counts as a tool, with all its texts.
 
-    Who said a text decides, never how it looks; of whom that is not known, the text does not leave.
+    The author of a text decides, never its appearance. A text without a known author does not leave.
     """
     if span.kind in ("tool", "subagent") or span.agent_name is not None or _is_hook(span):
         return _without_content(span)
@@ -241,12 +241,12 @@ def _without_tools(span: Span) -> Span:
 
 
 def _is_hook(span: Span) -> bool:
-    """Tell whether a span is of a hook: its command is what somebody configured, and no part of the conversation."""
+    """Return whether a span is a hook's. Its command comes from a configuration, not from the conversation."""
     return span.kind == "event" and "hook_event" in span.metadata
 
 
 def _asked(given: JsonValue, origins: Sequence[Origin]) -> JsonValue:
-    """Return what a human said of an input, which is a text or one message for each of the origins."""
+    """Return what belongs to the conversation of an input, which is a text or one message per origin."""
     if not isinstance(given, list):
         return _said(given, origins[0]) if origins else None
     return [
@@ -257,14 +257,14 @@ def _asked(given: JsonValue, origins: Sequence[Origin]) -> JsonValue:
 
 
 def _said(text: JsonValue, origin: Origin) -> JsonValue:
-    """Return a text that belongs to the conversation, or the beginning of it that was typed; None: neither."""
+    """Return a text that belongs to the conversation, or the part of it that was typed, or None."""
     if origin.speaker in _IN_CONVERSATION:
         return text
     return text[: origin.typed] if isinstance(text, str) and origin.typed else None
 
 
 def _unanswered(span: Span, origins: Origins) -> dict[str, JsonValue]:
-    """Return the prompts without an answer as metadata, those that were typed."""
+    """Return the typed prompts without a response as metadata."""
     prompts = span.metadata.get("unanswered_prompts")
     if not isinstance(prompts, list):
         return {}
@@ -274,7 +274,7 @@ def _unanswered(span: Span, origins: Origins) -> dict[str, JsonValue]:
 
 
 def _answered(message: JsonValue) -> JsonValue:
-    """Return an output message with its tool calls named only."""
+    """Return an output message with only the names of its tool calls."""
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(calls, list):
         return message

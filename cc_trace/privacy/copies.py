@@ -1,7 +1,7 @@
-"""Further copies of what was masked: a secret that one place told stands bare in another, or encoded.
+"""Finds further copies of masked secrets: a secret identified in one place may appear bare, or encoded, in another.
 
-The rule here: only what can be told from a word is looked for, so that `password: postgres` does not mask a database's
-name all over a session. Nothing of it is written anywhere: it is known as long as this object lives.
+Rule: only a secret that cannot be mistaken for a word is searched for, so that `password: postgres` does not mask a
+database's name all over a session. Secrets are never written anywhere: they are known only as long as the object lives.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
     from cc_trace.privacy.scan import Match
 
-# With letters and digits, and either long or with a digit before a letter, as names have none.
+# With letters and digits, and either long or with a digit before a letter, which names do not have.
 _DISTINCTIVE: Final = r"(?=[!-~]*[0-9])(?=[!-~]*[A-Za-z])(?:[!-~]{12,512}|(?=[!-~]*[0-9][A-Za-z])[!-~]{8,11})\Z"
-# Words and numbers joined, as versions and identifiers are; a time, a call, a path.
+# Joined words and numbers, such as versions and identifiers; a time, a call, a path.
 _COMPOSED: Final = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[A-Za-z]+(?:[-_.:/][A-Za-z]+)*[-_.:]?v?[0-9]{0,4}(?:\.[0-9]+)*\Z"
     r"|.*[(){}<>\[\]$]|[~.]?/"
 )
-# A long text, not a constant's name, with more consonants or shorter parts of camel case in a row than words have; or
-# many digits.
+# A long text, not a constant's name, with more consecutive consonants or shorter camel-case parts than words have, or
+# with many digits.
 _CONSTANT: Final = r"[A-Z]+(?:_[A-Z]+)+\Z"
 _ODD_LETTERS: Final = r"(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{0,2}(?=[A-Z])){3}"
 _UNLIKE_WORDS: Final = rf"(?!{_CONSTANT})(?=.*(?:{_ODD_LETTERS}))[\w.~+=-]{{16,512}}\Z|[0-9]{{15,64}}\Z"
-# Between the parts of what is masked as one: a name and its password, cookies, the lines of a key.
+# Separates the parts of what is masked as one: a name and its password, cookies, the lines of a key.
 _BETWEEN: Final = r"[\s:;,=&|@'\"]+"
 _MOST_PARTS: Final = 64
-_LONGEST: Final = 4096  # what is longer was masked because of all it holds
-# More than a session has; the first ones count. The characters are those of all that is looked for, encoded too: what
-# finds them is made anew with each secret that is learned.
+_LONGEST: Final = 4096  # longer matches were masked as a whole because of what they contain
+# More than a session has; the first ones count. The limit of characters covers all forms that are searched for, because
+# the automaton is rebuilt with each new secret.
 _MOST: Final = 500
 _MOST_CHARACTERS: Final = 50_000
 
 
 class Copies:
-    """The secrets seen so far, and where copies of them stand."""
+    """Remembers the secrets seen so far, and finds copies of them."""
 
     def __init__(self) -> None:
         self._ranks: dict[str, int] = {}
@@ -52,11 +52,11 @@ class Copies:
         self._finder: BytesAhoCorasick | None = None
 
     def __len__(self) -> int:
-        """Return how many are known."""
+        """Return how many secrets are known."""
         return len(self._ranks)
 
     def add(self, secret: str, rank: int) -> bool:
-        """Remember a secret and its parts under the place of its pattern; return whether one of them was new."""
+        """Remember a secret and its parts with the rank of its pattern; return whether any of them was new."""
         known = len(self._ranks)
         if len(secret) > _LONGEST:
             return False
@@ -66,7 +66,7 @@ class Copies:
         return len(self._ranks) > known
 
     def spans(self, text: str) -> list[Match]:
-        """Give where copies stand; of those that overlap the first one, of those that begin together the longest."""
+        """Return the spans of copies: of overlapping ones the first, of those with the same start the longest."""
         from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 -- not to slow a start down
 
         if self._finder is None:
@@ -94,7 +94,7 @@ def _is_distinctive(secret: str) -> bool:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret as it may be written: as it is, in JSON, in JSON in JSON, in a URL, and in base64."""
+    """Yield the ways a secret may be written: plain, in JSON, in JSON within JSON, in a URL, and in base64."""
     yield secret
     escaped = json.dumps(secret)[1:-1]
     yield escaped
@@ -103,7 +103,7 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote(secret)
     yield quote_plus(secret)
     for before in range(3):
-        # What stands before it moves its bits. The characters that hold bits of others, at its ends, are left out.
+        # Preceding bytes shift its bits. The characters at its ends that mix in other bytes' bits are left out.
         encoded = b64encode(b"\0" * before + secret.encode("ascii")).decode("ascii")
         whole = (before + len(secret)) * 8 // 6
         form = encoded[(0, 2, 3)[before] : whole]

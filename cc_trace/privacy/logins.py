@@ -1,6 +1,6 @@
-"""Whether what stands in the place of a login's password may be one: commands, files and URLs tell by what is around.
+"""Decides whether the text in a login's password position is a password, from its context: a command, file or URL.
 
-The rule here: where the place is sure, any text is a password that is no placeholder; else it has to look generated.
+Rule: in a certain position any text but a placeholder is a password; elsewhere it must look generated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping
 
-# How far before an option its command may begin, in characters: most begin near.
+# How far before an option its command may start, in characters. Most are near, so the short distance is tried first.
 _COMMAND: Final = (64, 512)
 _NEAR: Final = 256
 _CURL: Final = r"(?:^|[^\w.-])(?:curl|curlie|wget|xh|https?)(?:\.exe)?\s"
@@ -25,19 +25,19 @@ _LOGIN: Final = (
 _JOINED: Final = r"(?:^|[^\w.-])(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|7z)\s"
 _COMMAND_END: Final = r"(?<!\\)\n|&&|\|"
 _IN_QUOTES: Final = r"(?s)(?P<q>\\{0,7}['\"]).*?(?P=q)"
-# In one line with its machine, else in a line of its own: prose has words like those too.
+# On one line with its machine, or on a separate line: prose also has words like these.
 _NETRC: Final = (
     r"(?:\bmachine\s+\S{1,99}|(?:\A|\n)default)\s+login\s+(?!and\b|or\b)\S{1,99}\s+pas\Z"
     r"|(?:\A|\n)[ \t]*login[ \t]+\S{1,99}\s*\n\s*pas\Z"
 )
-# A line of base64, with what numbers it, quotes it or was put before it by grep.
+# A line of base64, with a line number, quoting or grep's prefix before it.
 _KEY_LINE: Final = (
     r"(?:[\w./~-]{1,100}[:-][0-9]{1,6}[:-]|[\s0-9+>|'\",\u2192-]{0,64})([A-Za-z0-9+/]{4,}={0,2})[\s'\",]{0,4}\Z"
 )
 _SHORTEST_KEY_LINE: Final = 40
 _LONGEST_KEY: Final = 16_384
 _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
-# Two digits at least with a letter behind: names have their digits at their end.
+# At least two digits followed by a letter: names have their digits at the end.
 _GENERATED: Final = r"(?:.*?[0-9][A-Za-z]){2}"
 
 
@@ -46,13 +46,13 @@ def _is_password(name: str, found: re.Match[str]) -> bool:
 
 
 def may_be_in_command(found: re.Match[str]) -> bool:
-    """Tell, at little cost, whether a command may stand before what is written as one of its options is."""
+    """Return whether a command may precede what looks like one of its options. A cheap check."""
     before = found.string[max(0, found.start() - _COMMAND[-1]) : found.start()]
     return any(name in before for name in COMMANDS[found.lastgroup or ""])
 
 
 def _in_command(expression: str, found: re.Match[str]) -> bool:
-    """Tell whether it is an option of such a command: none ends between them, but for what is in quotes."""
+    """Return whether a match is an option of such a command: no unquoted end of a command lies between them."""
     if not may_be_in_command(found):
         return False
     text, at = found.string, found.start()
@@ -105,7 +105,7 @@ def _service(found: re.Match[str]) -> bool:
 
 
 def password_span(found: re.Match[str]) -> tuple[int, int]:
-    """Give where the password stands: to the end of the quotes that it is in, for it may have spaces."""
+    """Return the password's span, up to the closing quote if it is quoted: it may have spaces."""
     start, end = found.span(found.lastgroup or 0)
     quote = compiled(r"\\{0,7}['\"]").search(found.string, found.start(), start)
     closing = found.string.find(quote[0], end, end + _NEAR) if quote else -1
@@ -113,12 +113,12 @@ def password_span(found: re.Match[str]) -> tuple[int, int]:
 
 
 def key_tail(found: re.Match[str]) -> tuple[int, int] | None:
-    """Give where the lines stand that end a private key whose beginning was cut off, with its last line."""
+    """Return the span of the last lines of a private key whose beginning was cut off."""
     text, first, last = found.string, found.start(), found.start()
     while last - first < _LONGEST_KEY:
         start = text.rfind("\n", max(0, first - _NEAR), max(0, first - 1)) + 1 or max(0, first - _NEAR)
         line = compiled(_KEY_LINE).match(text, start, first) if start < first else None
-        # Only the last one is short.
+        # Only the last line may be short.
         if line is None or (first < last and len(line[1]) < _SHORTEST_KEY_LINE):
             break
         first = start
@@ -126,7 +126,7 @@ def key_tail(found: re.Match[str]) -> tuple[int, int] | None:
 
 
 _HTTP_CLIENTS: Final = ("curl", "wget", "xh", "http")
-# The groups of options of a command, each with texts one of which stands in whatever its expression matches.
+# Groups of command options, each with texts, one of which is in anything its expression matches.
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "curl": _HTTP_CLIENTS,
@@ -135,7 +135,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "joined": ("mysql", "mariadb", "sshpass", "7z"),
     }
 )
-# By the group that holds the password.
+# By the name of the group with the password.
 LOGINS: Final[Mapping[str, Callable[[re.Match[str]], bool]]] = MappingProxyType(
     {
         "curl": _curl,

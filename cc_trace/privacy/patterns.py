@@ -1,7 +1,7 @@
-"""What secrets look like, each kind under its name.
+"""The patterns of secrets, by name.
 
-The rule here: an expression is bounded. It ends with a run of characters or has a limit on every run before its end,
-so that trying it costs no more than the text it takes.
+Rule: expressions are bounded. Every run of characters but the last has a limit, so that trying an expression takes no
+longer than reading the text it matches.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cc_trace.privacy.token_facts import TOKEN_FACTS, TokenFact, front_run, hint
 class Pattern:
     """One kind of secret.
 
-    The expression is tried wherever one of the hints stands in the text, from the hint's first character on; a hint
-    is ASCII. What is masked is the group `secret`; or the group that matched last, if what it holds may be a secret,
-    see `scan`; or, in an expression without groups, the whole match. What stands before the hint may belong to it:
-    `front` gives the characters that may stand there, how many at least and how many at most. With `at_start` it is
-    also tried at the start of a text that begins so.
+    The expression is tried wherever one of the hints occurs in the text, from the hint's first character on; hints are
+    ASCII. The group `secret` is masked; or the group that matched last, if its text may be a secret (see `scan`); or,
+    in an expression without groups, the whole match. Characters before the hint can belong to the secret: `front` says
+    which, with the minimum and maximum number. With `at_start` the expression is also tried at the start of a text
+    that begins so.
     """
 
     name: str
@@ -31,19 +31,19 @@ class Pattern:
     at_start: str = ""
 
 
-# A token begins after anything but a letter or a digit; but escapes and colours end in one.
+# A token starts after anything but a letter or digit, except that escape and colour sequences end in one.
 _START: Final = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
     r"|(?<=\[[0-9]m)|(?<=[\[;][0-9]{2}m))"
 )
 _QUOTE: Final = r"\\{0,7}['\"`]"
 BARE: Final = r"[^\s'\"`\\\x1b]"
-# How much of a bare value an expression takes; of a secret the rest is masked as well.
+# How much of a bare value an expression matches. The rest of a secret is masked as well.
 LONGEST: Final = 256
-# Between a name and its value, with the quotes that may stand around either.
+# Between a name and its value, with optional quotes around either.
 _IS: Final = rf"(?:{_QUOTE}\]?)?[ \t]{{0,4}}[:=][ \t]{{0,4}}(?:{_QUOTE})?"
 
-# How the names of secrets end. Of keys only some are secret, see `assignments.may_name_key`.
+# Endings of the names of secrets. Only some keys are secret, see `assignments.may_name_key`.
 ENDINGS: Final = {
     "password": r"(?<=pas)sword|(?<=[^/]pas)swd|(?<=pass)phrase|[_\-'\"]pass|[_-]?pwd",
     "secret": r"(?<=s)ecret",
@@ -56,16 +56,16 @@ SUFFIX: Final = (
     r"(?:[_-]?(?:key|value|base|base64|b64|hash|confirm|confirmation|prod|dev|test|staging|live|old|new|[0-9]{1,3}))"
     r"{0,2}(?-i:S)?"
 )
-# How languages assign: Ruby and PHP, Go and make, what adds to a text or sets it only if it has none.
+# Assignment operators: those of Ruby and PHP, Go and make, appending, and setting a default.
 _ASSIGN: Final = r"(?:=>|:{1,3}=|(?:\?{1,2}|\|\||[+.])=|[:=])"
-# A text of YAML that begins in the next line.
+# A YAML block text, which begins on the next line.
 _BLOCK: Final = r"(?:[|>][+-]?[ \t]{0,4}\r?\n[ \t]{1,40})?"
-# The value of an element, or of the one that follows as in a list of properties.
+# The value of an XML element, or of the next one, as in a property list.
 _ELEMENT: Final = r"(?:</\w{1,12})?>\s{0,40}(?:(?<=>)|(?<=\s))(?:<\w{1,12}>\s{0,40})?"
-# Of a variable whose type stands behind its name, before a text in quotes.
+# A type annotation between a variable's name and a quoted text.
 _TYPE: Final = rf"[ \t]?:[ \t]?[\w&\[\]|. ]{{1,24}}(?==[ \t]{{0,4}}[bru@]{{0,2}}{_QUOTE})"
-# What stands behind the name of a secret, and in it the value. How it is written tells what it may be, so each way has
-# a group of its own; the last group that matched is what `assignments` judges:
+# What follows the name of a secret, including the value. How the value is written decides what it may be, so each
+# notation has its own group; `assignments` judges the last group that matched:
 #
 #   element    <password>value</password>, <key>password</key><string>value</string>
 #   quoted     password = "value", "password": "value", password: str = "value", password string = "value"
@@ -74,22 +74,22 @@ _TYPE: Final = rf"[ \t]?:[ \t]?[\w&\[\]|. ]{{1,24}}(?==[ \t]{{0,4}}[bru@]{{0,2}}
 #   argument   --password value
 #   listed     password,value
 #
-# In front of `quoted` and `bare` stands `is`, by which data is told from code: PASSWORD=value or password: value.
+# The group `is` before `quoted` and `bare` distinguishes data from code: PASSWORD=value or password: value.
 _IN_ELEMENT: Final = rf"{_ELEMENT}(?P<element>[^\s<>](?:[^<>]{{2,254}}[^\s<>]))\s{{0,40}}</"
-# An assignment; or name and value are values themselves: {name: password, value: "..."}, name="password" value="...".
+# An assignment; or an object of name and value: {name: password, value: "..."}, name="password" value="...".
 _IS_ASSIGNED: Final = (
     rf"(?P<is>(?:{_TYPE}|[ \t](?:string|String|\[\]byte|\*string)(?=[ \t]{{0,4}}=))?"
     rf"[ \t]{{0,4}}{_ASSIGN}(?![=>~])[ \t]{{0,4}}{_BLOCK}"
     rf"|(?:,?\s{{1,40}}|,)(?:{_QUOTE})?value(?:{_QUOTE})?[ \t]?:[ \t]?|(?<=['\"]),?\s{{1,40}}value[ \t]{{0,9}}=[ \t]?)"
 )
-# To the quote that is written as the first one was, with as many backslashes; other quotes may stand within.
+# Up to a quote with as many backslashes as the first one. Other quotes may occur in between.
 _IN_QUOTES: Final = rf"(?P<q>{_QUOTE})(?P<quoted>[^'\"`\\\r\n]*(?:(?!(?P=q))(?:\\.|[^\\\r\n])[^'\"`\\\r\n]*)*)"
-# The quote that ends the name; the value, behind the prefix of a string literal.
+# The quote that ends the name; the value, after the prefix of a string literal.
 _ASSIGNED: Final = (
     rf"(?:{_QUOTE}\]?)?{_IS_ASSIGNED}(?:[bru@]{{1,2}}(?=['\"]))?(?:{_IN_QUOTES}|(?P<bare>{BARE}{{1,{LONGEST}}}))"
 )
 _OPTION: Final = rf"(?: |{_QUOTE},\s{{0,40}})(?P<o>{_QUOTE})(?P<option>[\w!@#%^*~][^'\"`\\\r\n]{{0,{LONGEST}}})(?P=o)"
-# Prose goes on behind a name as well: an argument has a character that words do not have.
+# In prose, text also follows a name; so an argument must have a character that words do not have.
 _ARGUMENT: Final = rf" (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9A-Z!@#%^*+~]){BARE}{{4,{LONGEST}}})"
 _LISTED: Final = rf",(?P<listed>[\w.+/=~-]{{12,{LONGEST}}})"
 _VALUE: Final = rf"(?:{_IN_ELEMENT}|{_ASSIGNED}|{_OPTION}|{_ARGUMENT}|{_LISTED})"
@@ -100,12 +100,12 @@ _SERVICE: Final = (
 )
 
 
-# Options of curl without a value, as they are written in one with `-u`.
+# curl's options without a value, which can be combined with `-u`.
 _CURL_FLAGS: Final = (*"sSfkivLgGI", "sS", "fs", "sk", "ks", "si", "sv", "sL", "sf", "fsS", "sSf", "sSL", "fsSL")
-# Within a private key: "... [5 lines truncated] ...", and what grep puts before a line.
+# Within a private key: "... [5 lines truncated] ...", and grep's prefix of a line.
 _LEFT_OUT: Final = r"(?:(?:\.{3}|\u2026|\[)[^\n]{0,60}\n\s{0,8})?"
 _GREPPED: Final = r"(?:[\w./~-]{1,100}[:-][0-9]{1,6}[:-])?"
-# One cookie after the other; the first ones may be short.
+# A list of cookies. The first ones may be short.
 _COOKIES: Final = (
     r"(?:[\w.-]{1,64}=[^\s;,'\"`\\]{0,3}; ?){0,9}[\w.-]{1,64}=(?![$<{%*(\[])[^\s;,'\"`\\]{4,}(?:;[^\r\n'\"`\\]*)?"
 )
@@ -125,10 +125,10 @@ def _from_fact(fact: TokenFact) -> Pattern:
     return Pattern(fact.name, start + token_expression(fact), hints(fact), front_run(fact))
 
 
-# Where two of them find the same secret, the first one names it.
+# If two patterns find the same secret, the first one names it.
 PATTERNS: Final[tuple[Pattern, ...]] = (
     *map(_from_fact, TOKEN_FACTS),
-    # Of others that write theirs alike.
+    # Others use the same form.
     _token("openai key", r"sk-(?=[\w-]{0,99}?[0-9][A-Za-z])(?=[\w-]{0,99}?[A-Z])[\w-]{20,}", "sk-"),
     _token(
         "slack token",
@@ -140,18 +140,18 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "aws secret key",
         rf"(?:(?i:(?<=ecret_acces)s_key|(?<=ecretacce)sskey)(?:{_IS}|[ \t|]{{1,40}})"
-        # As `aws sts` prints it as text: its id, when it ends, the key, the session's token.
+        # The text output of `aws sts`: key id, expiration, secret key, session token.
         r"|A[KS]IA[A-Z0-9]{16}\s{1,4}(?:[0-9T:+Z.-]{20,32}\s{1,4})?)"
         r"(?P<secret>[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])(?:\s{1,4}[A-Za-z0-9/+=]{100,})?)",
         ("s_key", "S_KEY", "ssKey", "AKIA", "ASIA"),
     ),
-    # Of a shared access URL; without `se` too: those of logic apps have none.
+    # In a shared access URL. `se` is optional: URLs of logic apps have none.
     Pattern(
         "azure signature",
         r"(?:(?<=[&?;]s)|(?<=\\u0026s))ig=(?P<secret>(?=[A-Za-z]{0,99}[0-9%+/])[\w%+/=-]{40,})",
         ("ig=",),
     ),
-    # Of a URL that was signed, and of a request's header.
+    # In a signed URL, and in a request's header.
     Pattern("request signature", r"(?<=[^A-Za-z])Signature=(?P<secret>[0-9a-f]{64,})", ("Signature=",)),
     Pattern("azure key", r"(?:(?<=ccount)|(?<=ccess))Key=(?P<secret>[A-Za-z0-9+/%]{40,}={0,2})", ("Key=",)),
     Pattern(
@@ -159,13 +159,13 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         r"/(?:webhookb2|webhook)/(?P<secret>(?=[\w@-]{0,99}[0-9])[\w@-]{36,}(?:/[\w@-]+){1,4})",
         ("/webhookb2/", "/webhook/"),
     ),
-    # The digits of a user's id in base64, a time, a signature.
+    # A user id's digits in base64, a time, a signature.
     _token(
         "discord token",
         r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}",
         *(first + second + third for first in "MNO" for second in "TDjz" for third in "AEIMQUYcgk"),
     ),
-    # As Vault wrote them once; the prefix alone stands everywhere.
+    # Vault's older form. The prefix alone is too common.
     Pattern(
         "vault token",
         r"(?:[\s'\"`=:]|\\n|\A)(?P<secret>s\.(?=[A-Za-z]{0,23}[0-9])[A-Za-z0-9]{24}(?![\w-]))",
@@ -184,14 +184,14 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         tuple(f"{digit}:AA" for digit in "0123456789"),
     ),
     _token("jwt", r"(?<![-_])eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*){0,3}", "eyJ"),
-    # What Kubernetes keeps in base64: a key, or the logins of registries.
+    # What Kubernetes stores in base64: a key, or registry logins.
     _token(
         "encoded credentials",
         r"(?:LS0tLS1CRUdJTiB(?:\w{5}UFJJVkFU|(?:FQyB)?QUklWQVRF|PUEVOU1NI|FTkNSWVBU)"
         r"|eyJhdXRocyI6|ewoJImF1dGhz|ewogICJhdXRocyI6|ewogICAgImF1dGhz)[A-Za-z0-9+/]{8,}={0,2}",
         *("LS0tLS1CRUdJTiB", "eyJhdXRocyI6", "ewoJImF1dGhz", "ewogIC"),
     ),
-    # To its end or, where the text was cut, as far as there are lines of base64, in front of its end too.
+    # Up to its end or, if the text was cut, as long as there are lines of base64; also before an end with no beginning.
     Pattern(
         "private key",
         r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----(?:"
@@ -259,7 +259,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     _assigned("key", "_key", "-key", "apikey", "key:", "Key"),
     _assigned("credentials", "_cred", "'cred", '"cred'),
     _assigned("auth", "_auth", "'auth", '"auth', "ization"),
-    # Last: what an assignment says by itself has a better name.
+    # Last: if an assignment identifies the secret, that gives a better name.
     Pattern(
         "service secret",
         rf"{_SERVICE}(?P<service>[\w.=:%+/~-]{{8,{LONGEST}}})",

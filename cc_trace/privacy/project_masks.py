@@ -1,7 +1,7 @@
-"""What a project's own patterns keep from leaving. Others may have written them, so they are bounded in every way.
+"""Masks what a project's own patterns match. Others may have written the patterns, so everything is bounded.
 
-Rule: a pattern that takes too long withholds the text. It never lets it pass, and never holds up a delivery for longer
-than the text's length allows.
+Rule: if a pattern takes too long, the text is withheld. It never passes unmasked, and never delays a delivery beyond
+the limit for the text's length.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ MAX_PATTERNS: Final = 20
 MAX_CHARS: Final = 200  # of one pattern
 WITHHELD: Final = "[withheld: a mask of the project took too long]"
 _MASKED: Final = "[masked: project pattern]"
-_SECONDS: Final = 0.1  # for any text, and for long ones more
+_SECONDS: Final = 0.1  # for any text; long ones get more
 _CHARS_PER_SECOND: Final = 200_000
-_MAX_OVERRUNS: Final = 3  # then all texts are withheld: the next ones would take as long
-# Repetitions inside repetitions are unrolled when a pattern is compiled: without a limit that takes all memory.
+_MAX_OVERRUNS: Final = 3  # after that all texts are withheld: the next ones would take just as long
+# Nested repetitions are unrolled when a pattern is compiled, which without a limit could use up all memory.
 _MAX_REPETITIONS: Final = 10_000
 _BRACES: Final = re.compile(r"\{([^{}]*)\}?")
 _COUNT: Final = re.compile(r"\d{0,5}(?:,\d{0,5})?")
 
 
 def check_masks(patterns: Sequence[str]) -> None:
-    """Raise ConfigError for what is too much. A pattern is not repeated: it may be the secret itself."""
+    """Raise ConfigError for masks beyond the limits. Messages do not quote patterns, which may be the secret itself."""
     if len(patterns) > MAX_PATTERNS:
         message = f"the project has {len(patterns)} masks; at most {MAX_PATTERNS} are allowed"
         raise ConfigError(message)
@@ -71,14 +71,14 @@ def _is_count(text: str) -> bool:
 
 
 class ProjectMasks:
-    """Masks what a project's patterns match. Of one with a group `secret` that group is masked, else all of it."""
+    """Masks what a project's patterns match: the group `secret` if a pattern has one, else the whole match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [_compiled(number, pattern) for number, pattern in enumerate(patterns, 1)]
         self._overruns = 0
 
     def text(self, text: str) -> str:
-        """Return a text without what the patterns match, or a marker in its place if that takes too long."""
+        """Return a text with the matches masked, or a marker instead of the text if that takes too long."""
         for pattern in self._patterns if text else ():
             if self._overruns >= _MAX_OVERRUNS:
                 return WITHHELD
@@ -94,7 +94,7 @@ class ProjectMasks:
         made: dict[str, JsonValue] = {}
         for key, item in value.items():
             masked = self.text(key)
-            while masked in made:  # two secrets, one marker: neither entry is lost
+            while masked in made:  # two keys may get the same marker: keep both entries
                 masked += "*"
             made[masked] = item
         return made

@@ -1,4 +1,4 @@
-"""A wrong value as an error may repeat it."""
+"""Quotes a wrong value safely in an error message."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _LONGEST: Final = 60  # characters
 
 
 def quoted(text: str) -> str:
-    """Return a value in quotes, without secrets, and not whole if it is long: a key may have been put there."""
+    """Return a value in quotes, without secrets and shortened: it may be a misplaced key."""
     masked = Redactor().text(text)
     return repr(masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]}…")

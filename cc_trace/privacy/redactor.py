@@ -1,4 +1,4 @@
-"""Secrets become `[masked: NAME]`; everything else stays as it is."""
+"""Replaces secrets with `[masked: NAME]` and leaves everything else unchanged."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ __all__ = ["PATTERNS", "Pattern", "Redactor"]
 _OWN: Final = len(PATTERNS)
 _NAMES: Final = (*(pattern.name for pattern in PATTERNS), "own pattern")
 _MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
-# No token is shorter than that, and a name with its value has a character that no identifier has.
+# No token is shorter, and an assignment has a character that identifiers do not have.
 _SHORT: Final = 16
 _SHORTEST_TEXT: Final = 7
-# How many short texts without a secret are remembered: keys, and texts as long as names and paths are.
+# How many short texts without a secret are cached: keys, and texts as long as names and paths.
 _MAX_CLEAN: Final = 4096
 _LONGEST_CLEAN: Final = 64
-# What is longer is searched by itself: where hints stand in it, it would be searched twice.
+# Longer texts are searched separately: with hints in them they would be searched twice.
 _LONGEST_JOINED: Final = 2048
 # Of thousands of real texts none needs more than two.
 _MAX_PASSES: Final = 5
 
 _Key: TypeAlias = str | int
 _Container: TypeAlias = "dict[str, JsonValue] | list[JsonValue]"
-# With the name that it goes by, and where it stands: the number of the container around it, and its key there.
+# With its name and its position: the number of its parent container, and its key there.
 _Placed: TypeAlias = "tuple[_Container, str, int, _Key]"
-_PlacedText: TypeAlias = tuple[str, str, int, _Key]  # the name is empty where it tells nothing
+_PlacedText: TypeAlias = tuple[str, str, int, _Key]  # the name is empty if it is irrelevant
 _CONTAINERS: Final = (dict, list)
-_VALUES: Final = ("value", "Value")  # keys whose name stands beside them
+_VALUES: Final = ("value", "Value")  # keys whose name is in a sibling field
 
 
 class Redactor:
-    """Masks secrets and counts under each name what it has masked.
+    """Masks secrets, and counts by name how many it has masked.
 
-    `own` are further expressions, a user's. Of one with a group `secret` that group is masked, else all it matches.
-    What was masked once and can be told from a word is masked from then on wherever it stands; none of it is kept
-    longer than this object.
+    `own` are the user's expressions: the group `secret` is masked if there is one, else the whole match. A masked
+    secret that cannot be mistaken for a word is from then on masked everywhere. Secrets are not kept longer than this
+    object.
     """
 
     def __init__(self, own: Sequence[str] = ()) -> None:
         self.counts: Counter[str] = Counter()
         self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
         self._clean: set[str] = set()
-        self._plain: set[str] = set()  # keys without a secret that tell nothing of what they hold
+        self._plain: set[str] = set()  # keys without a secret that say nothing about their values
         self._copies = Copies()
-        self.known = 0  # how many secrets were seen of which every further copy is masked
+        self.known = 0  # number of secrets whose further copies are masked
 
     def text(self, text: str) -> str:
-        """Return the text without secrets; the same object if it has none. What is masked stays as it is."""
-        # A secret masked can show the beginning of another one, so it goes on until nothing is found. A text made to
-        # show one after the other would take time in its square: it is masked as a whole.
+        """Return the text without secrets; the same object if it has none. Existing markers are kept."""
+        # Masking a secret can reveal the start of another one, so this repeats until nothing is found. A text crafted
+        # to reveal one after the other would take quadratic time: it is masked as a whole.
         passes, budget = 0, Budget(text)
         while spans := self._spans(text, budget):
             passes += 1
@@ -83,15 +83,15 @@ class Redactor:
     def value(self, value: JsonValue) -> JsonValue:
         """Return the value without secrets in its texts and keys; the same object, or parts of it, if there are none.
 
-        A text whose key says secret is one, unless it is evidently something else. Any depth is walked. What is masked
-        anywhere in the value is masked wherever it stands in it.
+        A text under a secret's key is a secret, unless it is clearly something else. Any depth is walked. A secret
+        found anywhere in the value is masked everywhere in it.
         """
         known, counts = self.known, {**self.counts}
         made = self._without_secrets(value)
         for _ in range(_MAX_PASSES):
             if self.known == known:
                 break
-            # What stands before a secret that was learned on the way may hold copies of it.
+            # Texts before a secret that was found on the way may have copies of it.
             known, self.counts = self.known, Counter(counts)
             made = self._without_secrets(value)
         return made
@@ -99,9 +99,9 @@ class Redactor:
     def _without_secrets(self, value: JsonValue) -> JsonValue:
         containers: list[_Placed] = [([value], "", 0, 0)]
         texts, in_keys = self._suspects(containers)
-        # What becomes of texts and containers, by their places.
+        # The new values of texts and containers, by position.
         changes: dict[int, dict[_Key, JsonValue]] = {number: {} for number in in_keys}
-        searched: set[tuple[str, str]] = set()  # and found clean: what a tool printed stands in more than one place
+        searched: set[tuple[str, str]] = set()  # and found clean: a tool's output occurs in more than one place
         for text, name, number, key in texts:
             if (name, text) not in searched:
                 if (masked := self._named(name, text)) is not text:
@@ -117,9 +117,9 @@ class Redactor:
         return changes[0][0]
 
     def _suspects(self, containers: list[_Placed]) -> tuple[list[_PlacedText], list[int]]:
-        """Walk the containers, adding those within them; return what may have a secret.
+        """Walk the containers, adding nested ones to the list; return what may have a secret.
 
-        That is texts, with their places, and containers with such keys, by their numbers.
+        That is texts with their positions, and the numbers of containers with such keys.
         """
         in_keys: list[int] = []
         clean, plain = self._clean, self._plain
@@ -141,15 +141,14 @@ class Redactor:
                     elif item not in clean:
                         short.append((item, name, number, key))
                 elif isinstance(item, _CONTAINERS):
-                    # What a list holds is called as the list is.
+                    # A list's items have the list's name.
                     containers.append((item, key if isinstance(key, str) else called, number, key))
         return [*others, *self._searched_as_one(short)], in_keys
 
     def _searched_as_one(self, texts: list[_PlacedText]) -> list[_PlacedText]:
-        """Return those of the texts that may hold a secret: to search each costs more than its few characters do.
+        """Return the texts that may have a secret. They are searched as one: most cost of a short text is overhead.
 
-        A line break before each keeps them apart, and is what stands before the start of a text for patterns that ask
-        for it.
+        A line break before each text separates them, and counts as the start of a text for patterns that look for one.
         """
         if self._own or not texts:
             return texts
@@ -159,7 +158,7 @@ class Redactor:
         if self.known:
             places += [(start, end) for start, end, _ in self._copies.spans(joined)]
         ends = [*accumulate([len(text) + 1 for text in bare])] if places else []
-        # What is found across a border may hide what begins behind it.
+        # A match across texts may hide one that begins after the boundary.
         found = {bisect_right(ends, at) for start, end in places for at in (start, end - 1)}
         clean = (text for at, text in enumerate(bare) if len(text) <= _LONGEST_CLEAN and at not in found)
         self._clean.update(islice(clean, max(0, _MAX_CLEAN - len(self._clean))))
@@ -173,10 +172,10 @@ class Redactor:
         for expression in self._own:
             group = "secret" if "secret" in expression.groupindex else 0
             found += [(*match.span(group), _OWN) for match in expression.finditer(text) if match[group]]
-        return _united(found, text) if found else []
+        return _merge(found, text) if found else []
 
     def _named(self, name: str, text: str) -> str:
-        """Return a text without secrets, or masked as a whole if its name says secret and it may be one."""
+        """Return a text without secrets, or masked as a whole if its name is a secret's and it may be one."""
         kind = kind_of(name)
         if kind is None:
             return self.text(text)
@@ -185,7 +184,7 @@ class Redactor:
             return text if masked == text else masked
         masked = self.text(text)
         written: Written = "password" if kind == "password" and says_password(name) else "quoted"
-        # What is too long for a secret need not be without the one that was in it.
+        # A text too long to be a secret itself may have contained one.
         secret = any(may_be_secret(kind, each, written) for each in (text, masked))
         if not secret or compiled(_MARKER).fullmatch(masked):
             return masked
@@ -200,19 +199,19 @@ class Redactor:
             self._plain.clear()
 
     def _rebuilt(self, container: _Container, changed: dict[_Key, JsonValue]) -> _Container:
-        """Return the container with what changed in it and with its keys masked."""
+        """Return the container with the changes applied and its keys masked."""
         if isinstance(container, list):
             return [changed.get(at, item) for at, item in enumerate(container)]
         made: dict[str, JsonValue] = {}
         for key, item in container.items():
             masked = key if self._is_clean(key) else self.text(key)
-            while masked in made:  # two secrets, one marker: neither entry is lost
+            while masked in made:  # two keys may get the same marker: keep both entries
                 masked += "*"
             made[masked] = changed.get(key, item)
         return made
 
     def _is_clean(self, key: str) -> bool:
-        """Tell whether a key has no secret. The same few come again and again: those are remembered."""
+        """Return whether a key has no secret. Results are cached: the same few keys recur."""
         if key not in self._clean:
             if self._spans(key):
                 return False
@@ -224,7 +223,7 @@ class Redactor:
 
 
 def _own_expression(number: int, expression: str) -> re.Pattern[str]:
-    """Return an expression, ready for use. One that is wrong is not repeated: it may be the secret itself."""
+    """Compile an expression. Errors do not quote it: it may be the secret itself."""
     try:
         made = re.compile(expression)
     except re.error as error:
@@ -237,14 +236,14 @@ def _own_expression(number: int, expression: str) -> re.Pattern[str]:
 
 
 def _tells_nothing(name: str) -> bool:
-    """Tell whether a text that goes by this name is judged by itself alone."""
+    """Return whether the name says nothing about the text, so that only the text itself counts."""
     return name not in _VALUES and kind_of(name) is None
 
 
 def _telling_name(key: _Key, called: str, container: _Container) -> str:
-    """Give the name of a text if it says secret, else an empty one: its key, that of its list, or what stands beside.
+    """Return a text's name if it is a secret's, else an empty one: its key, its list's key, or a sibling field.
 
-    So are variables and headers written as objects: with a `value`, and beside it the name.
+    The sibling field is for variables and headers written as objects with `name` and `value`.
     """
     name = key if isinstance(key, str) else called
     if name in _VALUES and isinstance(container, dict):
@@ -257,14 +256,14 @@ def _marker(name: str) -> str:
     return f"[masked: {name}]"
 
 
-def _united(found: Iterable[Match], text: str) -> list[Match]:
-    """Unite what overlaps, under the name that comes first; what is masked already stays."""
+def _merge(found: Iterable[Match], text: str) -> list[Match]:
+    """Merge overlapping matches under the name with the higher rank; existing markers are kept."""
     markers = ((*marker.span(), len(_NAMES)) for marker in compiled(_MARKER).finditer(text))
-    united: list[Match] = []
+    merged: list[Match] = []
     for start, end, rank in sorted([*found, *markers]):
-        if united and start < united[-1][1]:
-            before = united[-1]
-            united[-1] = (before[0], max(end, before[1]), min(rank, before[2]))
+        if merged and start < merged[-1][1]:
+            before = merged[-1]
+            merged[-1] = (before[0], max(end, before[1]), min(rank, before[2]))
         else:
-            united.append((start, end, rank))
-    return [span for span in united if not compiled(_MARKER).fullmatch(text, span[0], span[1])]
+            merged.append((start, end, rank))
+    return [span for span in merged if not compiled(_MARKER).fullmatch(text, span[0], span[1])]

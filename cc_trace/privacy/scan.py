@@ -1,7 +1,7 @@
-"""Where in a text secrets stand.
+"""Finds secrets in a text.
 
-The rule here: no expression searches the text. One scan finds where a hint stands, and a pattern is tried there and
-nowhere else; so the time is linear in the text, and text without hints costs the scan alone.
+Rule: no expression searches the text. One scan finds the hints, and patterns are tried only there. So the time is
+linear in the text, and text without hints costs only the scan.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from cc_trace.privacy.patterns import Pattern
 
-# The unit of work is about a microsecond: to try an expression, to judge what it matched, by the group it was found in,
-# and to read a character of that in the slowest of the checks. So much may be done for each character of a text, as if
-# it were so much longer. Of 57 million characters of transcripts, code and documentation no text needed half of it.
+# The unit of work is about a microsecond: trying an expression, judging a match by its group, reading a character of it
+# in the slowest check. This is the budget per character of a text, computed as if the text were this much longer. In
+# 57 million characters of transcripts, code and documentation no text needed half of it.
 _ATTEMPT: Final = 1.5
 _JUDGEMENT: Final = 9.0
 _JUDGEMENTS: Final[Mapping[str | None, float]] = MappingProxyType({None: 1.0, "secret": 1.0, "quoted": 5.0})
@@ -35,12 +35,12 @@ _LONGER: Final = 1000
 
 _STARTS: Final = tuple(pattern.at_start for pattern in PATTERNS if pattern.at_start)
 
-# Start, end, and the place of its pattern in `PATTERNS`.
+# Start, end, and the index of its pattern in `PATTERNS`.
 Match: TypeAlias = tuple[int, int, int]
 
 
 class Budget:
-    """How much work is left for a text, however often it is searched."""
+    """The work left for a text, over all searches of it."""
 
     __slots__ = ("left",)
 
@@ -49,22 +49,22 @@ class Budget:
 
 
 def secrets(text: str, budget: Budget | None = None) -> list[Match]:
-    """Give where secrets stand, in no order; they may overlap.
+    """Return the secrets in a text, in no particular order. They may overlap.
 
-    A text that is all hints, so that its budget is spent before its end, is one secret as a whole.
+    A text with so many hints that its budget is used up counts as one secret.
     """
     hints, ranks_of = _scan()
     places = hints.find_matches_as_indexes(_as_bytes(text), overlapping=True)
     if text.startswith(_STARTS):
         places.insert(0, (len(ranks_of) - 1, 0, 0))
-    if not places:  # as of nearly all texts
+    if not places:  # true of nearly all texts
         return []
     found: list[Match] = []
     done: dict[int, int] = {}
     budget = budget or Budget(text)
     for hint, start, _ in places:
         for rank in ranks_of[hint]:
-            # What a pattern has found it is not asked for again: else a run of hints took time in its square.
+            # A pattern is not tried again within its own match: a run of hints would take quadratic time.
             if start < done.get(rank, 0):
                 continue
             pattern = PATTERNS[rank]
@@ -80,13 +80,13 @@ def secrets(text: str, budget: Budget | None = None) -> list[Match]:
 
 
 def hint_spans(text: str) -> list[tuple[int, int]]:
-    """Give where hints stand, each with its end. Where none stands, and none of `at_start`, there is no secret."""
+    """Return the spans of hints. A text without hints, and without any of `at_start`, has no secret."""
     hints, _ = _scan()
     return [(start, end) for _, start, end in hints.find_matches_as_indexes(_as_bytes(text), overlapping=True)]
 
 
 def _as_bytes(text: str) -> bytes:
-    """Give a byte for each character, so that places in the bytes are places in the text; hints are ASCII."""
+    """Return one byte per character, so that positions in bytes and text are equal. Hints are ASCII."""
     return text.encode("ascii", "replace")
 
 
@@ -129,7 +129,7 @@ def _secret(name: str, found: re.Match[str]) -> tuple[int, int] | None:
 
 @cache
 def _scan() -> tuple[BytesAhoCorasick, Sequence[Sequence[int]]]:
-    """Give what finds hints, and the places of the patterns to try where each stands; last, at the start of a text."""
+    """Return the automaton, and for each hint the indexes of the patterns to try; last, those for a text's start."""
     from ahocorasick_rs import BytesAhoCorasick, Implementation  # noqa: PLC0415 -- not to slow a start down
 
     ranks_of: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Secrets that only the name of their service tells: nothing in them says what they are.
+"""Secrets that are recognized only by the name of their service: nothing in the value identifies them.
 
-The rule here: the name stands before an assignment, and the value has the form that the service gives its secrets, in
-the notation of `token_facts`; of a service whose form is not known it has to look generated.
+Rule: the name comes before an assignment, and the value has the form of the service's secrets, in the notation of
+`token_facts`. If a service's form is not known, the value must look generated.
 Sources: the default rules of gitleaks and the detectors of trufflehog, as `token_facts` names them.
 """
 
@@ -105,7 +105,7 @@ _FORMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "zendesk": ("<alnum 40>",),
     }
 )
-# Of these only the name is taken as a fact.
+# Of these only the name is known.
 _NAMES_ONLY: Final = (
     "abuseipdb accuweather agora airbrake airvisual aiven alchemy alienvault amadeus amplitude apiflash appcues"
     " appsflyer assemblyai auth0 aviationstack axiom baremetrics besttime billomat bitmex blazemeter browserstack"
@@ -128,12 +128,12 @@ _NAMES_ONLY: Final = (
     " zenscrape zerobounce zoho zonka"
 )
 _UNKNOWN_FORM: Final = r"(?=(?:[^0-9]*[0-9]+[A-Za-z]){2})[\w+/=-]{20,128}\Z"
-# A letter follows a digit, while names have their digits at the end; or more consonants follow each other, or capitals
-# are closer together, than in words.
+# A letter follows a digit, while names have their digits at the end; or there are more consecutive consonants, or
+# capitals closer together, than in words.
 _GENERATED: Final = r".*(?:[0-9][A-Za-z]|(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{1,2}(?=[A-Z])){2})"
-# The name alone, or the one of what a service calls a client: there its number stands, and of others' numbers none.
+# For a numeric value: the name alone, or with `client` or `client_id`. Other numbers after a service's name are no secret.
 _CLIENT: Final = r"(?i)[_ .-]*(?:client[_ .-]?(?:id)?)?\Z"
-# What the rest of the name says of the value: that it is no secret, and that it is one.
+# What the rest of the name says about the value: not a secret; a secret.
 _NAMES_NO_SECRET: Final = r"(?i).*(?:id|sha|hash|commit|version|digest|trace|release|url|uri|name|user)[\s'\"]{0,3}\Z"  # noqa: S105 -- an expression
 _NAMES_SECRET: Final = r"(?i).*(?:key|token|secret|pass|auth|cred)"  # noqa: S105 -- an expression
 
@@ -152,7 +152,7 @@ _LONGEST_NAME: Final = max(map(len, SERVICE_HINTS))
 
 
 def may_be_service_secret(found: re.Match[str], compiled: Callable[[str], re.Pattern[str]]) -> bool:
-    """Tell whether the value that stands by a service's name, group `service`, has the form of its secrets."""
+    """Return whether the value after a service's name (group `service`) has the form of that service's secrets."""
     text, value = found.string, found["service"]
     name = _name_at(text, found.start())
     rest = text[found.start() + len(name) : found.start("service")]
@@ -169,12 +169,12 @@ def may_be_service_secret(found: re.Match[str], compiled: Callable[[str], re.Pat
 
 
 def _named(rest: str) -> str:
-    """Give the end of the name alone, without what assigns."""
+    """Return the rest of the name, without the assignment."""
     return rest.rstrip(" \t\r\n'\"`\\=:>,(|?+.<")
 
 
 def _name_at(text: str, start: int) -> str:
-    """Give the longest name of a service that begins there."""
+    """Return the longest service name that begins at a position."""
     longest = text[start : start + _LONGEST_NAME]
     return next((longest[:length] for length in range(len(longest), 0, -1) if longest[:length] in _HINTS), "")
 

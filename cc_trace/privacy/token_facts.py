@@ -1,8 +1,8 @@
-"""What is publicly known of tokens: how each begins, how long it is, of which characters it consists, and who says so.
+"""What is publicly known about tokens: prefix, length, alphabet, and the source of each fact.
 
-The rule here: facts only, in one notation. An expression is made from them by `token_expression`, and a newer public
-rule set is compared with this table by `bench/recall.py`. In a body `<hex 32>` is a run of 32 characters of that
-alphabet, `<hex 32+>` one of at least 32, `<hex 32..40>` one of 32 to 40. Everything else stands for itself.
+Rule: facts only, in one notation. `token_expression` makes expressions from them, and `bench/recall.py` compares newer
+public rule sets with this table. In a body `<hex 32>` is a run of 32 characters of that alphabet, `<hex 32+>` of at
+least 32, `<hex 32..40>` of 32 to 40. Everything else is literal.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Where the facts come from; a row that several of them state names one. A test compares the prefixes of `GITLEAKS`
-# with its rules. The others are not compared: `GITHUB` names the tokens, not their forms, `GITLAB` the prefixes, not
-# the lengths, and the rows of `TRUFFLEHOG` and `MICROSOFT` were not read against it one by one. Lengths are often less
-# than what a source says: a longer token is masked too. `UNCHECKED` is what such tokens are commonly seen to look like.
+# Where the facts come from. A row with several sources names one. A test compares the prefixes of `GITLEAKS` with its
+# rules. The others are not compared: `GITHUB` lists tokens without their forms, `GITLAB` prefixes without lengths, and
+# the rows of `TRUFFLEHOG` and `MICROSOFT` were not checked one by one. Lengths are often less than the source's: longer
+# tokens are masked, too. `UNCHECKED` rows describe what such tokens commonly look like.
 GITLEAKS: Final = "https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml"
 TRUFFLEHOG: Final = "https://github.com/trufflesecurity/trufflehog/tree/main/pkg/detectors"
 GITHUB: Final = "https://docs.github.com/en/code-security/reference/secret-security/supported-secret-scanning-patterns"
@@ -49,9 +49,9 @@ ALPHABETS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _UUID: Final = "<anyhex 8>-<anyhex 4>-<anyhex 4>-<anyhex 4>-<anyhex 12>"
 _RUN: Final = re.compile(r"<([a-z0-9=]+) ([0-9]+)(?:(\+)|\.\.([0-9]+))?>")
-# A shorter prefix stands everywhere: it is looked for together with the character that follows.
+# Shorter prefixes are too common: they are searched for together with the next character.
 _SHORTEST_HINT: Final = 3
-# And one that many words begin with (path, pattern, patch, patient, patent; test_a) with two, where it goes on alike.
+# A prefix of many words (path, pattern, patch, patient, patent; test_a) is searched for with two, if it continues so.
 _WORDS_BEGIN: Final[Mapping[str, str]] = MappingProxyType({"pat": "htcie", "test_": "abcdef"})
 
 
@@ -59,9 +59,9 @@ _WORDS_BEGIN: Final[Mapping[str, str]] = MappingProxyType({"pat": "htcie", "test
 class TokenFact:
     """One form of a token.
 
-    What follows a token and may belong to it is masked with it, unless `exact`: then nothing may follow. With `digits`
-    a token has one among its characters; so it is told from a name that begins alike. `front` stands before the prefix
-    and belongs to the token, in the same notation and of one run.
+    Characters after a token that may belong to it are masked, too, unless `exact`: then none may follow. With `digits`
+    a token must have a digit, which distinguishes it from a name with the same prefix. `front` comes before the prefix
+    and belongs to the token; it is one run in the same notation.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TokenFact:
 
 
 def token_expression(fact: TokenFact) -> str:
-    """Give the expression that takes such a token from its prefix on."""
+    """Return an expression that matches such a token from its prefix on."""
     prefix = "|".join(map(re.escape, fact.prefixes))
     digits = r"(?=[^0-9\s]{0,99}[0-9])" if fact.digits else ""
     end = r"(?![A-Za-z0-9_+/=-])" if fact.exact else r"[\w-]*={0,3}"
@@ -82,7 +82,7 @@ def token_expression(fact: TokenFact) -> str:
 
 
 def front_run(fact: TokenFact) -> tuple[str, int, int] | None:
-    """Give what stands before the prefix: its characters, how many at least and at most."""
+    """Return the run before the prefix: its characters, minimum and maximum length."""
     run = _RUN.fullmatch(fact.front)
     if run is None:
         return None
@@ -91,7 +91,7 @@ def front_run(fact: TokenFact) -> tuple[str, int, int] | None:
 
 
 def hints(fact: TokenFact) -> tuple[str, ...]:
-    """Give the texts with one of which such a token begins, behind its front."""
+    """Return the texts that such a token can begin with, after its front."""
     run = _RUN.match(fact.body)
     if run is None or fact.front:
         return fact.prefixes
@@ -112,7 +112,7 @@ def _characters(alphabet: str) -> str:
 
 
 def runs_expression(body: str) -> str:
-    """Give the expression of a body: its runs, and what stands for itself."""
+    """Return the expression for a body: its runs and literal text."""
     made, at = "", 0
     for run in _RUN.finditer(body):
         alphabet, least, more, most = run.groups()
@@ -122,7 +122,7 @@ def runs_expression(body: str) -> str:
     return made + re.escape(body[at:])
 
 
-# In the order of what they are found as: where two find the same token, the first one names it.
+# Ordered by precedence: if two match the same token, the first one names it.
 TOKEN_FACTS: Final[tuple[TokenFact, ...]] = (
     TokenFact("anthropic key", ("sk-ant-",), "<word 20+>", GITLEAKS),
     TokenFact("langfuse secret key", ("sk-lf-",), "<word 20+>", UNCHECKED),

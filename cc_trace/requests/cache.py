@@ -59,7 +59,7 @@ def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
 
 
 def missed_tokens(previous: Response | None, current: Response) -> int:
-    """Count the tokens that a request processed, of those cached before or by it. Never below 0."""
+    """Count the cached tokens that a request processed again; for a first request, the tokens it wrote to the cache."""
     usage = current.usage
     if usage is None:
         return 0

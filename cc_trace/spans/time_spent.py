@@ -101,7 +101,7 @@ def _call(call: Call) -> Iterator[Interval]:
 
 
 def _undecided(turn: Turn, calls: list[Call], known: list[Interval]) -> Iterator[Interval]:
-    """Yield the intervals of calls whose waits are known only in total: as what the turn's duration leaves out."""
+    """Split calls whose waits are known only in total, as the time that the turn's duration leaves out."""
     if turn.paused_ms is None:
         return
     other_ms = sum(each.end_ms - each.start_ms for each in known if each.kind in ("permission", "idle"))
