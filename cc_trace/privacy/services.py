@@ -131,7 +131,7 @@ _UNKNOWN_FORM: Final = r"(?=(?:[^0-9]*[0-9]+[A-Za-z]){2})[\w+/=-]{20,128}\Z"
 # A letter follows a digit, while names have their digits at the end; or there are more consecutive consonants, or
 # capitals closer together, than in words.
 _GENERATED: Final = r".*(?:[0-9][A-Za-z]|(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{1,2}(?=[A-Z])){2})"
-# For a numeric value: the name alone, or with `client` or `client_id`. Other numbers after a service's name are no secret.
+# For a numeric value: the name alone, or with `client` or `client_id`. Other numbers after a name are no secret.
 _CLIENT: Final = r"(?i)[_ .-]*(?:client[_ .-]?(?:id)?)?\Z"
 # What the rest of the name says about the value: not a secret; a secret.
 _NAMES_NO_SECRET: Final = r"(?i).*(?:id|sha|hash|commit|version|digest|trace|release|url|uri|name|user)[\s'\"]{0,3}\Z"  # noqa: S105 -- an expression
