@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
     from cc_trace.install.installation import InstallPaths
 
-_STATE_FOLDERS: Final = ("sessions", "locks", "pending", "spool", "off", "off-since", "agents", "workers", "backoff")
+_STATE_FOLDERS: Final = (
+    *("sessions", "locks", "pending", "spool", "off", "off-since", "agents", "workers", "backoff"),
+    "streams",
+)
 _LAUNCHER: Final = b"# The command cc-trace, made by install.sh."  # its second line
 _STAMPS: Final = ("installed", "hooked", "swept", "cleaned", "stored", "stopped")
 # With what SQLite puts beside its files, a ledger that was put aside, and a file that was being written.
 _STATE_FILES: Final = re.compile(
-    r"(?:installed|hooked|swept|cleaned|stored|stopped|store-error|traces\.jsonl|cc-trace\.log(?:\.1)?|\.installed\.\d+\.tmp)"
+    r"(?:installed|hooked|swept|cleaned|stored|stopped|store-error|traces\.jsonl|cc-trace\.log(?:\.1)?)"
+    r"|langfuse-prices-[0-9a-f]{16}\.json|\.(?:installed|store-error|langfuse-prices-[0-9a-f]{16}\.json)\.\d+\.tmp"
     r"|index\.db\.stale|(?:traces\.db|index\.db|ledger\.db(?:\.aside-\d+)?)(?:-wal|-shm|-journal)?"
 )
 

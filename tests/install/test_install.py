@@ -18,9 +18,11 @@ from installed import AWKWARD, Home, run, snapshot, without_privileges
 from shared import ROOT
 
 from cc_trace.errors import CcTraceError
+from cc_trace.export.langfuse_prices import Prices
 from cc_trace.install.installation import find_install_paths, hook_copy, hook_script, registered_command
 from cc_trace.install.settings_file import apply, plan, read_settings, unregister
 from cc_trace.paths import state_folder
+from cc_trace.transcript import Usage
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the hook under test is the one for POSIX shells")
 
@@ -478,6 +480,20 @@ def test_purging_after_an_uninstall_leaves_nothing(home: Home, elsewhere: bool) 
     assert snapshot(home.path) == {".claude": ("drwx------", "")}
 
 
+def test_purging_takes_what_only_some_use(home: Home) -> None:
+    """The streams that `run` and `ingest` kept, which hold what was said, and the prices that Langfuse told."""
+    installed(home)
+    stream = home.state / "streams" / "5403f1c5-0000-4000-8000-000000000001" / "subagents" / "agent-a.jsonl"
+    stream.parent.mkdir(parents=True)
+    stream.touch()
+    stream.parents[2].joinpath("5403f1c5-0000-4000-8000-000000000001.jsonl").touch()
+    Prices(home.state, "pk-lf-made-up", list, lambda: 1e9).lacks("claude", Usage(), None, may_ask=True)
+    assert list(home.state.glob("langfuse-prices-*.json"))
+    said = uninstalled(home, "--purge")
+    assert not [line for line in said if line.startswith(f"left: {home.state}")]
+    assert not home.state.exists()
+
+
 def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     """Whatever CC_TRACE_HOME leads to."""
     work = home.path / "work"
@@ -486,7 +502,14 @@ def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     said = uninstalled(home, "--purge", CC_TRACE_HOME=str(work))
     assert said == [f"left: {work}, which does not look like a state folder"]
     (work / "sessions" / "notes.txt").unlink()
-    theirs = ["essay.txt", "hooked-on-books.md", "installed-apps.csv", "traces.db.backup", ".swept"]
+    theirs = [
+        "essay.txt",
+        "langfuse-prices-mine.json",
+        "hooked-on-books.md",
+        "installed-apps.csv",
+        "traces.db.backup",
+        ".swept",
+    ]
     ours = [".installed.12.tmp", "ledger.db-wal", "ledger.db.aside-1", "ledger.db.aside-1-shm", "cc-trace.log.1"]
     for name in (*theirs, *ours):
         (work / name).touch()
