@@ -122,6 +122,15 @@ def test_only_the_transcript_room_looks_inside_the_json(path: Path) -> None:
         assert '"isMeta"' not in text
 
 
+def test_a_worker_imports_nothing_for_what_it_seldom_does() -> None:
+    """It is started at every Stop; cleaning up, the store and the message that a package is missing are rare."""
+    program = "import sys; known = set(sys.modules)\n"
+    program += "import cc_trace.cli; from cc_trace.delivery import run_worker; import cc_trace.export.langfuse\n"
+    program += "print(sorted({'shutil', 'lzma', 'shlex', 'cc_trace.store.layout'} & (set(sys.modules) - known)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_help_imports_nothing_slow() -> None:
     """`cc-trace --help` and --json need neither rich nor anything else that takes long to import."""
     program = "import sys; from cc_trace.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import sqlite3
 from itertools import islice
 from pathlib import Path
@@ -30,7 +29,6 @@ from cc_trace.delivery.ledger import open_ledger
 from cc_trace.delivery.sweep import newest
 from cc_trace.errors import CcTraceError
 from cc_trace.paths import is_session_id
-from cc_trace.store import remove_traces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -128,6 +126,8 @@ def _remove_streams(states: States, before: float) -> Iterator[None]:
         with states.locked(path.stem) as held:
             state = states.peek(path.stem) if held else None
             if state is not None and not any(cursor.pending for cursor in state.destinations.values()):
+                import shutil  # noqa: PLC0415  (slow, and needed once a day at most)
+
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)  # its agents' files
                 path.unlink(missing_ok=True)
         yield
@@ -197,6 +197,8 @@ def _is_known(state: SessionState, settled: Mapping[tuple[str, str], int]) -> bo
 def _remove_traces(path: Path, before: float) -> Iterator[None]:
     if not path.is_file():
         return
+    from cc_trace.store import remove_traces  # noqa: PLC0415  (as above)
+
     for _ in range(MAX_TRACES // _STEP_TRACES):
         removed = remove_traces(path, int(before * 1e9), _STEP_TRACES)
         yield

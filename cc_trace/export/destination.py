@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shlex
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
@@ -148,7 +146,10 @@ def _path(settings: DestinationSettings) -> Path:
 
 
 def _missing(settings: DestinationSettings, package: str, error: ImportError) -> ConfigError:
-    if importlib.util.find_spec("pip") is not None:
+    import shlex
+    from importlib.util import find_spec
+
+    if find_spec("pip") is not None:
         pip = f"{shlex.quote(sys.executable)} -m pip install"
     else:  # an environment of uv's
         pip = f"uv pip install --python {shlex.quote(sys.executable)}"

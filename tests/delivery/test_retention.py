@@ -412,5 +412,5 @@ class Returning(Histories):
                 self.machine.sync(other, settled=False)
 
 
-Returning.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+Returning.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestReturning = Returning.TestCase
