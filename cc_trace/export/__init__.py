@@ -1,6 +1,6 @@
-"""Spans become bytes that are sent: attribute profiles, OTLP, and the destinations, one module each.
+"""Encodes and sends spans: attribute profiles, OTLP, and the destinations, one module each.
 
-A destination encodes a batch, sends it, and answers with one of four outcomes.
+A destination encodes spans, sends them in batches, and returns one of four outcomes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
     "trace_url",
 ]
 
-# Loaded when first used: what a command does not need, it does not wait for.
+# Loaded on first use: a command does not wait for imports it does not need.
 _MODULES: Final = {
     "Accepted": "outcomes",
     "Cost": "destination",

@@ -1,6 +1,6 @@
-"""A connection whose every step ends by a deadline: opening, TLS, reading and writing.
+"""A connection whose every step is bounded by a deadline: opening, TLS, reading and writing.
 
-A socket's own timeout bounds the single step, so a server that sends a byte now and then would never run into it.
+A socket's own timeout applies to each single step, so a server that sends a byte now and then would never exceed it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_LINE_BYTES: Final = 1 << 16
 
 
 class Connection:
-    """An open connection. `deadline` is the current request's, by the monotonic clock; past it is TimeoutError."""
+    """An open connection. `deadline` is the current request's, by the monotonic clock; after it comes TimeoutError."""
 
     def __init__(self, address: tuple[str, int], connect_seconds: float, deadline: float) -> None:
         self.deadline = deadline
@@ -27,14 +27,14 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def left_seconds(self) -> float:
-        """Return how long the next step may take."""
+        """Return the time left for the next step."""
         if (left := self.deadline - time.monotonic()) <= 0:
             message = "timed out"
             raise TimeoutError(message)
         return left
 
     def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Speak TLS from here on, with a host of this name."""
+        """Switch to TLS with the named host."""
         self._socket.settimeout(self.left_seconds())
         self._socket = context.wrap_socket(self._socket, server_hostname=host)
 
@@ -46,7 +46,7 @@ class Connection:
             left = left[self._socket.send(left) :]
 
     def read_line(self, at_end: str = "the response breaks off") -> bytes:
-        """Return the next line without its end. ConnectionError where no whole one comes, or one that is too long."""
+        """Return the next line without its end. Raises ConnectionError if it is incomplete or too long."""
         while b"\n" not in self._received[: _MAX_LINE_BYTES + 1]:
             if len(self._received) > _MAX_LINE_BYTES:
                 message = "a line of its response is too long"
@@ -58,13 +58,13 @@ class Connection:
         return line.removesuffix(b"\r")
 
     def read_some(self, max_bytes: int) -> bytes:
-        """Return the next bytes, at most a given number; empty at the end."""
+        """Return the next bytes, at most `max_bytes`; empty at the end."""
         received = self._received or self._receive()
         self._received = received[max_bytes:]
         return received[:max_bytes]
 
     def is_idle(self) -> bool:
-        """Tell whether the server has neither closed the connection nor said anything since its last response."""
+        """Return whether the server has neither closed the connection nor sent anything since its last response."""
         if not self.reusable or self._received:
             return False
         self._socket.settimeout(0)
@@ -77,7 +77,7 @@ class Connection:
         return False
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._socket.close()
 
     def _receive(self) -> bytes:

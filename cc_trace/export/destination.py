@@ -1,4 +1,4 @@
-"""Where spans go: one module each, imported when it is chosen (grpc takes 90 ms, opentelemetry-sdk 80)."""
+"""Opens destinations. Each has its own module, imported when chosen (grpc takes 90 ms, opentelemetry-sdk 80)."""
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ DestinationKind: TypeAlias = Literal["local", "otlp", "langfuse", "file", "otel"
 _OTLP_PACKAGES: Final = ("opentelemetry-proto", "protobuf")
 LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 OtlpProtocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
-# Who says what a response cost: the server, we, or we where the server has no price.
+# Who prices a response: the server, cc-trace, or cc-trace if the server has no price.
 Cost: TypeAlias = Literal["server", "local", "missing"]
-_ASKING: Final = 6  # requests that may go before a batch: of images, scores and prices
+_ASKING: Final = 6  # requests that may precede a batch: for images, scores and prices
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationSettings:
-    """What one destination needs to know. Its repr shows no key."""
+    """The settings of one destination. The repr does not show keys."""
 
     name: str  # also the name of its progress in the state
     kind: DestinationKind
     profile: str = "otel"  # for otlp and file; the others have their own
     endpoint: str | None = field(default=None, repr=False)  # a base URL, or one that ends with /v1/traces
-    traces_endpoint: str | None = field(default=None, repr=False)  # a URL that is used as it stands
+    traces_endpoint: str | None = field(default=None, repr=False)  # a URL that is used unchanged
     protocol: OtlpProtocol = "http/protobuf"
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    timeout_seconds: float = 10.0  # of one request in all
+    timeout_seconds: float = 10.0  # for a whole request
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
@@ -45,32 +45,32 @@ class DestinationSettings:
     secret_key: str | None = field(default=None, repr=False)
     exporter: str | None = None  # of otel: its entry point's name
     labels: Labels = field(default_factory=Labels)
-    metrics: Temporality | None = None  # of otlp: how metrics are sent beside the spans; None: none are
-    waits_for: str | None = None  # what is not at hand: nothing can be sent yet
+    metrics: Temporality | None = None  # of otlp: the temporality of metrics; None: none are sent
+    waits_for: str | None = None  # why nothing can be sent yet: a value that is not available
     # Of langfuse:
     cost: Cost = "server"
     media: bool = False  # images and documents are uploaded
     scores: bool = False
-    cache: Path | None = None  # the folder where it is kept what the server has prices for
+    cache: Path | None = None  # the folder for the list of the server's prices
 
     @property
     def idempotent(self) -> bool:
-        """Tell whether a span that comes twice is the same as once, so that a fork's copies need not be held back."""
+        """Return whether sending a span twice equals sending it once, so a fork's copies need not be suppressed."""
         return self.kind == "local"
 
     @property
     def send_seconds(self) -> float:
-        """Return how long sending a batch can take at most, with all that has to go before it."""
+        """Return how long sending a batch can take at most, including the requests before it."""
         return self.timeout_seconds * (1 + _ASKING * (self.media or self.scores))
 
     @property
     def store(self) -> Path | None:
-        """Return the database on this machine that can be looked into; None where it is elsewhere."""
+        """Return the path of the local database, or None for other destinations."""
         return self.path if self.kind == "local" else None
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the packages that are needed for it, beyond those that everything needs."""
+        """Return the packages it needs in addition to the base dependencies."""
         match self.kind, self.protocol:
             case "local", _:
                 return ()
@@ -85,7 +85,7 @@ class DestinationSettings:
 
 
 def open_destination(settings: DestinationSettings) -> Destination:
-    """Return a destination. Nothing is connected or opened yet; what is wrong with the settings is a ConfigError."""
+    """Return a destination. Nothing is connected or opened yet. Raises ConfigError for wrong settings."""
     if settings.waits_for is not None:
         from cc_trace.export.waiting import Waiting
 
@@ -122,16 +122,16 @@ def open_destination(settings: DestinationSettings) -> Destination:
 
 
 def trace_url(settings: DestinationSettings, trace_id: str) -> str | None:
-    """Return where a person can look at a trace; None where the destination has no such address, or none is known."""
+    """Return the URL of a trace's page, or None if the destination has none or it is not known."""
     if settings.kind != "langfuse":
         return None
     from cc_trace.export.langfuse import server_url
 
-    return f"{server_url(settings)}/trace/{trace_id}"  # leads to the trace in its project
+    return f"{server_url(settings)}/trace/{trace_id}"  # redirects to the trace in its project
 
 
 def check_name(name: str, place: str) -> None:
-    """Raise ConfigError for a name that stands for no destination; `place` is where it was said."""
+    """Raise ConfigError for an unknown destination's name. `place`: where the name was given."""
     kind, colon, exporter = name.partition(":")
     if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
         message = f"{place} names {quoted(name)}; it must be one of local, otlp, langfuse, file, otel:NAME"
@@ -151,6 +151,6 @@ def _missing(settings: DestinationSettings, package: str, error: ImportError) ->
 
     if find_spec("pip") is not None:
         pip = f"{shlex.quote(sys.executable)} -m pip install"
-    else:  # an environment of uv's
+    else:  # an environment made by uv
         pip = f"uv pip install --python {shlex.quote(sys.executable)}"
     return ConfigError(f"destination {settings.name} needs a package that is missing ({error}); run: {pip} {package}")

@@ -1,4 +1,4 @@
-"""Spans in OTLP: each encoded once, with the attributes of a profile, and joined into requests."""
+"""Encodes spans as OTLP, each once, with the attributes of a profile, and joins them into requests."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class SpanEncoder:
         self._form = form
 
     def encode(self, span: Span, profile: Profile | None = None) -> EncodedSpan:
-        """Return a span as it will be sent, cut where it is larger than a batch may be; `profile`: for it alone."""
+        """Return a span as it will be sent, cut if it is larger than a batch may be. `profile`: for this span only."""
         limit, made = FIT_BYTES, profile or self._profile
         data, size = self._fitted(span, made, limit)
-        while size > FIT_BYTES and limit > 1:  # as JSON it is larger: cut it by as much, and a tenth
+        while size > FIT_BYTES and limit > 1:  # as JSON it is larger: reduce it in proportion, and by a tenth more
             limit = limit * FIT_BYTES // size * 9 // 10
             data, size = self._fitted(span, made, limit)
         return EncodedSpan(span.span_id, span.trace_id, size, data)
@@ -54,7 +54,7 @@ class SpanEncoder:
     ) -> bytes:
         """Return an ExportMetricsServiceRequest.
 
-        The session is an instance of the service, for each series must have one writer: it holds the session's lock.
+        The session is the service instance, because each series must have one writer: the holder of the session's lock.
         """
         from cc_trace.export.metrics import metrics_request  # noqa: PLC0415  (few want metrics)
 
@@ -67,7 +67,7 @@ class SpanEncoder:
         return metrics_json(made)
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
-        """Return one span's request as OTLP/JSON, whatever the form it is sent in."""
+        """Return one span's request as OTLP/JSON, regardless of the format it is sent in."""
         return _json([encoded.data], self.resource, self.schema_url, self.scope)
 
     def _fitted(self, span: Span, profile: Profile, max_bytes: int) -> tuple[bytes, int]:
@@ -76,7 +76,7 @@ class SpanEncoder:
 
 
 class OtlpDestination:
-    """What destinations of OTLP have in common: they encode alike, take a span twice as two, and cannot be asked."""
+    """Base of OTLP destinations: same encoding, not idempotent, not queryable."""
 
     idempotent = False
     queryable = False
@@ -94,18 +94,18 @@ class OtlpDestination:
         return self._encoder.as_json(encoded)
 
     def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:  # noqa: ARG002
-        """Return None: OTLP has no question."""
+        """Return None: OTLP has no queries."""
         return None
 
     def close(self) -> None:
-        """Let go of what is open: nothing, unless a destination says otherwise."""
+        """Close what is open: nothing, unless a subclass overrides this."""
 
 
 def _scope(settings: DestinationSettings) -> Scope:
     """Return the scope of a destination's spans.
 
-    Langfuse repeats every attribute as a row of metadata unless the name begins with that of its SDKs. Those say which
-    project they are for, and some servers refuse a scope of that name that does not. The resource names cc-trace.
+    Langfuse repeats every attribute as a row of metadata unless the scope's name begins with that of its SDKs. Those
+    also name their project, and some servers reject such a scope without it. The resource names cc-trace.
     """
     if settings.kind == "langfuse" and settings.public_key is not None:
         return Scope("langfuse-sdk/cc-trace", {"public_key": settings.public_key})

@@ -1,6 +1,6 @@
-"""Where a request goes: URLs and headers as the user gave them, checked before anything is sent.
+"""URLs and headers of requests, as configured by the user and checked before anything is sent.
 
-Rule: no message repeats a value, for a URL or a header may carry a key.
+Rule: no message quotes a value, because a URL or a header may carry a key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def url(settings: DestinationSettings, text: str) -> SplitResult:
 
 
 def traces_url(settings: DestinationSettings) -> str:
-    """Return where traces are posted: the URL for traces as it stands, or the base URL with the usual path."""
+    """Return the URL for traces: the one configured for traces unchanged, or the base URL with the standard path."""
     if settings.traces_endpoint is not None:
         return urlunsplit(url(settings, settings.traces_endpoint))
     if settings.endpoint is None:
@@ -51,13 +51,13 @@ def traces_url(settings: DestinationSettings) -> str:
 
 
 def metrics_url(settings: DestinationSettings) -> str:
-    """Return where metrics are posted: beside the traces."""
+    """Return the URL for metrics, derived from the one for traces."""
     parts = urlsplit(traces_url(settings))
     return urlunsplit(parts._replace(path=parts.path.removesuffix(_TRACES) + _METRICS))
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, which no proxy can reach."""
+    """Return whether a host is this machine, which a proxy cannot reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -65,7 +65,7 @@ def is_loopback(host: str) -> bool:
 
 
 def headers(settings: DestinationSettings) -> tuple[tuple[str, str], ...]:
-    """Return the headers, checked: a library's own complaint would show the value."""
+    """Return the headers after checking them: a library's own error would show the value."""
     for name, value in settings.headers:
         if not _NAME.fullmatch(name):
             message = f"destination {settings.name} has a header with a name that HTTP does not allow"
@@ -77,7 +77,7 @@ def headers(settings: DestinationSettings) -> tuple[tuple[str, str], ...]:
 
 
 def secrets(settings: DestinationSettings, *more: str) -> frozenset[str]:
-    """Return every text that must not be repeated, should a backend's answer contain it."""
+    """Return every text that must be redacted if a backend's response contains it."""
     found = [*more, *(value for _, value in settings.headers), settings.public_key, settings.secret_key]
     for text in (settings.endpoint, settings.traces_endpoint):
         parts = urlsplit(text or "")
@@ -87,7 +87,7 @@ def secrets(settings: DestinationSettings, *more: str) -> frozenset[str]:
 
 
 def redacted(text: str, secret_values: Iterable[str]) -> str:
-    """Replace secrets, the longer ones first: one may be a part of another."""
+    """Redact secrets, longer ones first: one may be part of another."""
     for secret in sorted(secret_values, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

@@ -1,10 +1,10 @@
 """A file of OTLP JSON Lines, one request per line, as the collector's otlpjsonfile receiver reads it.
 
 Rules:
-- A line is appended with a single write, under a lock. If the process dies in it, at most a torn line is left, and the
-  next writer starts a new line.
-- Only files that were created here, or look like it, are written to; no mode is changed. A wrong path, or one that
-  somebody else chose, must not damage another file of the user.
+- A line is appended with a single write, under a lock. If the process dies during the write, at most a torn line is
+  left, and the next writer starts a new line.
+- Only files that were created here, or look like it, are written to, and modes are never changed. A mistyped path, or
+  one chosen by somebody else, must not damage another file of the user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | g
 
 
 class JsonLines(OtlpDestination):
-    """Appends batches of spans. A span that comes twice stands there twice."""
+    """Appends batches of spans. A span that is sent twice is in the file twice."""
 
     def __init__(self, settings: DestinationSettings, path: Path) -> None:
         super().__init__(settings, "json")
@@ -52,7 +52,7 @@ class JsonLines(OtlpDestination):
                 return Retryable(f"{self._path} {why}; name a file that is not there yet, or move this one away")
             return self._append(descriptor, line)
         finally:
-            os.close(descriptor)  # and with it the lock goes
+            os.close(descriptor)  # which also releases the lock
 
     def _append(self, descriptor: int, line: bytes) -> Outcome:
         size = os.fstat(descriptor).st_size
@@ -71,7 +71,7 @@ class JsonLines(OtlpDestination):
         return Accepted()
 
     def _undone(self, descriptor: int, size: int, why: str) -> Outcome:
-        """Take back what was written of a line; nobody else can have written since, for we hold the lock."""
+        """Truncate a partly written line. Nobody else can have written since: we hold the lock."""
         try:
             os.ftruncate(descriptor, size)
         except OSError:
@@ -80,19 +80,19 @@ class JsonLines(OtlpDestination):
 
 
 def _opened(path: Path) -> int:
-    """Return a descriptor of the file, made with mode 0600 if it is not there. Raises OSError."""
+    """Open the file, or create it with mode 0600, and return its descriptor. Raises OSError."""
     try:
         return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
     except FileNotFoundError:
         pass
     try:
         return open_private(path, os.O_RDWR | os.O_APPEND | os.O_EXCL)
-    except FileExistsError:  # another process was faster
+    except FileExistsError:  # another process created it first
         return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
 
 
 def _foreign(descriptor: int) -> str | None:
-    """Return why a file is not one of ours; None where it is. What is empty is ours if nobody else could look in."""
+    """Return why a file is not one of ours, or None if it is. An empty file is ours if only we can access it."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"

@@ -1,12 +1,12 @@
-"""One request over HTTP and its response, or why there is none. Every exception of the network ends here.
+"""Sends a request over HTTP and returns its response, or an outcome if there is none. No network error leaves here.
 
 Rules:
-- Nothing is sent again from here, and no redirect is followed: who sends decides.
-- A request ends by its deadline, however slowly a server answers: each step has the time that is left. What is left to
-  the system is the time a name takes to resolve.
-- No response is `Retryable` when nothing can have arrived, and else `Unclear`.
+- There are no retries here and no redirects are followed: the caller decides.
+- A request ends by its deadline, however slow the server: each step gets the time that is left. The exception is name
+  resolution, whose time only the system limits.
+- Without a response the outcome is `Retryable` if nothing can have arrived, and otherwise `Unclear`.
 
-Written here because a client library takes as long to import as all the rest of a sync.
+Hand-written because importing a client library takes as long as all the rest of a sync.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 Headers: TypeAlias = list[tuple[str, str]]
 _CONNECT_SECONDS: Final = 5.0
-_IDLE_SECONDS: Final = 5.0  # a connection that was idle for longer may be forgotten on the way, and nobody says so
+_IDLE_SECONDS: Final = 5.0  # after a longer idle time, a device on the way may have dropped the connection silently
 _PORTS: Final = {"http": 80, "https": 443}
 _PROXIES: Final = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or NO_PROXY"
-_SAFE: Final = "%/:=&?~+!$,;'@()*[]"  # what stands in a path or a query as it is
+_SAFE: Final = "%/:=&?~+!$,;'@()*[]"  # left unquoted in a path or a query
 
 
 class HttpClient:
@@ -60,17 +60,17 @@ class HttpClient:
         return self._request("POST", url, headers, content, max_body_bytes=64_000)
 
     def get(self, url: str, headers: Headers) -> HttpResponse | Retryable | Unclear:
-        """Ask. Never raises for anything the network or the server does."""
+        """Send a GET. Never raises for anything the network or the server does."""
         return self._request("GET", url, headers, None, max_body_bytes=16_000_000)
 
     def request(
         self, method: str, url: str, headers: Headers, content: bytes | None
     ) -> HttpResponse | Retryable | Unclear:
-        """Send any request to this host. Never raises for anything the network or the server does."""
+        """Send a request with any method. Never raises for anything the network or the server does."""
         return self._request(method, url, headers, content, max_body_bytes=16_000_000)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -85,7 +85,7 @@ class HttpClient:
             return Retryable(f"a proxy in {_PROXIES} {error}")
         try:
             connection = self._connected(proxy, deadline)
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             return Retryable(self._message("cannot connect to", error))
         data = self._encoded(method, url, headers, content, proxy)
         try:
@@ -104,7 +104,7 @@ class HttpClient:
         return response
 
     def _connected(self, proxy: SplitResult | None, deadline: float) -> Connection:
-        """Return the connection that is open, or a new one. Nothing of a request was sent when this raises."""
+        """Return the open connection, or a new one. If this raises, no part of a request was sent."""
         if self._connection is not None:
             if time.monotonic() - self._used < _IDLE_SECONDS and self._connection.is_idle():
                 self._connection.deadline = deadline
@@ -127,7 +127,7 @@ class HttpClient:
     def _encoded(
         self, method: str, url: str, headers: Headers, content: bytes | None, proxy: SplitResult | None
     ) -> bytes:
-        """Return a request as it is sent. A proxy is told the whole URL, unless it only passes TLS on."""
+        """Return a request's bytes. A proxy gets the whole URL, unless it only tunnels TLS."""
         parts = urlsplit(url)
         target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
         lines = [
@@ -151,9 +151,9 @@ class HttpClient:
         return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b"")
 
     def _proxy(self) -> SplitResult | None:
-        """Return the proxy that the environment, or the system, names for this host. ValueError says what is wrong.
+        """Return the proxy that the environment, or the system, sets for this host. ValueError says what is wrong.
 
-        It is looked up for each request, not when a destination is opened: one that cannot be used stops nobody else.
+        Looked up per request, not when a destination is opened: an unusable one must not stop other destinations.
         """
         if is_loopback(self._host):
             return None
@@ -176,12 +176,12 @@ def _exchange(connection: Connection, data: bytes, max_body_bytes: int) -> HttpR
     except TimeoutError:
         raise
     except OSError:
-        pass  # a server may answer, or say why it will not, before it has read everything: reading tells
+        pass  # a server may respond, or refuse, before it has read everything: read the response anyway
     return read_response(connection, max_body_bytes)
 
 
 def _open_tunnel(connection: Connection, authority: str, headers: Headers) -> None:
-    """Let a proxy connect us to a host. OSError has what it said where it does not."""
+    """Have a proxy open a tunnel to a host. Raises OSError with its response if it refuses."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in (("host", authority), *headers))
     connection.send_all(f"CONNECT {authority} HTTP/1.1\r\n{lines}\r\n".encode("latin-1"))
     response = read_response(connection, 0, tunnel=True)
@@ -200,7 +200,7 @@ def _authority(host: str, port: int) -> str:
 
 
 def _address(parts: SplitResult) -> str:
-    """Return host and port, as a `host` header has them: without a port that is the usual one."""
+    """Return host and port as in a `host` header: without the default port."""
     port = parts.port or _PORTS[parts.scheme]
     text = _authority(_host(parts), port)
     return text.removesuffix(f":{port}") if port == _PORTS[parts.scheme] else text
@@ -233,7 +233,7 @@ def _usable(text: str) -> SplitResult:
 
 
 def _context(settings: DestinationSettings) -> ssl.SSLContext:
-    """Return how TLS is done: with the CA file given, else with SSL_CERT_FILE or SSL_CERT_DIR, else with certifi's."""
+    """Return the TLS context: with the configured CA file, else SSL_CERT_FILE or SSL_CERT_DIR, else certifi's."""
     import ssl  # noqa: PLC0415  (a tenth of a worker's time, and a collector on this machine has no TLS)
 
     try:
@@ -242,7 +242,7 @@ def _context(settings: DestinationSettings) -> ssl.SSLContext:
         else:
             context = _default_context()
         if settings.cert_file is not None:
-            # Without a password to try, OpenSSL would ask for one at the terminal.
+            # Without a password, OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(settings.cert_file, settings.key_file, password="")
         context.set_alpn_protocols(["http/1.1"])
     except (OSError, ValueError) as error:
@@ -264,6 +264,6 @@ def _default_context() -> ssl.SSLContext:
 
 
 def _certificate_refused(error: Exception) -> bool:
-    """Tell whether the server wanted another client certificate. With TLS 1.3 it says so after we began to send."""
+    """Return whether the server rejected the client certificate. With TLS 1.3 that comes after we began to send."""
     reason = getattr(error, "reason", None) or ""  # an SSLError's
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)

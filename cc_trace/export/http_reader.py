@@ -1,7 +1,7 @@
-"""A response of HTTP/1.1, read from a connection.
+"""Reads an HTTP/1.1 response from a connection.
 
-Python's own `http.client` reads headers with its parser for mail, and takes as long to import as a turn takes to send.
-What cannot be read as a response is a ConnectionError. Source: RFC 9112.
+Python's `http.client` parses headers with the `email` package, and importing it takes as long as sending a turn.
+An invalid response is a ConnectionError. Source: RFC 9112.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _WITHOUT_BODY: Final = (204, 304)
 
 
 def read_response(connection: Connection, max_body_bytes: int, *, tunnel: bool = False) -> HttpResponse:
-    """Read a response. Once its status is known, what has come of its body must do.
+    """Read a response. Once its status is known, a body that breaks off is returned as far as it arrived.
 
-    Notes with the connection whether it can be used again. What follows the head of a `tunnel` is not read.
+    Sets whether the connection is reusable. After the head of a `tunnel` response nothing is read.
     """
     minor, status, headers = _read_head(connection)
     while status in _INFORMATIONAL:
         minor, status, headers = _read_head(connection)
     body, complete = bytearray(), False
-    with contextlib.suppress(OSError, ValueError):  # it broke off, or took too long
+    with contextlib.suppress(OSError, ValueError):  # the body broke off or took too long
         for part in () if tunnel or status in _WITHOUT_BODY else _parts(connection, headers):
             body += part
             if len(body) >= max_body_bytes:
                 break
         else:
             complete = True
-    # A body that ends with the connection leaves one that is closed, which the next look at it shows.
+    # After a body that ends with the connection, the connection is closed; `is_idle` will notice.
     kept = headers.get("connection", "close" if minor == b"0" else "keep-alive").lower()
     connection.reusable = complete and "close" not in kept
     return HttpResponse(
@@ -53,7 +53,7 @@ def read_response(connection: Connection, max_body_bytes: int, *, tunnel: bool =
 
 
 def _read_head(connection: Connection) -> tuple[bytes, int, dict[str, str]]:
-    """Return HTTP's minor version, the status and the headers, of several with the same name the first."""
+    """Return HTTP's minor version, the status and the headers; of headers with the same name, the first."""
     first = connection.read_line(at_end="Server disconnected without sending a response.")
     if (found := _STATUS_LINE.fullmatch(first)) is None:
         message = "it did not answer in HTTP"
@@ -69,7 +69,7 @@ def _read_head(connection: Connection) -> tuple[bytes, int, dict[str, str]]:
 
 
 def _parts(connection: Connection, headers: dict[str, str]) -> Iterator[bytes]:
-    """Yield a body as it comes. An end before its end is a ConnectionError."""
+    """Yield a body as it arrives. Raises ConnectionError if it ends early."""
     if "chunked" in headers.get("transfer-encoding", "").lower():
         while size := int(connection.read_line().partition(b";")[0], 16):
             yield from _exactly(connection, size)

@@ -1,12 +1,12 @@
 """Langfuse, over its OTLP endpoint.
 
-Langfuse counts a span that it gets twice as two, so after an unclear outcome it is asked what it has. It takes spans
-into a queue first: what it accepted can be read after some seconds. An answer that a span is not there is therefore
-only worth something a while after it was sent; an answer that it is there is always true.
+Langfuse counts a span that is sent twice as two, so after an unclear outcome it is queried for what it has. It queues
+spans first, so accepted spans are readable only after some seconds. That a span is missing therefore means something
+only a while after it was sent; that it is there is always true.
 
 Images and scores are sent before their spans: if the process dies in between, both are sent again, with the same ids.
-They hold up nothing. What cannot be uploaded stays the text that stands for it, and after a failure none of it is tried
-again by this process.
+They never block a delivery. What cannot be uploaded remains its description, and after a failure this process does not
+try again.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from cc_trace.spans import Response, Span
     from cc_trace.transcript import JsonValue, Media
 
-_MAX_BYTES: Final = 32_000_000  # Claude is given no larger ones
+_MAX_BYTES: Final = 32_000_000  # Claude accepts no larger ones
 _Field: TypeAlias = Literal["input", "output"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Accompanied(EncodedSpan):
-    """A span, and what goes before it."""
+    """A span with the uploads and scores that precede it."""
 
     uploads: tuple[tuple[_Field, Media], ...]
-    unaccompanied: bytes  # the span with the texts that stand for them
+    unaccompanied: bytes  # the span with descriptions in place of uploads
     scores: tuple[Score, ...]
 
 
 class Langfuse(OtlpHttp):
-    """Sends with the langfuse profile, and can be asked what it has."""
+    """Sends with the langfuse profile. Queryable."""
 
     queryable = True
 
@@ -61,7 +61,7 @@ class Langfuse(OtlpHttp):
         self._settings = settings
         self._opened: LangfuseApi | None = None
         self._prices: Prices | None = None
-        self._gave_up = False  # on what goes before spans
+        self._gave_up = False  # on uploads and scores
         self._uploaded: set[tuple[bytes, str]] = set()  # content and span
         self._scored: set[str] = set()
         settings = replace(
@@ -72,14 +72,14 @@ class Langfuse(OtlpHttp):
             headers=(
                 *settings.headers,
                 ("authorization", basic),
-                ("x-langfuse-ingestion-version", "4"),  # without it what was sent shows after minutes
+                ("x-langfuse-ingestion-version", "4"),  # without it, spans show up only after minutes
             ),
         )
         super().__init__(settings, success=langfuse_success)
 
     @property
     def api(self) -> LangfuseApi:
-        """Return the API of the same project. Its first use imports Langfuse's package."""
+        """Return the API of the same project. The first use imports Langfuse's package."""
         if self._opened is None:
             from cc_trace.export.langfuse_api import LangfuseApi  # noqa: PLC0415  (150 ms, and few syncs ask)
 
@@ -89,7 +89,7 @@ class Langfuse(OtlpHttp):
     def encode_in_turn(
         self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_ask: bool
     ) -> EncodedSpan:
-        """Return a span with our cost where the server has none, its images, and the scores of a turn."""
+        """Return a span with our cost if the server has no price, its images, and a turn's scores."""
         cost_usd = self._cost(span.response, may_ask=may_ask) if span.response is not None else None
         uploads = tuple(_named(span, find)) if self._settings.media else ()
         plain = self._encoder.encode(span, partial(attributes, additions=Additions(cost_usd)))
@@ -104,13 +104,13 @@ class Langfuse(OtlpHttp):
         return _Accompanied(span.span_id, span.trace_id, size, shown.data, uploads, plain.data, scores)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
-        """Send what goes before these spans, then post them."""
+        """Send the uploads and scores of these spans, then post them."""
         self._add_scores(batch)
         until = time.monotonic() + self._settings.timeout_seconds
         return super().send([self._with_uploads(encoded, until) for encoded in batch])
 
     def _with_uploads(self, encoded: EncodedSpan, until: float) -> EncodedSpan:
-        """Upload what a span shows; return it, or as it is without where that fails, or takes too long."""
+        """Upload a span's images and documents; return it, without them if that fails or takes too long."""
         if not isinstance(encoded, _Accompanied) or not encoded.uploads:
             return encoded
         for field, media in encoded.uploads:
@@ -142,7 +142,7 @@ class Langfuse(OtlpHttp):
             self._scored.update(each.span_id for each in new)
 
     def _cost(self, response: Response, *, may_ask: bool) -> float | None:
-        """Return what we say a response cost; None where the server is to say it, or nobody knows."""
+        """Return the cost to send for a response, or None if the server prices it or the price is unknown."""
         usage, model, cost_usd = response.usage, response.model, response.cost_usd
         if cost_usd is None or usage is None or model is None or self._settings.cost == "server":
             return None
@@ -162,7 +162,7 @@ class Langfuse(OtlpHttp):
     def stored_ids(
         self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
     ) -> frozenset[str] | None:
-        """Return which of these Langfuse has, asked until it has all or as often as allowed."""
+        """Return which of these Langfuse has, queried until it has all or the limit of queries is reached."""
         wanted = {encoded.span_id for encoded in batch}
         found: set[str] = set()
         for attempt in range(attempts):
@@ -172,7 +172,7 @@ class Langfuse(OtlpHttp):
                 ids = self.api.observation_ids(trace_id)
                 if not isinstance(ids, set):
                     if ids.is_final:
-                        self.queryable = False  # waiting for what this server never tells would hold up everything
+                        self.queryable = False  # this server never answers: waiting for it would block everything
                     return None
                 found |= ids & wanted
             if found == wanted:
@@ -180,14 +180,14 @@ class Langfuse(OtlpHttp):
         return frozenset(found)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         super().close()
         if self._opened is not None:
             self._opened.close()
 
 
 def server_url(settings: DestinationSettings) -> str:
-    """Return the server's URL, also where its OTLP endpoint was given for it."""
+    """Return the server's URL, even if its OTLP endpoint was configured instead."""
     parts = url(settings, settings.endpoint or LANGFUSE_CLOUD)
     path = parts.path.rstrip("/").removesuffix("/v1/traces").removesuffix("/api/public/otel")
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
@@ -202,8 +202,8 @@ def _basic(settings: DestinationSettings) -> str:
 
 
 def _named(span: Span, find: Callable[[str], Media | None]) -> Iterator[tuple[_Field, Media]]:
-    """Yield the images and documents that a span shows, each once for a field."""
-    # What goes into a tool is shown as JSON, and what comes out of anything else, a model wrote.
+    """Yield the images and documents that a span shows, each once per field."""
+    # A tool's input is shown as JSON, and any other output is a model's text.
     field: _Field = "output" if span.kind == "tool" else "input"
     texts = _texts(span.output if span.kind == "tool" else span.input)
     for digest in dict.fromkeys(digest for text in texts for digest in media_digests(text)):
@@ -212,7 +212,7 @@ def _named(span: Span, find: Callable[[str], Media | None]) -> Iterator[tuple[_F
 
 
 def _texts(value: JsonValue) -> list[str]:
-    """Return a text, or those of messages."""
+    """Return a text, or the texts of messages, as a list."""
     if isinstance(value, str):
         return [value]
     messages = value if isinstance(value, list) else []

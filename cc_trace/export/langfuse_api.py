@@ -1,10 +1,11 @@
-"""Langfuse's API, through its own package: what it has, whose project it is, removing a trace, prices, scores, media.
+"""Langfuse's API, through its own package: stored spans, project, removing a trace, prices, scores, media.
 
 Rules:
-- Imported only when one of these is needed: the package takes as long to import as all the rest of a sync.
-- Only `langfuse.api` is used. The package's tracing is not: it needs newer servers, and cannot say how sending ended.
-- Every request goes over our own `HttpClient`, so proxies, certificates and the time limit are those of the spans.
-- Nothing is sent again from here, and nothing raises for what a server or the network does: that is a `Failure`.
+- Imported only when needed: importing the package takes as long as all the rest of a sync.
+- Only `langfuse.api` is used. The package's tracing is not: it needs newer servers, and does not report how sending
+  ended.
+- Every request uses our own `HttpClient`, so proxies, certificates and the time limit are the same as for spans.
+- There are no retries here, and nothing raises for what a server or the network does: that is a `Failure`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _MAX_MODELS_PAGES: Final = 50
 _SUCCESS: Final = range(200, 300)
 _NOT_AN_OBJECT: Final = "the object store's address is not one of http:// or https://"
 _ONCE: Final[RequestOptions] = {"max_retries": 0}
-# Headers that our client makes itself.
+# Headers that our client sets itself.
 _OWN: Final = frozenset({"host", "connection", "content-length", "accept-encoding", "user-agent"})
 _NOT_OFFERED: Final = (
     HTTPStatus.FORBIDDEN,
@@ -62,19 +63,19 @@ _NOT_OFFERED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a question has no answer, in a line that repeats no key and no web page."""
+    """Why a request failed, in one line without keys and without quoting a web page."""
 
     message: str
     status: int | None = None
 
     @property
     def is_final(self) -> bool:
-        """Tell whether this server never answers that: asking again is no use."""
+        """Return whether this server does not support the request, so that retrying is pointless."""
         return self.status in _NOT_OFFERED
 
 
 class LangfuseApi:
-    """The API of one project. It keeps one connection."""
+    """The API of one project, over one connection."""
 
     def __init__(self, settings: DestinationSettings, base: str, secret_values: frozenset[str]) -> None:
         self._settings, self._secret_values = settings, secret_values
@@ -88,7 +89,7 @@ class LangfuseApi:
         )
 
     def observation_ids(self, trace_id: str) -> set[str] | Failure:
-        """Return the ids of a trace's observations; a Failure if any page of them does not come."""
+        """Return the ids of a trace's observations, or a Failure if any page of them fails."""
         found: set[str] = set()
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
@@ -113,12 +114,12 @@ class LangfuseApi:
         return cleaned(found.data[0].name, self._secret_values) if found.data else Failure("it names no project")
 
     def remove_trace(self, trace_id: str) -> Failure | None:
-        """Ask for a trace to be removed, which takes some seconds; return why it was not taken up."""
+        """Request the removal of a trace, which takes some seconds; return a Failure if it was not accepted."""
         found = self._asked(lambda: self._api.trace.delete(trace_id, request_options=_ONCE))
         return found if isinstance(found, Failure) else None
 
     def prices(self) -> list[ModelPrice] | Failure:
-        """Return what the server has prices for, the newest first."""
+        """Return the server's prices, the newest first."""
         models: list[Model] = []
         for page in range(1, _MAX_MODELS_PAGES + 1):
             found = self._asked(
@@ -135,11 +136,11 @@ class LangfuseApi:
         return [_price(model) for model in models]
 
     def add_scores(self, scores: Sequence[Score], environment: str | None) -> Failure | None:
-        """Write scores, which replace those of the same ids; return why they were not all taken."""
+        """Write scores, replacing those with the same ids; return a Failure if any was not accepted."""
         rows = [_row(score, environment) for score in scores]
         found = self._asked(lambda: self._api.scores.create(request=rows, request_options=_ONCE))
         if isinstance(found, Failure):
-            # Servers of the time before lists of scores take one at a time.
+            # Older servers have no batches of scores: send them one at a time.
             return self._one_by_one(rows) if found.status == HTTPStatus.BAD_REQUEST else found
         if isinstance(found, CreateScoreBatchResults) and found.rejected:
             why = cleaned(found.errors[0].message, self._secret_values) if found.errors else "without a reason"
@@ -156,7 +157,7 @@ class LangfuseApi:
         return None
 
     def upload(self, media: Media, trace_id: str, span_id: str, field: Literal["input", "output"]) -> Failure | None:
-        """Upload an image or a document, unless the server has it; return why it is not there."""
+        """Upload an image or document, unless the server has it; return a Failure if that failed."""
         hashed = base64.b64encode(media.sha256).decode()
         found = self._asked(
             lambda: self._api.media.get_upload_url(
@@ -195,9 +196,9 @@ class LangfuseApi:
         return answer if isinstance(answer, Failure) else said
 
     def _put(self, url: str, content: bytes, kind: str, hashed: str) -> int | Failure:
-        """Write a content where the server said; return the status, or a Failure. The URL may carry a signature."""
+        """Upload content to the server's URL, which may carry a signature; return the status, or a Failure."""
         headers = [("content-type", kind)]
-        if "storage.googleapis.com" not in url:  # which refuses what it does not know
+        if "storage.googleapis.com" not in url:  # it rejects unknown headers
             headers += [("x-ms-blob-type", "BlockBlob"), ("x-amz-checksum-sha256", hashed)]
         try:
             if urlsplit(url).scheme not in ("http", "https"):
@@ -214,11 +215,11 @@ class LangfuseApi:
         return answer.status
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     def _asked(self, question: Callable[[], _T]) -> _T | Failure:
-        """Return an answer, or why there is none. Answers that are not of the API's form are ValueErrors."""
+        """Return the answer to an API call, or a Failure. Malformed answers are ValueErrors."""
         try:
             return question()
         except ApiError as error:
@@ -250,7 +251,7 @@ def _row(score: Score, environment: str | None) -> CreateScoreRequest:
 
 
 def _since(model: Model) -> float:
-    """Return from when on a price holds; a date without a zone is UTC."""
+    """Return when a price takes effect. A date without a zone is UTC."""
     date = model.start_date
     return 0.0 if date is None else (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
@@ -264,13 +265,13 @@ def _price(model: Model) -> ModelPrice:
 
 
 class _Transport(httpx.BaseTransport):
-    """Lets httpx send over our own client."""
+    """Makes httpx send through our own client."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request; without a response it is a TransportError with our own words."""
+        """Send one request. Without a response it raises a TransportError with our own message."""
         headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _OWN]
         response = self._client.request(request.method, str(request.url), headers, request.read() or None)
         if not isinstance(response, HttpResponse):

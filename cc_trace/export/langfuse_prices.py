@@ -1,9 +1,9 @@
-"""What a Langfuse server has a price for. It fixes a cost when it takes a span, so this is asked before.
+"""Which models a Langfuse server has prices for. It computes costs when it ingests a span, so this is checked before.
 
 Rules:
-- A server is asked once a day, and after a failure not for an hour: the answer is kept in a file. A sync that finds
-  there what it needs asks nobody and imports nothing.
-- In doubt the server prices: a cost from us turns its own off, and its project may have prices of its own.
+- A server is queried once a day, and after a failure not for an hour; the answer is cached in a file. A sync that finds
+  what it needs there sends no request and imports nothing.
+- When in doubt the server prices: a cost from us turns its own off, and its project may have its own prices.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _FRESH_SECONDS: Final = 86_400.0
 _PAUSE_SECONDS: Final = 3_600.0
 _MAX_BYTES: Final = 4_000_000
 _MAX_NAMES: Final = 200
-_MATCH_SECONDS: Final = 0.05  # a pattern is the server's, and may take for ever
+_MATCH_SECONDS: Final = 0.05  # patterns come from the server and may take forever
 
 
 class ModelPrice(NamedTuple):
-    """A price of a server: whose names match, for which usage, and whether it depends on more than that."""
+    """A server's price: which model names it matches, for which usage, and whether it depends on more."""
 
     pattern: str
     usage: tuple[str, ...]
     tiered: bool
-    own: bool  # the project's, which goes before those that come with the server
+    own: bool  # the project's, which takes precedence over the server's built-in prices
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is in the file."""
+    """The contents of the cache file."""
 
     time: float = 0.0
     failed: bool = False
-    models: list[ModelPrice] | None = None  # None: nothing is known yet
-    by_name: dict[str, ModelPrice | None] = field(default_factory=dict)  # those that were looked for
+    models: list[ModelPrice] | None = None  # None: not queried yet
+    by_name: dict[str, ModelPrice | None] = field(default_factory=dict)  # results of earlier lookups
 
 
 class Prices:
-    """The prices of one project on one server, kept below `folder`; without one, only as long as this object."""
+    """The prices of one project on one server, cached in `folder`, or without one only in this object."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Prices:
         self._known: _Known | None = None
 
     def lacks(self, model: str, usage: Usage, at_ns: int | None, *, may_ask: bool) -> bool:
-        """Tell whether the server is known to have no price, or not the whole price, for a response."""
+        """Return whether the server is known to have no price, or only a partial one, for a response."""
         known = self._fresh(may_ask=may_ask)
         if known.models is None:
             return False
@@ -86,7 +86,7 @@ class Prices:
         return not price.tiered and is_long_context(model, usage, at_ns)
 
     def _fresh(self, *, may_ask: bool) -> _Known:
-        """Return what is known, asked for where it is not or is old."""
+        """Return what is known, after querying the server if it is missing or outdated."""
         known = self._known = self._known or self._read() or _Known()
         age = self._now() - known.time
         if may_ask and not 0 <= age < (_PAUSE_SECONDS if known.failed else _FRESH_SECONDS):
@@ -120,7 +120,7 @@ class Prices:
         try:
             write_private(self._path, orjson.dumps(raw))
         except OSError:
-            return  # it is asked again
+            return  # it will be queried again
 
 
 def _from_json(raw: dict[str, Any]) -> _Known | None:
@@ -137,8 +137,8 @@ def _price(row: list[Any]) -> ModelPrice:
 
 
 def _matching(models: Sequence[ModelPrice], name: str) -> ModelPrice | None:
-    """Return the price that a server takes for a model: the project's own first, else the newest."""
-    import regex  # noqa: PLC0415  (only for a name that was not seen before)
+    """Return the price that a server uses for a model: the project's own first, else the newest."""
+    import regex  # noqa: PLC0415  (only for names not seen before)
 
     for price in sorted(models, key=lambda each: not each.own):
         try:

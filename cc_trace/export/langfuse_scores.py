@@ -1,6 +1,6 @@
-"""What a turn scored: figures of it that can be charted and filtered in Langfuse. Pure.
+"""A turn's scores: numbers that can be charted and filtered in Langfuse. Pure.
 
-Rule: figures alone, never a word of the conversation; so they leave with any setting of `content`.
+Rule: only numbers, never conversation text, so they are sent with any setting of `content`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class Score(NamedTuple):
-    """One figure of a turn. It has the same id and time whenever it is made, so a second one replaces the first."""
+    """One number about a turn. Its id and time are always the same, so sending it again replaces it."""
 
     id: str
     name: str
     value: float
     kind: Literal["NUMERIC", "BOOLEAN"]
     trace_id: str
-    span_id: str | None  # of the turn, where its trace has more than this turn
+    span_id: str | None  # the turn's, if its trace has other turns, too
     time_ns: int | None
 
 
 def scores(root: Span, turn: Sequence[Span]) -> tuple[Score, ...]:
-    """Return the scores of a turn, its agents' work included. What it has nothing of, it has no rate of."""
+    """Return the scores of a turn, including its agents' work. A rate with an empty base is left out."""
     tools = [span for span in turn if span.kind == "tool"]
     failed = sum(span.status == "error" for span in tools)
     used = [span.response.usage for span in turn if span.response is not None and span.response.usage is not None]

@@ -1,6 +1,6 @@
-"""Destination: the store on this machine, which has a room of its own.
+"""The destination `local`: the store on this machine (see `cc_trace/store`).
 
-A span is written over by a later version of itself, so that one that is sent twice is there once.
+A later version of a span overwrites the earlier one, so a span that is sent twice is stored once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LocalStore:
-    """Writes spans to a file; opened when first used."""
+    """Writes spans to the store, which is opened on first use."""
 
     idempotent = True
     queryable = True
@@ -40,7 +40,7 @@ class LocalStore:
         return EncodedSpan(span.span_id, span.trace_id, len(data), row_of(span, data.decode()))
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
-        """Return what would be written."""
+        """Return the JSON that would be written."""
         data: str = encoded.data[-1]
         return data.encode()
 
@@ -54,7 +54,7 @@ class LocalStore:
         return Accepted()
 
     def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
-        """Return which of these the store has, None where it cannot be read."""
+        """Return which of these the store has, or None if it cannot be read."""
         try:
             database = self._opened()
             return frozenset(
@@ -67,7 +67,7 @@ class LocalStore:
             return None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._database is not None:
             self._database.close()
             self._database = None

@@ -1,7 +1,7 @@
-"""Metrics: what responses took and used, as numbers that can be added up, and as OTLP. Pure.
+"""Metrics: durations, tokens and cost of responses as additive counts, and as OTLP. Pure.
 
-Counts are a dict: the name and attributes of a series as JSON -> its numbers. A histogram has how many values, their
-sum, and how many lie in each bucket; a counter has its sum alone. So counts can be kept, and added number by number.
+Counts are a dict: name and attributes of a series as JSON -> its numbers. A histogram has the count of values, their
+sum, and the count in each bucket; a counter has only its sum. So counts can be stored, and added number by number.
 
 Source: gen-ai-metrics in github.com/open-telemetry/semantic-conventions-genai; metrics/v1 in
 github.com/open-telemetry/opentelemetry-proto: the numbers of the fields.
@@ -31,7 +31,7 @@ Counts: TypeAlias = dict[str, list[float]]
 
 
 class _Instrument(NamedTuple):
-    """A metric. `bounds` of a histogram: the upper bounds of its buckets, all but the last; none: a counter."""
+    """A metric. `bounds`: the upper bounds of a histogram's buckets, except the last; empty for a counter."""
 
     about: str
     unit: str
@@ -53,7 +53,7 @@ _NS_PER_SECOND: Final = 1_000_000_000
 
 
 def measured(span: Span) -> Counts:
-    """Return what a span counts for; nothing, unless it is a response or a call that failed."""
+    """Return a span's counts: empty unless it is a response or a failed call."""
     counts: Counts = {}
     response = span.response
     if response is None:
@@ -83,7 +83,7 @@ def _count(counts: Counts, name: str, attributes: dict[str, str], value: float) 
     numbers = [float(value)]
     if bounds:
         buckets = [0.0] * (len(bounds) + 1)
-        buckets[bisect_left(bounds, value)] = 1.0  # a bucket holds its upper bound
+        buckets[bisect_left(bounds, value)] = 1.0  # a bucket includes its upper bound
         numbers = [1.0, float(value), *buckets]
     counts[orjson.dumps([name, attributes], option=orjson.OPT_SORT_KEYS).decode()] = numbers
 
@@ -95,9 +95,9 @@ def metrics_request(
     end_ns: int,
     resource: Mapping[str, AttributeValue],
 ) -> bytes:
-    """Return an ExportMetricsServiceRequest: what was counted between two moments.
+    """Return an ExportMetricsServiceRequest with what was counted between two times.
 
-    Counts that this version does not know, which another kept, are left out.
+    Counts stored by another version that this version does not know are left out.
     """
     points: dict[str, list[bytes]] = {}
     for series, numbers in counts.items():

@@ -1,7 +1,8 @@
 """Any exporter of the OpenTelemetry ecosystem, by its name in the entry point group `opentelemetry_traces_exporter`.
 
-An exporter says only success or failure. A failure, or an exception, may have come before something was stored or
-after, and for good or for now: so both are unclear. How long it takes, and whether its success is one, is up to it.
+An exporter reports only success or failure. A failure or an exception may have happened before or after spans were
+stored, and may be permanent or temporary: so both are unclear. How long it takes, and whether its success is genuine,
+is up to the exporter.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ GROUP: Final = "opentelemetry_traces_exporter"
 
 
 class OtelExporter(OtlpDestination):
-    """Hands spans to an exporter."""
+    """Passes spans to an exporter."""
 
     def __init__(self, settings: DestinationSettings) -> None:
         super().__init__(settings)
@@ -55,7 +56,7 @@ class OtelExporter(OtlpDestination):
             result = self._exporter.export(spans)
             if result is SpanExportResult.SUCCESS and self._exporter.force_flush(self._milliseconds):
                 return Accepted()
-        except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and it is the same to us)
+        except Exception as error:  # noqa: BLE001  (foreign code may raise anything; the outcome is the same)
             return Unclear(f"the exporter raised {type(error).__name__}: {cleaned(str(error), self._secret_values)}")
         return Unclear("the exporter failed without a reason")
 
@@ -66,7 +67,7 @@ class OtelExporter(OtlpDestination):
 
 
 def readable_span(message: Message, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
-    """Return a span as the SDK has them after they ended."""
+    """Return a span as an ended span of the SDK."""
     parent = _context(message.trace_id, message.parent_span_id) if message.parent_span_id else None
     return ReadableSpan(
         message.name,
@@ -75,7 +76,7 @@ def readable_span(message: Message, resource: Resource, scope: InstrumentationSc
         resource=resource,
         attributes=_attributes(message.attributes),
         links=[Link(_context(link.trace_id, link.span_id), _attributes(link.attributes)) for link in message.links],
-        kind=SpanKind(message.kind - 1),  # OTLP has one before INTERNAL: unspecified
+        kind=SpanKind(message.kind - 1),  # OTLP has UNSPECIFIED before INTERNAL
         status=Status(StatusCode(message.status.code), message.status.message or None),
         start_time=message.start_time_unix_nano,
         end_time=message.end_time_unix_nano,
@@ -102,7 +103,7 @@ def _value(value: AnyValue) -> AttributeValue:
 
 
 def _exporter(settings: DestinationSettings) -> SpanExporter:
-    """Return the exporter of this name. It configures itself; what our settings say is given to it on top of that."""
+    """Return the exporter with this name. It configures itself; our settings are passed in addition."""
     found = list(entry_points(group=GROUP, name=settings.exporter or ""))
     if not found:
         names = ", ".join(sorted({point.name for point in entry_points(group=GROUP)}))

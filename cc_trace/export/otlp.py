@@ -1,10 +1,8 @@
-"""OTLP, the wire form: spans as protobuf, and requests joined from spans that are already encoded.
+"""OTLP's wire format: spans as protobuf, and requests joined from spans that are already encoded.
 
 Rules:
-- A span is encoded once. A request is put together around the encoded spans, so halving a batch or sending it again
-  encodes nothing anew.
-- No content can make a span unsendable: text that is no Unicode is repaired, a span that is too large is cut and
-  says so.
+- A span is encoded once. A request wraps encoded spans, so halving a batch or sending it again re-encodes nothing.
+- No content can make a span unsendable: invalid Unicode is repaired, and an oversized span is cut, with a marker.
 
 Source: github.com/open-telemetry/opentelemetry-proto, trace/v1: the numbers of the fields.
 """
@@ -28,15 +26,15 @@ if TYPE_CHECKING:
 
 _INTERNAL, _CLIENT = 1, 3  # of SpanKind
 _STATUS_OK, _STATUS_ERROR = 1, 2
-_FOR_MLFLOW: Final = "mlflow.spanType"  # it counts only OK as success, and marks in red only what has an exception
-_SHORTEST: Final = 64  # characters of a text that are worth keeping
-_MARKER_CHARS: Final = 100  # more than a marker has: what cutting a text must save at least
-_MAX_SCALARS: Final = 32  # of a span that is still too large when all its texts are short
+_FOR_MLFLOW: Final = "mlflow.spanType"  # it counts only OK as success, and marks only spans with an exception
+_SHORTEST: Final = 64  # characters that are worth keeping of a text
+_MARKER_CHARS: Final = 100  # more than a marker has; cutting a text must save at least this
+_MAX_SCALARS: Final = 32  # values kept of a span that is still too large with all its texts cut
 _LEFT_OUT: Final = "[left out by cc-trace: too many values]"
 
 
 class Scope(NamedTuple):
-    """Under whose name spans are sent."""
+    """The instrumentation scope of spans."""
 
     name: str = "cc-trace"
     attributes: Mapping[str, AttributeValue] = {}
@@ -46,7 +44,7 @@ OURS: Final = Scope()
 
 
 def encode_span(span: Span, name: str, attributes: Mapping[str, AttributeValue]) -> bytes:
-    """Return a span, under the name and with the attributes a profile gave it."""
+    """Return an encoded span with the name and attributes from a profile."""
     start_ns, end_ns = _times(span)
     if not start_ns:
         attributes = {**attributes, "cc_trace.time": "unknown"}
@@ -66,9 +64,9 @@ def encode_span(span: Span, name: str, attributes: Mapping[str, AttributeValue])
 
 
 def _how_it_ended(span: Span, end_ns: int, attributes: Mapping[str, AttributeValue]) -> tuple[bytes, bytes, bytes]:
-    """Return events, links and status."""
+    """Return the encoded events, links and status."""
     event = link = status = b""
-    if span.status != "ok":  # a status of OK is for users to set, says the specification: unset is what went well
+    if span.status != "ok":  # by the specification only users set OK; success is unset
         status = chunk(15, _text(2, readable(span.error or span.status)) + integer(3, _STATUS_ERROR))
         if _FOR_MLFLOW in attributes:
             kind = attributes.get("error.type", span.status)
@@ -90,15 +88,15 @@ def request(
 
 
 def scope_message(items: Sequence[bytes], schema_url: str = "", scope: Scope = OURS) -> list[bytes]:
-    """Return the pieces of what we made, spans or metrics, under a name; ScopeSpans and ScopeMetrics are alike."""
+    """Return the pieces of a ScopeSpans or ScopeMetrics message, which have the same fields."""
     named = _text(1, scope.name) + _text(2, __version__) + pairs(3, scope.attributes)
     return [chunk(1, named), *chunk_pieces(2, items), _text(3, schema_url)]
 
 
 def resource_message(resource: Mapping[str, AttributeValue], scope: Sequence[bytes]) -> bytes:
-    """Return a request with one resource; that of spans and that of metrics have the same fields.
+    """Return a request with one resource. Requests for spans and for metrics have the same fields.
 
-    It is joined once: each message around the spans would copy all of them.
+    It is joined once: joining each enclosing message would copy all spans again.
     """
     told, size = chunk(1, encode_resource(resource)), sum(map(len, scope))
     head = chunk_head(2, size)
@@ -106,16 +104,15 @@ def resource_message(resource: Mapping[str, AttributeValue], scope: Sequence[byt
 
 
 def encode_resource(attributes: Mapping[str, AttributeValue]) -> bytes:
-    """Return what the spans of a request have in common."""
+    """Return the encoded resource that the spans of a request share."""
     return pairs(1, attributes)
 
 
 def fitted(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes:
-    """Return a span as `encode` makes it, its long texts cut so far that it has at most `max_bytes`.
+    """Return an encoded span of at most `max_bytes`, with its long texts cut if necessary.
 
-    All texts are cut to the same length, the greatest that fits give or take a quarter. A span of countless small
-    values loses them. What is then left, ids, names and some metadata, has 40 KB at the very most and is not cut
-    further.
+    All texts are cut to the same length, the greatest that fits to within a quarter. A span with too many small values
+    loses them. The rest, ids, names and some metadata, is 40 KB at most and is not cut further.
     """
     data, limit = encode(span), max_bytes
     if len(data) <= max_bytes:
@@ -130,7 +127,7 @@ def fitted(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes
 
 
 def _times(span: Span) -> tuple[int, int]:
-    """Return start and end; backends need both, so the one that is known stands for the other."""
+    """Return start and end. Backends need both, so if only one is known it is used for both."""
     first_token_ns = span.response.first_token_ns if span.response is not None else None
     known = [time for time in (span.start_ns, span.end_ns, first_token_ns) if time is not None] or [0]
     start_ns = span.start_ns if span.start_ns is not None else known[0]
@@ -142,12 +139,12 @@ def pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
     """Return attributes as a repeated field of keys and values."""
     try:
         return _pairs(field, attributes)
-    except ValueError:  # text that is no Unicode, an integer wider than 64 bits
+    except ValueError:  # invalid Unicode, or an integer wider than 64 bits
         return _pairs(field, {readable(key): _sendable(value) for key, value in attributes.items()})
 
 
 def _pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
-    """Join them at once: most of what is sent stands here, and each message around a text would copy it."""
+    """Join all pairs at once: most bytes are here, and joining each enclosing message would copy them again."""
     parts: list[bytes] = []
     for key, value in attributes.items():
         name, told = _key(key), _value(value)
@@ -162,7 +159,7 @@ def _key(key: str) -> bytes:
 
 
 def _value(value: AttributeValue) -> bytes:
-    """Return an AnyValue. Unlike other fields it has its value even where that is empty or zero."""
+    """Return an AnyValue. Unlike other fields its value is written even if it is empty or zero."""
     if isinstance(value, str):
         return chunk(1, value.encode())
     if isinstance(value, bool):
@@ -188,7 +185,7 @@ def _sendable(value: AttributeValue) -> AttributeValue:
 
 
 def _shortened(span: Span, limit: int) -> Span:
-    """Return a span with no text longer than `limit` and a marker; trace and span ids have their length anyway."""
+    """Return a span with texts of at most `limit` characters and a marker. Ids are never cut."""
     response, tool = span.response, span.tool
     return span._replace(
         name=_cut(span.name, limit),
@@ -209,7 +206,7 @@ def _shortened(span: Span, limit: int) -> Span:
 
 
 def _emptied(span: Span) -> Span:
-    """Return what is left of a span when texts were not what made it large."""
+    """Return a span without most of its values, for one that is too large even with its texts cut."""
     short = _shortened(span, _SHORTEST)
     scalars = [(key, value) for key, value in short.metadata.items() if not isinstance(value, list | dict)]
     given: JsonValue = _LEFT_OUT
@@ -223,7 +220,7 @@ def _emptied(span: Span) -> Span:
     )
 
 
-def _cut_value(value: Any, limit: int, depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 -- what comes in comes out
+def _cut_value(value: Any, limit: int, depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 -- returns the type it is given
     match value:
         case str():
             return _cut(value, limit)

@@ -1,10 +1,9 @@
 """Any OTLP endpoint over gRPC, compressed with gzip. Needs the extra `grpc`.
 
 Rules:
-- Nothing is sent again from here: grpc's own retries are off.
-- A status says less than an HTTP status does: UNAVAILABLE is what a server says that is overloaded, and also what grpc
-  says itself when there was no connection, or when it broke. Those are told apart by their text, and in doubt the
-  outcome is unclear.
+- There are no retries here: grpc's own are off.
+- A status says less than in HTTP: UNAVAILABLE comes from an overloaded server, but also from grpc itself if there was
+  no connection or it broke. The text distinguishes them; in doubt the outcome is unclear.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _BROKEN: Final = re.compile(
 
 
 class OtlpGrpc(OtlpDestination):
-    """Sends batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
+    """Sends batches of spans. Backends may store a span twice if it is sent twice, and cannot be queried."""
 
     def __init__(self, settings: DestinationSettings) -> None:
         super().__init__(settings)
@@ -65,7 +64,7 @@ class OtlpGrpc(OtlpDestination):
         return self._call(self._export, self._encoder.body(batch))
 
     def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
-        """Call Export of the service for metrics with what a session counted."""
+        """Call the metrics service's Export with a session's counts."""
         body = self._encoder.metrics_body(counts, self.metrics or "delta", start_ns, end_ns, session_id)
         return self._call(self._export_metrics, body)
 
@@ -77,7 +76,7 @@ class OtlpGrpc(OtlpDestination):
         return accepted(response, self._secret_values)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._channel.close()
 
     def _failed(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
@@ -88,7 +87,7 @@ class OtlpGrpc(OtlpDestination):
 
 
 def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
-    """Return what a status says about the batch that was sent."""
+    """Return the outcome that a status means for the batch."""
     said = f"{code.name}: {details}" if details else code.name
     match code:
         case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after_seconds is None and _TOO_LARGE.search(details):
@@ -107,7 +106,7 @@ def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) ->
 
 
 def _metadata(settings: DestinationSettings) -> tuple[tuple[str, str | bytes], ...]:
-    """Return the headers as gRPC has them, checked: its own complaint would show all values."""
+    """Return the headers as gRPC metadata, after checking them: gRPC's own error would show all values."""
     found: list[tuple[str, str | bytes]] = []
     for name, value in headers(settings):
         key = name.lower()
@@ -119,7 +118,7 @@ def _metadata(settings: DestinationSettings) -> tuple[tuple[str, str | bytes], .
 
 
 def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
-    """Return a channel and the host and port it leads to. Nothing is connected yet."""
+    """Return a channel, and its host and port. Nothing is connected yet."""
     text = (settings.traces_endpoint or settings.endpoint or "").strip()
     bare = "://" not in text  # as gRPC users write it
     parts = url(settings, f"https://{text}" if bare else text)
@@ -127,10 +126,10 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     if bare and is_loopback(host):
         parts = parts._replace(scheme="http")
     place = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
-    # Connecting must fail before the call does, else a host that never answers would look like an unclear outcome.
+    # Connecting must time out before the call does, or a host that never answers would look like an unclear outcome.
     connect_ms = int(1000 * min(_CONNECT_SECONDS, settings.timeout_seconds / 2))
     options = [
-        ("grpc.min_reconnect_backoff_ms", connect_ms),  # also the time that one attempt has
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # also the time limit of one attempt
         ("grpc.initial_reconnect_backoff_ms", connect_ms),
         ("grpc.use_local_subchannel_pool", 1),  # so that closing the channel closes the connection
         ("grpc.enable_retries", 0),
@@ -140,7 +139,7 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     ]
     if parts.scheme == "http":
         return place, grpc.insecure_channel(place, options)
-    # One without the other would end the process; a certificate's file may hold its key, too.
+    # A certificate without a key would abort the process. The certificate's file may also have the key.
     files = (settings.ca_file, settings.cert_file and (settings.key_file or settings.cert_file), settings.cert_file)
     try:
         root, key, chain = (file.read_bytes() if file is not None else None for file in files)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from cc_trace.export.responses import Success
 
 _OWN: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
-_LEVEL: Final = 2  # two thirds of the time that 4 takes, for a tenth more bytes
+_LEVEL: Final = 2  # two thirds of the time of level 4, for a tenth more bytes
 
 
 class OtlpHttp(OtlpDestination):
-    """Posts batches of spans. What a backend does with a span it has already is not known, and it cannot be asked."""
+    """Posts batches of spans. Backends may store a span twice if it is sent twice, and cannot be queried."""
 
     def __init__(
         self, settings: DestinationSettings, client: HttpClient | None = None, success: Success = otlp_success
@@ -47,17 +47,17 @@ class OtlpHttp(OtlpDestination):
         return self._post(self._url, self._encoder.body(batch), self._success)
 
     def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
-        """Post what a session counted."""
+        """Post a session's counts."""
         body = self._encoder.metrics_body(counts, self.metrics or "delta", start_ns, end_ns, session_id)
         return self._post(self._metrics_url, body, otlp_success)
 
     def _post(self, url: str, data: bytes, success: Success) -> Outcome:
-        body = gzip.compress(data, _LEVEL, mtime=0)  # the same spans are the same bytes
+        body = gzip.compress(data, _LEVEL, mtime=0)  # the same spans give the same bytes
         response = self._client.post(url, self._headers, body)
         if not isinstance(response, HttpResponse):
             return response
         return outcome(response, self._secret_values, time.time(), success)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()

@@ -1,7 +1,7 @@
-"""OTLP as JSON, made from encoded spans: for destinations that take JSON, and for people.
+"""Converts encoded spans to OTLP/JSON, for destinations that take JSON and for people.
 
-Source: the section "JSON Protobuf Encoding" of the OTLP specification. Importing this module takes 60 ms, for
-protobuf's messages: it is imported when something is to be JSON.
+Source: the section "JSON Protobuf Encoding" of the OTLP specification. Importing this module takes 60 ms because of
+protobuf's messages, so it is imported only when JSON is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def request_json(
     shared = MessageToDict(Resource.FromString(encode_resource(resource)))
     named: dict[str, Any] = {"name": scope.name, "version": __version__}
     if scope.attributes:
-        named |= MessageToDict(Resource.FromString(encode_resource(scope.attributes)))  # the same field of both
+        named |= MessageToDict(Resource.FromString(encode_resource(scope.attributes)))  # the same field in both
     scope_spans: dict[str, Any] = {"scope": named, "spans": [_span(span) for span in spans]}
     if schema_url:
         scope_spans["schemaUrl"] = schema_url
@@ -41,7 +41,7 @@ def request_json(
 def metrics_json(data: bytes) -> bytes:
     """Return an encoded ExportMetricsServiceRequest as OTLP/JSON.
 
-    Counts of histograms are numbers: readers must take them as such or as strings, and some take numbers alone.
+    Counts of histograms are numbers: readers must accept numbers and strings, but some accept only numbers.
     """
     found = MessageToDict(ExportMetricsServiceRequest.FromString(data), use_integers_for_enums=True)
     for resource_metrics in found.get("resourceMetrics", ()):

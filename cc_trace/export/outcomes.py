@@ -1,7 +1,7 @@
-"""What a destination is, and the four ways in which sending to one can end.
+"""The interface of a destination, and the four outcomes of sending to one.
 
-Rule: nothing counts as delivered that a destination has not accepted. Only `Accepted` and `Rejected` move the state
-forward; after `Retryable` and `Unclear` the same spans are there again at the next sync.
+Rule: nothing counts as delivered unless a destination has accepted it. Only `Accepted` and `Rejected` advance the
+state; after `Retryable` and `Unclear` the next sync has the same spans again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 MAX_BATCH_SPANS: Final = 512
 MAX_BATCH_BYTES: Final = 4_000_000  # before compression; gRPC servers take 4 MiB by default
-FIT_BYTES: Final = MAX_BATCH_BYTES - 16_000  # what one span may have: the rest is for what a request has around it
+FIT_BYTES: Final = MAX_BATCH_BYTES - 16_000  # the limit of one span; the rest is for the request around it
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedSpan:
-    """One span in the form its destination takes: `data` is the destination's own, `size` in bytes."""
+    """One span as encoded for its destination. `data` is in the destination's own format; `size` is in bytes."""
 
     span_id: str
     trace_id: str
@@ -32,7 +32,7 @@ class EncodedSpan:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The destination has them. `refused` of them it took and threw away (partial success): sending again is no use."""
+    """The destination has the batch. It discarded `refused` spans (partial success): resending is pointless."""
 
     refused: int = 0
     message: str | None = None
@@ -40,7 +40,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A payload that will never be taken (400, 413, 422). Halving it finds the span that is to blame."""
+    """The payload will never be accepted (400, 413, 422). Halving it finds the span at fault."""
 
     status: str
     message: str
@@ -48,7 +48,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Retryable:
-    """Nothing is wrong with the payload: refused, unreachable, a wrong key or URL, overload. Nothing was stored."""
+    """Nothing was stored, but the payload is fine: server unreachable or overloaded, wrong key or URL."""
 
     message: str
     after_seconds: float | None = None
@@ -56,7 +56,7 @@ class Retryable:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """It was sent and no answer came: it may or may not have been stored."""
+    """It was sent but not confirmed: it may or may not have been stored."""
 
     message: str
 
@@ -64,51 +64,51 @@ class Unclear:
 Outcome: TypeAlias = Accepted | Rejected | Retryable | Unclear
 
 
-# Of metrics: what was counted since the last time, or since counting began.
+# Of metrics: what was counted since the last report, or since counting began.
 Temporality: TypeAlias = Literal["delta", "cumulative"]
 
 
 class Destination(Protocol):
-    """Where spans go."""
+    """Something that spans can be sent to."""
 
     name: str
-    idempotent: bool  # taking a span twice is the same as once
-    queryable: bool  # `stored_ids` can tell what the backend has; may turn out to be false when it is asked
+    idempotent: bool  # sending a span twice equals sending it once
+    queryable: bool  # `stored_ids` works; may become false after a query
 
     def encode(self, span: Span) -> EncodedSpan:
         """Return a span as it will be sent. Pure; a span larger than a batch is cut, with a marker."""
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
-        """Return what an encoded span holds as JSON, for people."""
+        """Return an encoded span as JSON, for people."""
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
-        """Send one batch and say how it ended. Never raises for anything the network or the backend does."""
+        """Send one batch and return the outcome. Never raises for anything the network or the backend does."""
 
     def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
-        """Return which of these span ids the backend has, None where it cannot be asked, or does not answer now."""
+        """Return which of these spans the backend has, or None if it cannot be queried or does not answer."""
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 @runtime_checkable
 class EncodesInTurn(Protocol):
-    """A destination that says more of a span than stands in it."""
+    """A destination that adds to a span what it derives from its whole turn."""
 
     def encode_in_turn(
         self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_ask: bool
     ) -> EncodedSpan:
-        """Return a span as it will be sent, given all spans of its turn and what finds an image by its digest.
+        """Return a span as it will be sent, given all spans of its turn and a function that finds an image by digest.
 
-        `may_ask`: the backend may be asked what is needed for that. Never raises for what it answers.
+        `may_ask`: the backend may be queried for this. Never raises for its answers.
         """
 
 
 @runtime_checkable
 class MetricsDestination(Destination, Protocol):
-    """A destination that takes metrics too."""
+    """A destination that also accepts metrics."""
 
-    metrics: Temporality | None  # how it wants them; None: it is to get none
+    metrics: Temporality | None  # the temporality to send; None: send no metrics
 
     def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
-        """Send what a session counted between two moments; see `export/metrics`. Like `send`, it never raises."""
+        """Send a session's counts between two times (see `export/metrics`). Like `send`, it never raises."""

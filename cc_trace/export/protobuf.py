@@ -1,8 +1,9 @@
-"""Protobuf's wire form: fields written and read by their numbers.
+"""Protobuf's wire format: writes and reads fields by number.
 
-OTLP's messages are few and small, and importing the messages that are made for them takes longer than sending a turn.
-Source: protobuf.dev, "Encoding". A message's fields are written in the order of their numbers, as protobuf itself does,
-and so are the same bytes. Pure.
+OTLP's messages are few and small, and importing their generated classes takes longer than sending a turn. Fields are
+written in the order of their numbers, so the bytes are the same as protobuf's own. Pure.
+
+Source: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _MASK: Final = (1 << 64) - 1
 
 def varint(number: int) -> bytes:
     """Return a number of up to 64 bits: seven bits a byte, the lowest first, the high bit set on all but the last."""
-    if 0 <= number < 0x80:  # noqa: PLR2004  (what fits in one byte, as most lengths do)
+    if 0 <= number < 0x80:  # noqa: PLR2004  (fits in one byte, like most lengths)
         return _SHORT[number]
-    number &= _MASK  # a negative number is written as its two's complement
+    number &= _MASK  # a negative number is written in two's complement
     found = bytearray()
     while number >> 7:
         found.append(number & 0x7F | 0x80)
@@ -58,9 +59,9 @@ def chunk(field: int, data: bytes) -> bytes:
     return chunk_head(field, len(data)) + data
 
 
-@lru_cache(4096)  # most are short, and so the same
+@lru_cache(4096)  # most are short, so they recur
 def chunk_head(field: int, size: int) -> bytes:
-    """Return what stands before `size` bytes in a field with bytes, a text or a message."""
+    """Return the tag and length before `size` bytes in a field with bytes, a text or a message."""
     return varint(field << 3 | _BYTES) + varint(size)
 
 
@@ -70,12 +71,12 @@ def chunks(field: int, values: Iterable[bytes]) -> bytes:
 
 
 def chunk_pieces(field: int, values: Iterable[bytes]) -> list[bytes]:
-    """Return the pieces of a repeated field, for who joins more than that."""
+    """Return the pieces of a repeated field, for callers that join them with others."""
     return [piece for value in values for piece in (chunk_head(field, len(value)), value)]
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the fields of a message: integers as they are, all else as bytes. ValueError where it is no message."""
+    """Yield the fields of a message: integers, and anything else as bytes. Raises ValueError if it is malformed."""
     position = 0
     while position < len(data):
         tag, position = _read_varint(data, position)
@@ -102,7 +103,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def signed(number: int) -> int:
-    """Return an integer that was read as the signed one it is."""
+    """Convert an integer that was read as unsigned to signed."""
     return number - (1 << 64) if number >> 63 else number
 
 

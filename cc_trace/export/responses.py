@@ -1,9 +1,9 @@
-"""What a backend's answer means. Pure: an answer in, an outcome out.
+"""Interprets a backend's response as an outcome. Pure.
 
-A 2xx status alone is no acceptance: captive portals and wrong URLs answer so, too. OTLP's answer to a batch it took is
-nothing, or an ExportTraceServiceResponse in protobuf or JSON (MLflow answers protobuf in JSON). Langfuse has its own.
-Where the connection breaks in the middle of a body of the right type, the batch was taken; it is only not known whether
-the body named rejected spans.
+A 2xx status alone does not mean acceptance: captive portals and wrong URLs return it, too. An OTLP backend accepts a
+batch with an empty body, or an ExportTraceServiceResponse in protobuf or JSON (MLflow responds to protobuf in JSON).
+Langfuse has its own format. If the connection breaks within a body of the right type, the batch was accepted; only the
+number of rejected spans is unknown.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import Outcome
 
 MAX_MESSAGE_CHARS: Final = 300
-MAX_AFTER_SECONDS: Final = 86_400.0  # a backend that wants to be left alone for longer is asked once a day
+MAX_AFTER_SECONDS: Final = 86_400.0  # a longer Retry-After is reduced to a day
 Verdict: TypeAlias = Literal["rejected", "not stored", "unclear"]
-# HTTP's statuses and gRPC's codes that say the same of a batch. What is not named here: below 500 HTTP's are "not
-# stored", the server has seen the request and declined; all others are "unclear".
+# HTTP statuses and gRPC codes with the same meaning for a batch. Any others: HTTP statuses below 500 are "not stored",
+# because the server saw the request and declined it; the rest are "unclear".
 STATUSES: Final[Mapping[Verdict, frozenset[int | str]]] = {
-    # The payload is to blame, and always will be.
+    # The payload is at fault, permanently.
     "rejected": frozenset({400, 413, 422, "INVALID_ARGUMENT"}),
-    # A wrong key, a wrong place, overload, a conflict: nothing is wrong with the payload.
+    # A wrong key or URL, overload, a conflict: the payload is fine.
     "not stored": frozenset(
         {
             *(401, "UNAUTHENTICATED"),
@@ -46,7 +46,7 @@ STATUSES: Final[Mapping[Verdict, frozenset[int | str]]] = {
             *(505, 507, 511),
         }
     ),
-    # Something went wrong inside, perhaps after it was stored; a gateway does not know what became of the request.
+    # An internal error, perhaps after the batch was stored; or a gateway that does not know what happened.
     "unclear": frozenset(
         {
             *(500, "INTERNAL", "UNKNOWN", "DATA_LOSS"),
@@ -64,25 +64,25 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An HTTP response, its body perhaps cut off."""
+    """An HTTP response, possibly with a truncated body."""
 
     status: int
     content_type: str = ""
     body: bytes = b""
     retry_after: str | None = None
     location: str | None = None
-    complete: bool = True  # all of the body came
+    complete: bool = True  # the whole body arrived
 
 
 Success: TypeAlias = "Callable[[HttpResponse, Iterable[str]], Accepted | Unclear | None]"
 
 
 def verdict(status: int | str) -> Verdict:
-    """Return what a status of HTTP, or the name of a code of gRPC, says of the batch that was sent.
+    """Return what an HTTP status, or the name of a gRPC code, says about the batch.
 
-    An error inside a server (500, INTERNAL) is unclear over either transport: it may have come after the batch was
-    stored. Taking it for "not stored" would have a backend that counts a span twice count it twice; taking it for
-    unclear costs a question where the backend can be asked, and elsewhere the batch is sent again all the same.
+    An internal server error (500, INTERNAL) is unclear with either transport: it may have happened after the batch was
+    stored. Treating it as "not stored" would cause duplicates on backends that are not idempotent. Treating it as
+    unclear costs a query if the backend is queryable; otherwise the batch is sent again in either case.
     """
     for found, statuses in STATUSES.items():
         if status in statuses:
@@ -93,9 +93,9 @@ def verdict(status: int | str) -> Verdict:
 def outcome(
     response: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None
 ) -> Outcome:
-    """Return what an answer says about the batch that was sent.
+    """Return the outcome that a response means for the batch.
 
-    `success` reads the body of a 2xx, by default OTLP's; None where it is nothing that such a backend answers.
+    `success` reads the body of a 2xx, by default OTLP's, and returns None if it is not such a backend's response.
     """
     status = response.status
     if status in _SUCCESS:
@@ -116,7 +116,7 @@ def outcome(
 
 
 def otlp_success(response: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
-    """Return the acceptance that a body says in OTLP's way, None where it says something else."""
+    """Return the acceptance in an OTLP response's body, or None if the body is something else."""
     if not response.body and response.complete:
         return Accepted()
     if "protobuf" in response.content_type:
@@ -132,9 +132,9 @@ def otlp_success(response: HttpResponse, secret_values: Iterable[str]) -> Accept
 
 
 def langfuse_success(response: HttpResponse, secret_values: Iterable[str]) -> Accepted | Unclear | None:
-    """Return what Langfuse says of a batch: it answers with the job that will store it, older servers with a list.
+    """Return the outcome in Langfuse's response: the job that will store the batch, or a list from older servers.
 
-    A JSON object that is neither and names no error may be a newer server's: Langfuse can be asked, so that is unclear.
+    Any other JSON object without an error may be from a newer server: that is unclear, as Langfuse can be queried.
     """
     if (said := otlp_success(response, secret_values)) is not None:
         return said
@@ -152,25 +152,25 @@ def langfuse_success(response: HttpResponse, secret_values: Iterable[str]) -> Ac
 
 
 def accepted(body: bytes, secret_values: Iterable[str]) -> Outcome:
-    """Return what the body of a successful gRPC call says."""
+    """Return the outcome in the body of a successful gRPC call."""
     if (partial := _partial_protobuf(body)) is None:
         return Retryable(f"not an OTLP response: {_PORTAL}")
     return Accepted(max(0, partial[0]), cleaned(partial[1], secret_values) or None)
 
 
 def cleaned(text: str, secret_values: Iterable[str]) -> str:
-    """Return a foreign text fit for a log: one line, short, without secrets."""
+    """Return foreign text in a form fit for a log: one line, short, without secrets."""
     text = _CONTROL.sub(" ", redacted(text, secret_values)).strip()
     return shortened(text, MAX_MESSAGE_CHARS)
 
 
 def after_seconds(text: str | None, now: float) -> float | None:
-    """Return what Retry-After says, a number of seconds or a date, as seconds from now."""
+    """Return a Retry-After header, a number of seconds or a date, as seconds from now."""
     if text is None:
         return None
     if text.strip().isdecimal():
         return min(float(text), MAX_AFTER_SECONDS)
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415  (few servers say a date)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  (few servers send a date)
 
     try:
         then = parsedate_to_datetime(text).timestamp()
@@ -180,8 +180,8 @@ def after_seconds(text: str | None, now: float) -> float | None:
 
 
 def phrase(status: int) -> str:
-    """Return what a status is called."""
-    from http import HTTPStatus  # noqa: PLC0415  (only for what went wrong)
+    """Return the reason phrase of a status."""
+    from http import HTTPStatus  # noqa: PLC0415  (only for errors)
 
     try:
         return HTTPStatus(status).phrase
@@ -193,12 +193,12 @@ def _text(response: HttpResponse, secret_values: Iterable[str]) -> str:
     if "protobuf" in response.content_type:
         return cleaned(_status_message(response.body), secret_values)
     if response.body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):
-        return ""  # a page for browsers says nothing to a reader of a log
+        return ""  # a web page is useless in a log
     return cleaned(response.body.decode("utf-8", "replace"), secret_values)
 
 
 def _redirect_target(location: str | None, secret_values: Iterable[str]) -> str:
-    """Return a redirect's target without what could carry a key."""
+    """Return a redirect's target without the parts that may carry a key."""
     try:
         parts = urlsplit(location or "")
         host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
@@ -209,7 +209,7 @@ def _redirect_target(location: str | None, secret_values: Iterable[str]) -> str:
 
 
 def _kind(response: HttpResponse) -> str:
-    """Say what a body is, without quoting it: it may be a whole page."""
+    """Describe a body without quoting it: it may be a whole page."""
     start, type_ = response.body[:200].lstrip().lower(), cleaned(response.content_type.partition(";")[0], ())
     named = f" ({type_})" if type_ else ""
     if start.startswith(b"<?xml"):
@@ -229,7 +229,7 @@ def _json(body: bytes) -> Any:  # noqa: ANN401  (raw JSON)
 
 
 def _partial_json(body: bytes) -> tuple[int, str] | None:
-    """Return rejected spans and message of an ExportTraceServiceResponse; an object with anything else is none."""
+    """Return rejected spans and message of an ExportTraceServiceResponse, or None if the object has other fields."""
     raw = _json(body)
     if not isinstance(raw, dict) or not raw.keys() <= {"partialSuccess", "partial_success"}:
         return None
@@ -244,7 +244,7 @@ def _partial_json(body: bytes) -> tuple[int, str] | None:
 
 
 def _partial_protobuf(body: bytes) -> tuple[int, str] | None:
-    """Return rejected spans and message of an ExportTraceServiceResponse, None where it is no such message."""
+    """Return rejected spans and message of an ExportTraceServiceResponse, or None if it is not one."""
     try:
         partial = b"".join(value for field, value in fields(body) if field == 1 and isinstance(value, bytes))
         return _count_and_message(partial)
@@ -253,7 +253,7 @@ def _partial_protobuf(body: bytes) -> tuple[int, str] | None:
 
 
 def _status_message(body: bytes) -> str:
-    """Return the message of a google.rpc.Status: it stands where a partial success has its own, as field 2."""
+    """Return the message of a google.rpc.Status: field 2, like that of a partial success."""
     try:
         return _count_and_message(body)[1]
     except ValueError:

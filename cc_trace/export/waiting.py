@@ -1,6 +1,6 @@
-"""A destination whose key is not at hand: it came with the environment of a session's hook, and is kept nowhere.
+"""A destination without its key, which came with the environment of a session's hook and is not stored.
 
-The session stays pending, with that as the reason, until a hook or a command has the key.
+The session stays pending, with this as the reason, until a hook or a command has the key.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Waiting(OtlpDestination):
-    """Encodes spans as its profile does, and sends nothing."""
+    """Encodes spans with the destination's profile, but sends nothing."""
 
     def __init__(self, settings: DestinationSettings, why: str) -> None:
         super().__init__(settings)
         self._why = why
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:  # noqa: ARG002
-        """Say what it waits for."""
+        """Return a retryable outcome with what it waits for."""
         return Retryable(self._why)

@@ -26,14 +26,14 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "openinference": openinference.attributes,
     "mlflow": mlflow.attributes,
 }
-# Langfuse takes the environment from any of these, and refuses one that it does not like.
+# Langfuse reads the environment from any of these, and rejects invalid ones.
 _ENVIRONMENT: Final = ("deployment.environment.name", "deployment.environment", "langfuse.environment")
 
 
 def resource(profile: str, labels: Labels) -> dict[str, AttributeValue]:
-    """Return the attributes of what made the spans, the same for all spans of a request."""
+    """Return the resource attributes, the same for all spans of a request."""
     found: dict[str, AttributeValue] = {"service.name": labels.service_name}
-    if profile == "langfuse":  # has release and environment on every span, and perhaps a scope of another name
+    if profile == "langfuse":  # release and environment are on every span, and the scope may have another name
         found |= {"telemetry.sdk.name": "cc-trace", "telemetry.sdk.version": __version__}
         return found | {key: value for key, value in labels.resource.items() if key not in _ENVIRONMENT}
     if labels.release is not None:
@@ -46,5 +46,5 @@ def resource(profile: str, labels: Labels) -> dict[str, AttributeValue]:
 
 
 def schema_url(profile: str) -> str:
-    """Return which version of the conventions a profile follows, where there is one."""
+    """Return the schema URL of the conventions that a profile follows, empty if there is none."""
     return otel.SCHEMA_URL if profile == "otel" else ""

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def request(span: Span, asked: Callable[[JsonValue], JsonValue]) -> dict[str, JsonValue]:
-    """Return a request's messages, as `asked` makes each, and the tools that it offered where they are told."""
+    """Return a request's messages, each converted by `asked`, and the tools that it offered, if known."""
     made: dict[str, JsonValue] = {"messages": [asked(message) for message in messages(span)]}
     tools = offered_tools(span)
     return {**made, "tools": [_tool(tool) for tool in tools]} if tools else made
 
 
 def asked(message: JsonValue, thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
-    """Return a message that a response answers: a prompt, the result of a tool, an earlier response."""
+    """Return one input message of a response: a prompt, a tool result, or an earlier response."""
     if not isinstance(message, dict):
         return {"role": "user", "content": plain(message)}
     if message.get("role") == "assistant":
@@ -33,7 +33,7 @@ def asked(message: JsonValue, thoughts: Callable[[list[str]], dict[str, JsonValu
 
 
 def answered(message: dict[str, JsonValue], thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
-    """Return a response's message; `thoughts` says where a backend has a place for them."""
+    """Return a response's message. `thoughts` puts the thinking into the backend's own field."""
     found: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
     thinking, calls = message.get("thinking"), message.get("tool_calls")
     if isinstance(thinking, list) and any(thinking):  # often only a signature was kept

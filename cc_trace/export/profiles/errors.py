@@ -1,15 +1,15 @@
-"""What kind of error a span ended with: `error.type` of the conventions, one of few values.
+"""The kind of error that a span ended with: `error.type` of the conventions, one of few values.
 
 | value | of |
 |---|---|
 | `400`, `529`, … | an API error: its HTTP status |
 | `overloaded_error`, … | an API error without a status: Anthropic's name for it |
 | `exit_code_1`, … | a command: its exit code |
-| `InputValidationError`, `ENOENT`, … | a tool: the class that its message begins with |
+| `InputValidationError`, `ENOENT`, … | a tool: the class at the start of its message |
 | `-32602`, … | an MCP tool: its JSON-RPC code |
-| `user-rejected`, … | a tool call that was denied: how |
-| `tool_error`, `turn_error`, … | an error of which nothing more is known |
-| `interrupted`, `incomplete` | what did not end |
+| `user-rejected`, … | a denied tool call: the kind of denial |
+| `tool_error`, `turn_error`, … | an error without further details |
+| `interrupted`, `incomplete` | anything that did not finish |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _API_STATUS: Final = re.compile(r"API Error: (?:Request rejected \()?([45]\d\d)\
 _API_NAME: Final = re.compile(r"[a-z]+(?:_[a-z]+)*")
 _MAX_NAME_CHARS: Final = 60
 _MCP_CODE: Final = re.compile(r"(?:<tool_use_error>)?MCP error (-\d{1,6})\b")
-# Claude Code puts what a tool itself complains of into a tag. Errors of the system look like ENOENT.
+# Claude Code puts a tool's own errors into a tag. System errors look like ENOENT.
 _CLASS: Final = re.compile(
     r"(?:<tool_use_error>)?(?:Error: )?((?:[A-Z][A-Za-z]{0,40})?(?:Error|Exception)|E[A-Z]{3,12})(?=: )"
 )

@@ -1,4 +1,4 @@
-"""What the user wants to find on every span, whatever the destination."""
+"""The user's labels, which are on every span at every destination."""
 
 from __future__ import annotations
 

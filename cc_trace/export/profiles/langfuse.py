@@ -1,15 +1,15 @@
 """Langfuse's own attributes.
 
 Rules:
-- What describes the trace stands on every span: Langfuse filters rows, and each span is one.
-- Messages are in the form its UI shows as a conversation (ChatML); anything else is shown as a table of raw JSON.
-- Any text is shown as Markdown, so what a tool gave back stands in a code fence. Answers and prompts are Markdown.
-- A name tells what it is, and is one of few: Langfuse filters and groups by it. What started a turn stands in the
-  trace's name beside its number, and among the tags, which are the same for all turns that a command started.
-- Usage has one bucket per price and no sum beside its parts: every bucket is priced and added. Any key of cost_details
-  turns the server's pricing off, so a cost is either `total`, from us, or the server's own.
-- An image is shown where its reference stands in an `image_url` part; in a text the reference stays a text.
-- Nothing is sent that Langfuse does not read: all else ends in metadata that cannot be filtered.
+- The trace's attributes are on every span: Langfuse filters rows, and each span is a row.
+- Messages have the form that its UI shows as a conversation (ChatML); anything else is shown as a table of raw JSON.
+- Every text is shown as Markdown, so a tool's output is put in a code fence. Answers and prompts are Markdown.
+- Names are descriptive and few: Langfuse filters and groups by them. What started a turn is in the trace's name beside
+  its number, and among the tags, which are the same for all turns started by a command.
+- Usage has one bucket per price and no sums: every bucket is priced and added. Any key of cost_details turns the
+  server's pricing off, so a cost is either `total`, from us, or the server's own.
+- An image is shown if its reference is in an `image_url` part; within a text the reference remains text.
+- Nothing is sent that Langfuse does not read: it would end up in metadata that cannot be filtered.
 
 Source: packages/shared/src/server/otel/OtelIngestionProcessor.ts in github.com/langfuse/langfuse.
 """
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from cc_trace.spans import Response, Span
     from cc_trace.transcript import JsonValue, Media, Usage
 
-_ENVIRONMENT: Final = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")  # Langfuse refuses any other, and its own prefix
-_LONG_CONTEXT: Final = "[1m]"  # Claude Code's mark for a context of a million tokens; no price is known by that name
+_ENVIRONMENT: Final = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")  # Langfuse rejects any other, and its own prefix
+_LONG_CONTEXT: Final = "[1m]"  # Claude Code's suffix for a context of a million tokens; price lists do not have it
 _PARAMETERS: Final = ("effort", "speed", "service_tier")
-_MAX_DESCRIPTION: Final = 80  # characters of an agent's task that stand in its name
+_MAX_DESCRIPTION: Final = 80  # characters of an agent's task in its name
 _CI: Final = "claude-code-github-action"  # the entrypoint of Anthropic's own action
 _LEVELS: Final = {"error": "ERROR", "interrupted": "WARNING", "incomplete": "WARNING"}
 
 
 class Additions(NamedTuple):
-    """What a span is sent with that it does not have itself."""
+    """What is sent with a span in addition to its own data."""
 
-    cost_usd: float | None = None  # in place of the server's own
-    media: Mapping[str, Media] = MappingProxyType({})  # what is uploaded, by the digest that its text has
+    cost_usd: float | None = None  # replaces the server's own
+    media: Mapping[str, Media] = MappingProxyType({})  # uploads, by the digest in the text
 
 
 _NOTHING: Final = Additions()
@@ -81,7 +81,7 @@ def attributes(span: Span, labels: Labels, additions: Additions = _NOTHING) -> t
 
 
 def environment(labels: Labels) -> str | None:
-    """Return the environment, if Langfuse takes it."""
+    """Return the environment if Langfuse accepts it."""
     given = labels.environment
     return given if given is not None and _ENVIRONMENT.fullmatch(given) else None
 
@@ -116,7 +116,7 @@ def _everywhere(span: Span, labels: Labels, trace: dict[str, JsonValue]) -> dict
 
 
 def _trace_name(span: Span, trace: dict[str, JsonValue]) -> str:
-    """Return the turn's number, and what started it where that was no prompt."""
+    """Return the turn's number, and what started it if that was not a prompt."""
     return _started(f"Turn {span.turn}", trace)
 
 
@@ -126,7 +126,7 @@ def _started(name: str, trace: dict[str, JsonValue]) -> str:
 
 
 def _tags(labels: Labels, trace: dict[str, JsonValue]) -> list[str]:
-    """Return what traces are filtered by: the program, the command that started the turn, who was there, the user's."""
+    """Return the tags: the program, the command that started the turn, interactive or not, and the user's."""
     found, started_by, entrypoint = ["claude-code"], trace.get("started_by"), trace.get("entrypoint")
     if isinstance(started_by, str) and started_by.startswith("/"):
         found.append(started_by)
@@ -137,7 +137,7 @@ def _tags(labels: Labels, trace: dict[str, JsonValue]) -> list[str]:
 
 
 def _name(span: Span, trace: dict[str, JsonValue]) -> str:
-    """Return what an observation is called: an agent with its task, an MCP tool by its server and its own name."""
+    """Return an observation's name: an agent with its task, an MCP tool with its server."""
     match span.kind, span.metadata.get("description"):
         case "turn", _:
             return _started(span.name, trace)
@@ -151,7 +151,7 @@ def _name(span: Span, trace: dict[str, JsonValue]) -> str:
 
 
 def _type(span: Span) -> str:
-    """Return Langfuse's type; its events are points in time, so an event that lasted is a span."""
+    """Return Langfuse's type. Its events are points in time, so an event with a duration is a span."""
     match span.kind:
         case "turn" | "subagent":
             return "agent"
@@ -175,32 +175,32 @@ def _generation(span: Span, response: Response) -> dict[str, AttributeValue]:
 
 
 def _first_token(span: Span, response: Response) -> int | None:
-    """Return when the first token came, None where that is not known.
+    """Return when the first token arrived, or None if that is not known.
 
-    A response's first line is written when its first block is complete. Only of thinking is it told how long it took.
+    A response's first line is written when its first block is complete. Only thinking has a recorded duration.
     """
     took_ms, first_ns, start_ns = span.metadata.get("thinking_ms"), response.first_token_ns, span.start_ns
     thinking = span.output.get("thinking") if isinstance(span.output, dict) else None
     if not isinstance(took_ms, int | float) or first_ns is None or start_ns is None:
         return None
     if not isinstance(thinking, list) or len(thinking) != 1:
-        return None  # the sum of several says nothing of the first
+        return None  # a sum of several says nothing about the first
     began_ns = first_ns - int(took_ms * 1_000_000)
     return began_ns if start_ns <= began_ns <= first_ns else None
 
 
 def model_name(model: str) -> str:
-    """Return a model by the name that prices are found by."""
+    """Return a model's name as in price lists."""
     return model.removesuffix(_LONG_CONTEXT)
 
 
 def media_id(media: Media) -> str:
-    """Return the id that Langfuse gives to a content: it follows from its SHA-256, so it is known before the upload."""
+    """Return Langfuse's id for some content. It is derived from the SHA-256, so it is known before the upload."""
     return base64.urlsafe_b64encode(media.sha256).decode()[:22]
 
 
 def usage_buckets(usage: Usage) -> dict[str, int]:
-    """Return tokens by price: `input` excludes cache, writes for five minutes and for an hour are apart."""
+    """Return tokens by price: `input` excludes cache; 5-minute and 1-hour writes are separate."""
     buckets = {"input": usage.input, "output": usage.output}
     cache = {"cache_read_input_tokens": usage.cache_read}
     if usage.split:
@@ -233,7 +233,7 @@ def _output(span: Span, media: Mapping[str, Media]) -> str | None:
         case "tool", str(given) if media and isinstance(parts := _content(given, media, _shown(span.name)), list):
             return json_text([{"role": "tool", "name": span.name, "content": parts}])
         case "tool", str(given):
-            failed = span.status != "ok"  # then it is no longer what the file holds
+            failed = span.status != "ok"  # then it is not the file's content
             language = "" if failed else file_language(span.name, span.input)
             return fenced(given, language) if is_verbatim(span.name) else given
         case "event", str(given) if "hook_event" in span.metadata:  # what a program printed
@@ -261,12 +261,12 @@ def _asked(message: JsonValue, media: Mapping[str, Media]) -> JsonValue:
 
 
 def _shown(tool: str | None) -> Callable[[str], str]:
-    """Return how a text is written that a tool gave back."""
+    """Return the function that formats a tool's output."""
     return fenced if is_verbatim(tool) else str
 
 
 def _content(text: str, media: Mapping[str, Media], shown: Callable[[str], str] = str) -> JsonValue:
-    """Return a text as it is shown, in parts where it names images or documents that are uploaded."""
+    """Return a text as it is shown, split into parts if it mentions uploaded images or documents."""
     parts: list[JsonValue] = []
     at = 0
     for mark in MEDIA_MARK.finditer(text) if media else ():

@@ -1,4 +1,4 @@
-"""A span's metadata, with what else is known of it and has no name in a convention."""
+"""A span's metadata, together with its other fields that the conventions have no names for."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue
 
 
-# What a request had beside its messages: every profile has a place of its own for it.
+# What a request has besides its messages. Every profile has its own fields for these.
 _SYSTEM_PROMPT: Final = "system_prompt"
 _TOOLS: Final = "tools"
 
 
 def all_metadata(span: Span) -> dict[str, JsonValue]:
-    """Return what a profile puts where its destination has metadata."""
+    """Return all metadata for a destination's metadata field."""
     found: dict[str, JsonValue] = {"turn_number": span.turn, **span.metadata}
     if span.kind == "generation":
         found.pop(_SYSTEM_PROMPT, None)
@@ -26,30 +26,30 @@ def all_metadata(span: Span) -> dict[str, JsonValue]:
         if response.request_id is not None:
             found["request_id"] = response.request_id
         if response.usage is not None and not response.usage_complete:
-            found["usage_complete"] = False  # said only where it is not: the counts are then a lower bound
+            found["usage_complete"] = False  # present only if incomplete: the counts are then a lower bound
     return found
 
 
 def system_prompt(span: Span) -> str:
-    """Return the system prompt of a request; empty where it is not told."""
+    """Return the system prompt of a request, empty if it is not included."""
     text = span.metadata.get(_SYSTEM_PROMPT) if span.kind == "generation" else None
     return text if isinstance(text, str) else ""
 
 
 def messages(span: Span) -> list[JsonValue]:
-    """Return the messages of a request, its system prompt first; none where a span has a text, or nothing."""
+    """Return the messages of a request, its system prompt first; none if the span's input is a text or empty."""
     given, system = span.input if isinstance(span.input, list) else [], system_prompt(span)
     return [{"role": "system", "content": system}, *given] if system else given
 
 
 def offered_tools(span: Span) -> list[JsonValue]:
-    """Return the tools that a request offered, with their schemas; none where they are not told."""
+    """Return the tools that a request offered, with their schemas; none if they are not included."""
     tools = span.metadata.get(_TOOLS) if span.kind == "generation" else None
     return tools if isinstance(tools, list) else []
 
 
 def function(tool: JsonValue) -> dict[str, JsonValue]:
-    """Return name, description and parameters of a tool that was offered; empty: one of the API's own."""
+    """Return name, description and parameters of an offered tool; empty for one of the API's built-in tools."""
     if not isinstance(tool, dict) or "input_schema" not in tool:
         return {}
     named = {"name": "name", "description": "description", "parameters": "input_schema"}

@@ -1,11 +1,11 @@
 """MLflow: the GenAI conventions, with content in MLflow's own attributes and usage in both.
 
 Rules:
-- Content is sent once, as a chat completion's request and response: the form that MLflow's lists shorten to a text
-  and its UI draws as a conversation. GenAI messages stand in its lists as JSON, and as YAML when they have reasoning.
-- The type stands in `mlflow.spanType`: MLflow derives one from the conventions too, but searches and counts by this.
-- Usage has the cache writes for an hour apart, for which the conventions have no name. There is no cost: MLflow has
-  prices of its own.
+- Content is sent once, as a chat completion's request and response: MLflow's lists shorten this form to a text, and its
+  UI shows it as a conversation. GenAI messages appear in lists as JSON, and with reasoning as YAML.
+- The type is in `mlflow.spanType`: MLflow also derives one from the conventions, but searches and counts by this.
+- Usage has 1-hour cache writes separately, for which the conventions have no name. Cost is not sent: MLflow has its own
+  prices.
 
 Source: mlflow/tracing/otel/translation, mlflow/tracing/utils/truncation.py in github.com/mlflow/mlflow.
 """
@@ -45,7 +45,7 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
 
 
 def _usage(usage: Usage) -> JsonValue:
-    """Return token counts; the input includes what was read from and written to the cache."""
+    """Return token counts. The input includes cache reads and writes."""
     written = usage.cache_write_5m + usage.cache_write_1h
     asked = usage.input + usage.cache_read + written
     return {

@@ -1,10 +1,10 @@
 """OpenInference, for Phoenix and Arize.
 
 Rules:
-- Everything they read is said in OpenInference's own words; what they would derive from gen_ai.* is not relied on. The
-  GenAI names of what identifies a span are there too, for a collector on the way.
-- Content is sent once. A generation's messages are `llm.*_messages`, and its `input.value` and `output.value` are what
-  a row of a list needs; of all other spans these two are the content itself.
+- Everything they read uses OpenInference's own names; nothing relies on their conversion of gen_ai.*. The GenAI names
+  of identifying attributes are also there, for a collector in between.
+- Content is sent once. A generation's messages are `llm.*_messages`, and its `input.value` and `output.value` are short
+  texts for lists; for all other spans these two are the content itself.
 - Token counts of the prompt include the cache.
 
 Source: openinference-semantic-conventions, and spec/ in github.com/Arize-ai/openinference.
@@ -29,7 +29,7 @@ _KINDS: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "LLM", "too
 _PROVIDERS: Final = {"aws.bedrock": "aws", "gcp.vertex_ai": "google", "anthropic": "anthropic"}
 _PARAMETERS: Final = ("max_tokens", "effort", "thinking", "thinking_budget", "speed", "service_tier")
 _SHORT_CHARS: Final = 500
-_DIGITS: Final = 12  # of a cost in USD; beyond that is what adding left over
+_DIGITS: Final = 12  # decimals of a cost in USD; the rest is floating-point error
 
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
@@ -94,7 +94,7 @@ def _token_counts(response: Response) -> dict[str, AttributeValue]:
 
 
 def _costs(response: Response) -> dict[str, AttributeValue]:
-    """Return the cost, and what of it is the prompt's and the completion's; web searches are neither's."""
+    """Return the cost, and its prompt and completion parts. Web searches belong to neither."""
     if response.cost_usd is None:
         return {}
     found: dict[str, AttributeValue] = {"llm.cost.total": response.cost_usd}
@@ -110,7 +110,7 @@ def _costs(response: Response) -> dict[str, AttributeValue]:
 
 
 def _asked(given: list[JsonValue]) -> dict[str, AttributeValue]:
-    """Return what a response answers, message by message."""
+    """Return a response's input, message by message."""
     found: dict[str, AttributeValue] = {}
     for number, message in enumerate(given):
         prefix = f"llm.input_messages.{number}.message"
@@ -132,7 +132,7 @@ def _asked(given: list[JsonValue]) -> dict[str, AttributeValue]:
 
 
 def _answered(given: JsonValue, prefix: str) -> dict[str, AttributeValue]:
-    """Return a response: its thoughts and its text are parts, a text alone is the content."""
+    """Return a response: a lone text as content, thinking and text as parts."""
     found: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
     message = given if isinstance(given, dict) else {"content": given}
     text, thoughts = message.get("content"), [plain(each) for each in _list(message.get("thinking")) if each]
@@ -159,7 +159,7 @@ def _values(given: JsonValue, result: JsonValue) -> dict[str, AttributeValue]:
         if value is None or value == "":
             continue
         found[f"{side}.value"] = plain(value)
-        # Always said: of a response Phoenix takes it for JSON otherwise.
+        # Always set: otherwise Phoenix takes a response for JSON.
         found[f"{side}.mime_type"] = "text/plain" if isinstance(value, str) else "application/json"
     return found
 
@@ -173,7 +173,7 @@ def _last_asked(given: JsonValue) -> str:
 
 
 def _answer_in_short(given: JsonValue) -> str:
-    """Return what a response said, or else which tools it called."""
+    """Return a response's text, or else the tools it called."""
     match given:
         case {"content": str(text)} if text:
             return text

@@ -1,11 +1,11 @@
 """OpenTelemetry's conventions for generative AI, which any OTLP backend can read.
 
 Rules:
-- Conversation, agent and operation are named on every span: Honeycomb groups by them.
-- Model and usage stand on generations alone: backends count every span that has them as a call of a model.
+- Conversation, agent and operation are on every span: Honeycomb groups by them.
+- Model and usage are only on generations: backends count every span that has them as a model call.
 - Messages are JSON strings. Every output message has a finish_reason: Phoenix drops those without.
-- What the conventions have no name for is `cc_trace.*`, but for the cost, which is `gen_ai.usage.cost`.
-- `gen_ai.agent.id` is the id of an agent that is kept somewhere, not of one of its runs: there is none.
+- Anything the conventions have no name for is `cc_trace.*`, except the cost, which is `gen_ai.usage.cost`.
+- `gen_ai.agent.id` is the id of a registered agent, not of a run, so it is not set.
 
 Source: github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans, mcp, the messages'
 JSON schemas). It has no release yet; SCHEMA_URL is what its manifest says.
@@ -42,10 +42,10 @@ _FINISH: Final = {
     "refusal": "content_filter",
     "compaction": "compaction",
 }
-_UNFINISHED: Final = "error"  # the conventions' word where a finish reason was expected and none came
-# Metadata that the conventions have a name for.
+_UNFINISHED: Final = "error"  # the conventions' value for an expected finish reason that never arrived
+# Metadata that the conventions have names for.
 _NAMED: Final = frozenset({"session_id", "tool_name", "tool_id", "requested_model", "max_tokens", "effort"})
-# Whose models these are is told by the form of their names, and of the ids of their responses.
+# The form of model names, and of response ids, shows the provider.
 _BEDROCK: Final = re.compile(r"arn:aws[a-z-]*:bedrock:|(?:[a-z-]+\.)?anthropic\.claude")
 _VERTEX: Final = re.compile(r"claude-[^@]*@")
 
@@ -71,7 +71,7 @@ def unnamed(span: Span) -> dict[str, AttributeValue]:
 
 
 def named(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
-    """Return a span's name and what the conventions say of it besides content."""
+    """Return a span's name and its attributes in the conventions, without content."""
     operation, agent = _OPERATIONS.get(span.kind, span.name), _agent(span, labels)
     found: dict[str, AttributeValue] = {
         "session.id": span.session_id,
@@ -100,7 +100,7 @@ def named(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
 
 
 def content(span: Span) -> dict[str, AttributeValue]:
-    """Return what was said in a span."""
+    """Return the content attributes of a span."""
     found: dict[str, AttributeValue] = {}
     if span.kind == "tool":
         if span.input is not None:
@@ -116,7 +116,7 @@ def content(span: Span) -> dict[str, AttributeValue]:
         found["gen_ai.tool.definitions"] = json_text(
             [{"type": "function", **each} if (each := function(tool)) else tool for tool in tools]
         )
-    if span.kind == "event":  # what happened in it, said by no one
+    if span.kind == "event":  # a description of what happened, not a message
         if span.output:
             found["cc_trace.output"] = plain(span.output)
     elif parts := _answered(span.output):
@@ -130,7 +130,7 @@ def _agent(span: Span, labels: Labels) -> str:
 
 
 def provider(response: Response | None) -> str:
-    """Return who served a response, as far as its model and id tell."""
+    """Return the provider of a response, as far as its model and id show."""
     model, message_id = (response.model or "", response.message_id or "") if response is not None else ("", "")
     if message_id.startswith("msg_bdrk_") or _BEDROCK.match(model):
         return "aws.bedrock"
@@ -140,7 +140,7 @@ def provider(response: Response | None) -> str:
 
 
 def requested_model(span: Span) -> str | None:
-    """Return the model that was asked for; where that is not recorded, the one that answered."""
+    """Return the requested model, or if that is not recorded, the one that responded."""
     asked = span.metadata.get("requested_model")
     if isinstance(asked, str):
         return asked
@@ -170,7 +170,7 @@ def _named_generation(span: Span, found: dict[str, AttributeValue]) -> tuple[str
 
 
 def _usage(usage: Usage) -> dict[str, AttributeValue]:
-    """Return token counts; the input includes what was read from and written to the cache, as the convention says."""
+    """Return token counts. As in the convention, the input includes cache reads and writes."""
     written = usage.cache_write_5m + usage.cache_write_1h
     found: dict[str, AttributeValue] = {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + written,
@@ -179,7 +179,7 @@ def _usage(usage: Usage) -> dict[str, AttributeValue]:
         "gen_ai.usage.cache_creation.input_tokens": written,  # the old name, which most backends read
         "gen_ai.usage.cache_write.input_tokens": written,
     }
-    if usage.thinking:  # 0 where it is not recorded
+    if usage.thinking:  # 0 if not recorded
         found["gen_ai.usage.reasoning.output_tokens"] = usage.thinking
     return found
 
@@ -199,7 +199,7 @@ def _named_tool(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict
 
 
 def _asked(given: JsonValue) -> list[JsonValue]:
-    """Return input messages: of a generation what it answers, of others their one text."""
+    """Return the input messages: of a generation its input, of others one text."""
     match given:
         case str() if given:
             return [{"role": "user", "parts": [_text(given)]}]
@@ -242,7 +242,7 @@ def _answered(given: JsonValue) -> list[JsonValue]:
 
 
 def finish_reason(span: Span) -> str:
-    """Return why a message ended; most lines of a transcript do not tell, and then it follows from what they hold."""
+    """Return a message's finish reason. Most lines of a transcript have none; then it is derived from the content."""
     reason = span.metadata.get("stop_reason")
     if isinstance(reason, str):
         return _FINISH.get(reason, reason)

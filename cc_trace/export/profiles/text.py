@@ -1,4 +1,4 @@
-"""Values as text and as attributes that every backend takes."""
+"""Values as text, and as attributes that every backend accepts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def plain(value: JsonValue) -> str:
-    """Return a text as it is, and anything else as JSON."""
+    """Return a text unchanged, and anything else as JSON."""
     return value if isinstance(value, str) else json_text(value)
 
 
 def attribute(value: JsonValue) -> AttributeValue:
-    """Return a value as an attribute: scalars as they are, anything else as JSON."""
+    """Return a value as an attribute: scalars unchanged, anything else as JSON."""
     if isinstance(value, int) and value not in INT64:
         return str(value)
     return value if isinstance(value, str | bool | int | float) else json_text(value)
