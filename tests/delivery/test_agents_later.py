@@ -261,7 +261,7 @@ def test_a_sync_after_every_line_delivers_all_once(tmp_path: Path, story: list[t
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.sets(st.integers(1, 30), max_size=6), quiet=st.booleans(), down=st.booleans())
 def test_any_cutting_into_syncs_delivers_all_once(
     tmp_path_factory: pytest.TempPathFactory, story: list[tuple[str, Line]], cuts: set[int], *, quiet: bool, down: bool

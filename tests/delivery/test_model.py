@@ -194,5 +194,5 @@ class Histories(RuleBasedStateMachine):
             assert self.plain.twice == []
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestHistories = Histories.TestCase

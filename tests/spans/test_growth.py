@@ -95,7 +95,7 @@ with_agents = [path for path in case_transcripts() if agent_paths(path) and "sub
 
 
 @pytest.mark.parametrize("transcript", with_agents, ids=label)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.floats(0, 1), agents_at=st.floats(0, 1))
 def test_cut_main_and_agents(transcript: Path, tmp_path: Path, at: float, agents_at: float) -> None:
     """Agents' files grow on their own: what is final does not depend on how far they have come.
