@@ -80,7 +80,8 @@ def add_counts(total: dict[str, list[float]], more: Mapping[str, list[float]]) -
     for series, numbers in more.items():
         known = total.get(series, ())
         same = len(known) == len(numbers)
-        total[series] = [one + other for one, other in zip(known, numbers, strict=True)] if same else [*numbers]
+        sums = [min(one + other, _MOST) for one, other in zip(known, numbers, strict=True)] if same else [*numbers]
+        total[series] = sums
 
 
 @dataclass(slots=True)
@@ -322,7 +323,7 @@ def _is_map(value: object) -> bool:
 
 def _are_counts(value: object) -> bool:
     return isinstance(value, dict) and all(
-        isinstance(numbers, list) and all(type(number) in (int, float) and 0 <= number < _MOST for number in numbers)
+        isinstance(numbers, list) and all(type(number) in (int, float) and 0 <= number <= _MOST for number in numbers)
         for numbers in value.values()
     )
 

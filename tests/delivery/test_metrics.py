@@ -12,7 +12,7 @@ from lines import MODEL, NOON, SESSION, USAGE, line, prompt, reply, session, wri
 from sink import Sink
 from test_sync import STEPS, Killed, Machine
 
-from cc_trace.delivery.cursor import from_json, to_json
+from cc_trace.delivery.cursor import add_counts, from_json, to_json
 from cc_trace.export.outcomes import Accepted, Outcome, Rejected, Retryable, Unclear
 
 if TYPE_CHECKING:
@@ -256,6 +256,19 @@ def test_a_state_with_malformed_counts_is_not_believed(tmp_path: Path, metrics: 
     raw["destinations"]["sink"]["metrics"] = metrics
     with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
         from_json(json.dumps(raw).encode(), SESSION)
+
+
+def test_no_count_makes_a_state_unreadable(tmp_path: Path) -> None:
+    """A transcript can tell of any number of tokens."""
+    home = machine(tmp_path, Meter("cumulative"))
+    home.sync(written(home, 1))
+    state, _ = home.states.load(SESSION)
+    assert state is not None
+    counts = state.cursor("sink").metrics.counts
+    for _ in range(3):
+        add_counts(counts, {series: [9e17] * len(numbers) for series, numbers in counts.items()})
+    again = from_json(to_json(state), SESSION).cursor("sink").metrics.counts
+    assert {number for numbers in again.values() for number in numbers} == {1e18}
 
 
 def test_a_state_of_a_version_without_metrics_goes_on(tmp_path: Path) -> None:
