@@ -67,7 +67,7 @@ def detail(row: sqlite3.Row) -> Detail:
     _facts(made, row, span)
     _notes(made, span)
     match row["kind"]:
-        case "turn":
+        case "turn" | "subagent":
             _chat(made, "Prompt", span["input"])
             _chat(made, "Answer", span["output"])
         case "generation":

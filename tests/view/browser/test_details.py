@@ -106,6 +106,12 @@ def test_what_is_unknown_is_json_that_folds(page: Page, viewer: Viewer) -> None:
     expect(page.locator(".section.json-value .j-text").first).to_have_text("T-1")
 
 
+def test_what_an_agent_was_asked_and_said_is_markdown_too(page: Page, viewer: Viewer) -> None:
+    span_id = viewer.index.read("SELECT span_id FROM spans WHERE kind = 'subagent' AND session_id = ?", [SHOP])[0][0]
+    open_span(page, viewer, span_id)
+    expect(page.locator(".section.chat > summary")).to_have_text(["Prompt", "Answer"])
+
+
 def test_an_answer_is_markdown(page: Page, viewer: Viewer) -> None:
     page.goto(viewer.url(f"/sessions/{MADE}"))
     answer = page.locator(".turn").first.locator(".answer")
