@@ -72,9 +72,9 @@ def _unknown(command: str) -> str:
 
 
 def _called(given: Sequence[str]) -> int:
-    from cc_trace.cli.arguments import parser  # noqa: PLC0415  (argparse, see above)
+    from cc_trace.cli.arguments import parse  # noqa: PLC0415  (argparse, see above)
 
-    options = parser().parse_args(given)
+    options = parse(given)
     gc.set_threshold(GC_THRESHOLD)
     try:
         if options.command not in ("completion", "uninstall") and getattr(options, "spooled", None) is None:

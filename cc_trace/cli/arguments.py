@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import cc_trace
 from cc_trace.cli.commands import COMMANDS, overview
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (it has no other name)
 
 _JSON = "print JSON"
@@ -26,6 +30,49 @@ def parser() -> argparse.ArgumentParser:
     _delivering(commands)
     _completing(commands)
     return made
+
+
+def parse(given: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line. What a command does not take is said with the option that is meant."""
+    made = parser()
+    options, unknown = made.parse_known_args(given)
+    if unknown:
+        meant = difflib.get_close_matches(unknown[0].partition("=")[0], _options(made, options), 1)
+        hint = f"did you mean {meant[0]}?" if meant else f"`cc-trace {options.command} --help` describes what it takes"
+        made.exit(2, f"cc-trace: `cc-trace {options.command}` does not take {unknown[0]!r}; {hint}\n")
+    return options
+
+
+def _options(made: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """Return the options of the command that was called, and of its action, but those that are nobody's to type."""
+    found: list[str] = []
+    for action in made._actions:  # noqa: SLF001  (argparse has no other way to ask)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  (likewise)
+            chosen = action.choices.get(str(getattr(options, action.dest, "")))
+            found += [] if chosen is None else _options(chosen, options)
+        elif action.help != argparse.SUPPRESS:
+            found += action.option_strings
+    return found
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        message = f"{text!r} is not a whole number"
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def _limit(text: str) -> float:
+    """Return a limit of a gate: one that nothing exceeds, such as nan, would let everything pass."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        message = f"{text!r} is not a number of at least 0"
+        raise argparse.ArgumentTypeError(message)
+    return number
 
 
 def _command(commands: Commands, name: str) -> argparse.ArgumentParser:
@@ -80,7 +127,7 @@ def _looking(commands: Commands) -> None:
     view = _command(commands, "view")
     about = f"the session to open: {_NAMED}; if omitted, the list of all sessions"
     view.add_argument("session", metavar="SESSION", nargs="?", help=about)
-    view.add_argument("--port", type=int, default=0, metavar="N", help="port to listen on (default: any free port)")
+    view.add_argument("--port", type=_whole, default=0, metavar="N", help="port to listen on (default: any free port)")
     view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     preview = _command(commands, "preview")
     _session(preview)
@@ -93,9 +140,9 @@ def _looking(commands: Commands) -> None:
         "--format", choices=("text", "markdown", "json"), default="text", help="output format (default: text)"
     )
     report.add_argument(
-        "--max-cost", type=float, metavar="USD", help="exit 1 if the run cost more, or if its cost is unknown"
+        "--max-cost", type=_limit, metavar="USD", help="exit 1 if the run cost more, or if its cost is unknown"
     )
-    report.add_argument("--max-minutes", type=float, metavar="N", help="exit 1 if the run took longer")
+    report.add_argument("--max-minutes", type=_limit, metavar="N", help="exit 1 if the run took longer")
     report.add_argument("--fail-on", choices=("error",), help="exit 1 if the last turn did not succeed")
     status = _command(commands, "status")
     status.add_argument("--json", action="store_true", help=_JSON)
@@ -110,7 +157,7 @@ def _asking(commands: Commands) -> None:
     sessions.add_argument(
         "--since", metavar="AGE", help="only sessions active since then, such as 30d, 12h or 2026-10-01"
     )
-    sessions.add_argument("--limit", type=int, metavar="N", help="only the latest N sessions")
+    sessions.add_argument("--limit", type=_whole, metavar="N", help="only the latest N sessions")
     usage = _command(commands, "usage")
     kinds = ("day", "project", "model", "agent", "tool", "session")
     usage.add_argument("--by", choices=kinds, default="day", help="what to group by (default: day)")
@@ -127,7 +174,7 @@ def _asking(commands: Commands) -> None:
 
 def _session(command: argparse.ArgumentParser) -> None:
     command.add_argument("session", metavar="SESSION", nargs="?", help=_NAMED)
-    command.add_argument("--turn", type=int, metavar="N", help="only turn N")
+    command.add_argument("--turn", type=_whole, metavar="N", help="only turn N")
 
 
 def _completing(commands: Commands) -> None:
@@ -166,5 +213,5 @@ def _delivering(commands: Commands) -> None:
     )
     backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, but send nothing")
     backfill.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="number of sessions to deliver at once (default: 1)"
+        "--jobs", type=_whole, default=1, metavar="N", help="number of sessions to deliver at once (default: 1)"
     )

@@ -82,12 +82,39 @@ def test_alone_it_prints_its_help(tmp_path: Path) -> None:
             ["config", "get", "langfuse_publc_key"],
             "unknown setting 'langfuse_publc_key'; did you mean langfuse_public_key?",
         ),
+        (["show", "--trun", "1"], "`cc-trace show` does not take '--trun'; did you mean --turn?"),
+        (["status", "--jsno=1"], "`cc-trace status` does not take '--jsno=1'; did you mean --json?"),
+        (
+            ["config", "get", "--projct", "x", "content"],
+            "`cc-trace config` does not take '--projct'; did you mean --project?",
+        ),
+        (["doctor", "x"], "`cc-trace doctor` does not take 'x'; `cc-trace doctor --help` describes what it takes"),
+        (
+            ["sync", "--spoold"],
+            "`cc-trace sync` does not take '--spoold'; `cc-trace sync --help` describes what it takes",
+        ),
         (["config", "get", "zzz"], "unknown setting 'zzz'; `cc-trace config` lists all settings"),
     ],
 )
 def test_what_was_meant_is_said(tmp_path: Path, typed: list[str], said: str) -> None:
     done = cc_trace(tmp_path, *typed)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cc-trace: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["show", "--turn", "x"], "argument --turn: 'x' is not a whole number"),
+        (["report", "a", "--max-cost", "x"], "argument --max-cost: 'x' is not a number of at least 0"),
+        (["report", "a", "--max-cost", "nan"], "argument --max-cost: 'nan' is not a number of at least 0"),
+        (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' is not a number of at least 0"),
+    ],
+)
+def test_a_wrong_number_is_said_in_words(tmp_path: Path, typed: list[str], said: str) -> None:
+    """A gate that nothing exceeds would let everything pass."""
+    done = cc_trace(tmp_path, *typed)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"cc-trace {typed[0]}: error: {said}\n")
 
 
 @pytest.mark.parametrize("command", ["show", "preview", "report"])
