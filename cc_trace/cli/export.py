@@ -56,7 +56,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         case _:
             made = {"session": about, "spans": [span_json(span) for span in spans]}
             data = orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    replace_file(out, data)
+    try:
+        replace_file(out, data)
+    except OSError as error:  # which names the file that was to take its place
+        message = f"cannot write {out}: {error.strerror or error}"
+        raise CcTraceError(message) from None
     print(f"{out}: {len(spans):,} spans, {len(data):,} bytes, content {privacy.content}")
     return 0
 

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.escapes import escaped
+from cc_trace.store import label
 from cc_trace.text import local_time
 from cc_trace.values import json_text, readable
 
@@ -35,14 +36,13 @@ svg rect { fill: var(--work); } svg.bad rect { fill: var(--bad); }
 .d5 { margin-left: 5rem; }
 """
 _DEEPEST: Final = 5
-_LABEL_CHARS: Final = 120
 
 
 def to_html(about: Mapping[str, Any], spans: Sequence[Span]) -> str:
     """Return the page."""
     allowed = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'"
-    title = about.get("title") or about.get("session_id") or ""
+    title = about.get("title") or next((text for span in spans if (text := label(span))), about.get("session_id") or "")
     facts = [about.get("project"), about.get("git_branch"), about.get("start"), _cost(about.get("cost_usd"))]
     return "".join(
         [
@@ -80,15 +80,14 @@ def _turn(spans: list[Span]) -> Iterator[str]:
 def _row(span: Span, depth: int, start: int, end: int) -> str:
     facts = [_took(span), _cost(span.response.cost_usd if span.response is not None else None), _status(span)]
     bad = ' class="bad"' if span.status == "error" else ""
-    label = " ".join(_readable(span.output if span.kind == "generation" else span.input).split())[:_LABEL_CHARS]
     head = f"<b{bad}>{_text(span.name)}</b> {_text(' · '.join(fact for fact in facts if fact))}"
     body = "".join(
         f'<div class="quiet">{name}</div><pre>{_text(value)}</pre>'
         for name, value in (("error", span.error), ("input", span.input), ("output", span.output))
         if value not in (None, "", [], {})
     )
-    label = f' <span class="quiet">{_text(label)}</span>'
-    return f'<details class="d{depth}"><summary>{head}{label}{_bar(span, start, end, bad)}</summary>{body}</details>'
+    said = f' <span class="quiet">{_text(label(span))}</span>'
+    return f'<details class="d{depth}"><summary>{head}{said}{_bar(span, start, end, bad)}</summary>{body}</details>'
 
 
 def _bar(span: Span, start: int, end: int, bad: str) -> str:

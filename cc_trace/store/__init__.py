@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         row_of,
         write_spans,
     )
+    from cc_trace.store.layout import label
     from cc_trace.store.schema import VERSION, connect
     from cc_trace.store.span_rows import to_json
     from cc_trace.store.store import Store, store_path
@@ -33,6 +34,7 @@ __all__ = [
     "connect",
     "find_stored",
     "insights",
+    "label",
     "lists",
     "overwritten",
     "plain",
@@ -55,6 +57,7 @@ _MODULES: Final = {
     "StoredSession": "delivered",
     "connect": "schema",
     "find_stored": "delivered",
+    "label": "layout",
     "overwritten": "terminal",
     "plain": "terminal",
     "read_session": "delivered",

@@ -136,3 +136,21 @@ def test_perfetto_has_a_track_per_agent_on_which_slices_nest(projects: Path, cas
         for start, end in lane:
             for other_start, other_end in lane:
                 assert not start < other_start < end < other_end
+
+
+def test_a_folder_that_is_not_there_is_one_clear_line(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_made(projects)
+    out = projects / "nowhere" / "a.html"
+    assert main(["export", next(projects.glob("*.jsonl")).stem, "-o", str(out)]) == 2
+    assert capsys.readouterr().err == f"cc-trace: cannot write {out}: No such file or directory\n"
+
+
+def test_the_page_is_in_words(projects: Path) -> None:
+    """Without a title of Claude Code's it has what was asked; a row says what was answered or run, and is no JSON."""
+    copy_cases(projects, "2.1.325--b_tools")
+    text = exported(projects, "a.html")
+    summaries = re.findall(r"<summary>.*?</summary>", text)
+    assert summaries
+    assert not [each for each in summaries if "{&quot;" in each]
+    titles = re.findall(r"<title>(.*?)</title>", text)
+    assert titles != [next(projects.glob("*.jsonl")).stem]
