@@ -31,7 +31,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
         config = subject.config()
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
-        fix = "fix that; `cc-trace config` shows every setting and where it is set"
+        fix = "correct the setting; `cc-trace config` shows every setting and where it is set"
         if enabled_plugins(settings_files(subject)):
             # Claude Code keeps those where it keeps its own, and we do not look.
             fix += ". Keys in the plugin's options reach only hooks; `cc-trace config set` works everywhere"

@@ -125,7 +125,9 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
     try:
         destination = open_destination(settings)
     except CcTraceError as error:
-        return failed(_name(settings), str(error), "fix that; `cc-trace config` shows all settings")
+        return failed(
+            _name(settings), str(error), "do that, or choose other settings; `cc-trace config` shows all of them"
+        )
     except ImportError as error:
         return failed(_name(settings), f"a package is missing: {error}", "install cc-trace again")
     try:

@@ -227,10 +227,10 @@ def _own_expression(number: int, expression: str) -> re.Pattern[str]:
     try:
         made = re.compile(expression)
     except re.error as error:
-        message = f"expression {number} to mask is not a regular expression: {error}"
+        message = f"mask: expression {number} is not a regular expression: {error}"
         raise ConfigError(message) from None
     if made.search(""):
-        message = f"expression {number} to mask matches empty text, so it would mask nothing"
+        message = f"mask: expression {number} matches empty text, so it would mask nothing"
         raise ConfigError(message)
     return made
 

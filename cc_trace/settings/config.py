@@ -195,7 +195,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
 def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:
     endpoint, found = settings.text("otlp_endpoint"), settings.found("otlp_endpoint")
     if endpoint is None or found is None:
-        message = "destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318"
+        message = "destination otlp needs an address; `cc-trace config set otlp_endpoint http://localhost:4318` sets it"
         raise ConfigError(message)
     headers = _beside(settings, found, "otlp_headers")
     trusted = not found.layer.project  # else nobody is shown the user's certificate
@@ -253,7 +253,7 @@ def check_key(name: str, text: str) -> None:
 
 def _missing_key(missing: str, other: Found | None) -> str:
     """Say which key is missing, and how to set it: both keys must be set in the same place."""
-    message = f"destination langfuse needs {missing.upper()}"
+    message = f"destination langfuse needs {missing if other is not None and other.key.islower() else missing.upper()}"
     if other is None:
         return f"{message}; `cc-trace config set {missing}` sets it"
     return f"{message}; set it where {other.key} is set: {other.origin}"

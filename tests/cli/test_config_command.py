@@ -150,7 +150,7 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["set", "contents", "full"], "unknown setting 'contents'; `cc-trace config` lists all settings"),
+        (["set", "contents", "full"], "unknown setting 'contents'; did you mean content?"),
         (["set", "content", "some"], "content is 'some'; it must be one of full, no-tool-content, metadata"),
         (["set", "enabled", "maybe"], "enabled is 'maybe'; it must be true or false"),
         (
@@ -159,7 +159,7 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
         ),
         (
             ["set", "mask", "(a"],
-            "expression 1 to mask is not a regular expression: missing ), unterminated subpattern at position 0",
+            "mask: expression 1 is not a regular expression: missing ), unterminated subpattern at position 0",
         ),
         (
             ["set", "wait", "1"],

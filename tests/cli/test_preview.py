@@ -108,7 +108,8 @@ def test_a_choice_is_asked_for_and_an_unknown_one_refused(shell: Shell) -> None:
     assert "names 'nowhere'; it must be one of local, otlp, langfuse, file, otel:NAME" in unknown.stderr
     missing = shell.run("preview", SESSION, "--to", "otlp")
     assert missing.stderr == (
-        "cc-trace: destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318\n"
+        "cc-trace: destination otlp needs an address; "
+        "`cc-trace config set otlp_endpoint http://localhost:4318` sets it\n"
     )
 
 

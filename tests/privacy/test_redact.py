@@ -894,10 +894,10 @@ def test_own_patterns_are_masked_as_a_whole_or_by_their_group() -> None:
     [
         (
             "a(",
-            r"expression 2 to mask is not a regular expression: missing \), unterminated subpattern at position 1",
+            r"mask: expression 2 is not a regular expression: missing \), unterminated subpattern at position 1",
         ),
-        ("x*", r"expression 2 to mask matches empty text"),
-        ("(?=a)|", r"expression 2 to mask matches empty text"),
+        ("x*", r"mask: expression 2 matches empty text"),
+        ("(?=a)|", r"mask: expression 2 matches empty text"),
     ],
 )
 def test_a_wrong_own_pattern_is_named_with_what_is_wrong(expression: str, said: str) -> None:

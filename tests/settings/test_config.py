@@ -136,7 +136,7 @@ def test_no_key_is_shown() -> None:
         ({"CC_TRACE_ENABLED": "maybe"}, "CC_TRACE_ENABLED is 'maybe'; it must be true or false"),
         (
             {"CC_TRACE_DESTINATIONS": "otlp"},
-            "destination otlp needs CC_TRACE_OTLP_ENDPOINT, for example http://localhost:4318",
+            "destination otlp needs an address; `cc-trace config set otlp_endpoint http://localhost:4318` sets it",
         ),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_PROTOCOL": "smoke"},
