@@ -14,11 +14,14 @@ from viewer import TOKEN, copy_cases, running
 
 PICTURES: Final = ROOT / "docs" / "pictures"
 SHOP: Final = "5403f1c5-0000-4000-8000-000000000001"
+# Each page, the height of its window, and the part that the picture ends below.
 PAGES: Final = {
-    "turn": (f"/sessions/{SHOP}/turns/1", ".detail-body"),
-    "session": (f"/sessions/{SHOP}", ".turn"),
-    "insights": ("/insights", "#dearest"),
+    "turn": (f"/sessions/{SHOP}/turns/1", 1160, ".detail:has(.detail-body)"),
+    "session": (f"/sessions/{SHOP}", 800, ".turn"),
+    "insights": ("/insights", 800, "#cache"),
 }
+WIDTH: Final = 1280
+MARGIN: Final = 12
 
 
 def main() -> None:
@@ -31,13 +34,19 @@ def main() -> None:
         program = os.environ.get("CHROMIUM") or shutil.which("chromium")
         with running(Path(folder)) as viewer, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1200, "height": 800})
+            page = browser.new_page()
             page.goto(viewer.url(f"/?token={TOKEN}"))
             page.wait_for_selector("#list.drawn")
-            for name, (path, ready) in PAGES.items():
+            for name, (path, height, last) in PAGES.items():
+                page.set_viewport_size({"width": WIDTH, "height": height})
                 page.goto(viewer.url(path))
-                page.wait_for_selector(ready)
-                page.screenshot(path=PICTURES / f"{name}.png")
+                page.wait_for_selector(last)
+                bottom: float = page.locator(last).first.evaluate("each => each.getBoundingClientRect().bottom")
+                page.screenshot(
+                    path=PICTURES / f"{name}.png",
+                    full_page=True,
+                    clip={"x": 0, "y": 0, "width": WIDTH, "height": bottom + MARGIN},
+                )
             browser.close()
 
 
