@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.delivery.liveness import liveness
 from cc_trace.delivery.requests import HookContext
 from cc_trace.delivery.sweep import is_main, newest
+from cc_trace.delivery.sync import Report
 from cc_trace.errors import NotFoundError
 from cc_trace.files import private_folder
 from cc_trace.paths import find
@@ -20,7 +21,7 @@ from cc_trace.values import json_text
 
 if TYPE_CHECKING:
     from cc_trace.delivery.app import App
-    from cc_trace.delivery.sync import Report, Sync
+    from cc_trace.delivery.sync import Sync
     from cc_trace.spans import Ending
     from cc_trace.transcript import StreamTranscript
 
@@ -34,9 +35,9 @@ def sync_stream(
     """Deliver a run; `ended`: its process is gone, and nothing will be added to its transcript."""
     project = run.cwd or str(cwd)
     remembered = app.sources.remember()
-    off = app.off(project, remembered)
-    link = app.config(project, remembered).link if off is None else None
-    context = HookContext(link=link, project=project, environment=remembered)
+    if (off := app.off(project, remembered)) is not None:
+        return Report(run.session_id, off=off)  # nothing is kept: a later sync would deliver it
+    context = HookContext(link=app.config(project, remembered).link, project=project, environment=remembered)
     before: Report | None = None
     if (own := _own_transcript(app, run, cwd)) is not None:
         whole = _has_all(app, own, run, wait=not ended)

@@ -42,3 +42,11 @@ def test_a_stream_is_removed_when_it_is_delivered_and_old(
     for _ in clean_up(app.states, app.config_dir, app.config(), time.time() + days * DAY_SECONDS, app.log):
         pass
     assert len([*streams.glob("*.jsonl")]) == len([*streams.glob("*/subagents")]) == kept
+
+
+def test_nothing_is_kept_of_a_run_while_tracing_is_off(tmp_path: Path) -> None:
+    """A later sync, with tracing on, would take it for one whose delivery failed."""
+    environment = {"HOME": str(tmp_path), "CC_TRACE_DESTINATIONS": "local", "CC_TRACE_ENABLED": "false"}
+    app = App.open(environment)
+    assert ingest(app, tmp_path).off == "CC_TRACE_ENABLED is false"
+    assert not app.states.streams.exists()
