@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_trace.errors import ConfigError, NotFoundError
+from cc_trace.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,7 +141,7 @@ def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
 def _may_be_transcript(path: Path) -> bool:
     """Tell whether a file has a line that may be an object, or is empty. One that cannot be read is found out later."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             begin = file.read(_LOOKED_AT_BYTES)
     except OSError:
         return True

@@ -9,7 +9,7 @@ import sys
 import cc_trace
 from cc_trace.cli.commands import COMMANDS, overview
 from cc_trace.cli.output import EscapedText
-from cc_trace.errors import CcTraceError
+from cc_trace.errors import CcTraceError, ConfigError
 
 TYPE_CHECKING = False  # importing typing, argparse or importlib takes as long as all that `--help` does
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ def _called(given: Sequence[str]) -> int:
 def _say_what_the_hook_noted() -> None:
     from cc_trace.paths import claude_folder, home, state_folder, stopped_since  # noqa: PLC0415  (see above)
 
-    folder = state_folder(os.environ, claude_folder(os.environ, home(os.environ)))
+    try:
+        folder = state_folder(os.environ, claude_folder(os.environ, home(os.environ)))
+    except ConfigError:
+        return  # no home: the command itself says so, in its own way
     if (noted := stopped_since(folder)) is not None:
         print(f"cc-trace: {noted}; `cc-trace sync` delivers what is pending", file=sys.stderr)
 

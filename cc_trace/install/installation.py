@@ -102,13 +102,15 @@ def find_install_paths(environment: Mapping[str, str], project: Path | None) -> 
 def _project_settings(project: Path) -> Path:
     """Return a project's settings file for this user; a link in a cloned folder does not choose another one.
 
-    Not the one that is committed: what is registered names a folder of this user. Raises InstallError.
+    Not the one that is committed: what is registered names a folder of this user. Earlier versions registered in that
+    one, and our hooks are removed from it: it may not be a link either. Raises InstallError.
     """
     path = project / ".claude" / "settings.local.json"
-    real = Path(os.path.realpath(path))
-    if not real.is_relative_to(os.path.realpath(project)):
-        message = f"{path} links outside the project, to {real}; replace the link with a regular file"
-        raise InstallError(message)
+    for each in (path, path.with_name("settings.json")):
+        real = Path(os.path.realpath(each))
+        if not real.is_relative_to(os.path.realpath(project)):
+            message = f"{each} links outside the project, to {real}; replace the link with a regular file"
+            raise InstallError(message)
     return path
 
 

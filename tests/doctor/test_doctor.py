@@ -224,7 +224,7 @@ def test_the_test_span_says_what_it_is(home: Home) -> None:
 
 
 def test_text_says_the_same(healthy: Home) -> None:
-    """One line per check, its verdict first; its fix stands below; a count stands last."""
+    """One line per check, its verdict first, failures before warnings; its fix stands below; a count stands last."""
     home = healthy
     home.hook.chmod(0o644)
     _, checks = home.checks()
@@ -232,8 +232,8 @@ def test_text_says_the_same(healthy: Home) -> None:
     *lines, empty, count = done.stdout.splitlines()
     assert done.returncode == 1
     shown = [line.split(maxsplit=1) for line in lines if not line.startswith(" ")]
-    wanted = [check.verdict for check in checks]
-    assert [verdict for verdict, _ in shown] == wanted
+    checks.sort(key=lambda check: ("failed", "warning", "ok").index(check.verdict))
+    assert [verdict for verdict, _ in shown] == [check.verdict for check in checks]
     assert all(line.startswith(check.name) for (_, line), check in zip(shown, checks, strict=True))
     at = next(number for number, line in enumerate(lines) if line.startswith("failed"))
     assert lines[at] == f"failed   hook run               {home.hook} cannot be executed"

@@ -71,7 +71,7 @@ def test_a_trace_is_shown_and_all_of_it_goes_again(home: Home) -> None:
     """In an empty home: settings are made, closed to others, and with uninstall there is nothing left."""
     said = installed(home)
     assert len(re.findall(r"claude-sonnet|Agent|agent|Bash|Read|Turn 1", said)) >= SAMPLE_SPANS
-    assert "→ It has 3 lines; the first says al" in said
+    assert "→ It has 3 lines; the fir" in said
     assert stat.S_IMODE(home.settings.stat().st_mode) == 0o600
     assert {event: len(commands) for event, commands in home.commands().items()} == {"Stop": 1, "SessionEnd": 1}
     assert uninstalled(home)[0].endswith("settings.json: removed; there was none before")
@@ -475,6 +475,9 @@ def test_purging_after_an_uninstall_leaves_nothing(home: Home, elsewhere: bool) 
     uninstalled(home, **changes)
     state = home.path / "work" if elsewhere else home.state
     assert (state / "traces.db").is_file()
+    (state / "langfuse-prices-0123456789abcdef.json").touch()
+    (state / "streams" / "-p").mkdir(parents=True)
+    (state / "streams" / "-p" / "run.jsonl").touch()
     shutil.rmtree(home.path / ".claude" / "projects")
     assert f"state {state}: removed" in uninstalled(home, "--purge", **changes)
     assert snapshot(home.path) == {".claude": ("drwx------", "")}

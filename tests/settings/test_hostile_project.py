@@ -378,7 +378,7 @@ def test_a_folder_that_others_can_write_sends_nothing_to_them(victim: Victim) ->
     assert f"cannot use {victim.cloned}/.claude/settings.json: it belongs to another user (uid 12345)" in done.stdout
 
 
-@pytest.mark.parametrize("link", [".claude", ".claude/settings.json"])
+@pytest.mark.parametrize("link", [".claude", ".claude/settings.json", ".claude/settings.local.json"])
 @pytest.mark.parametrize("command", ["install", "uninstall"])
 def test_a_link_in_a_repository_does_not_lead_install_to_another_file(
     victim: Victim,
