@@ -117,10 +117,12 @@ def run(command: list[str], environment: dict[str, str], cwd: Path) -> subproces
     )
 
 
-def snapshot(folder: Path) -> dict[str, tuple[str, bytes | str]]:
-    """All that is in a folder: modes, contents, links, and when files were changed."""
+def snapshot(folder: Path, without: Path | None = None) -> dict[str, tuple[str, bytes | str]]:
+    """All that is in a folder, but for one below it: modes, contents, links, and when files were changed."""
     found: dict[str, tuple[str, bytes | str]] = {}
     for path in sorted(folder.rglob("*")):
+        if without is not None and path.is_relative_to(without):
+            continue
         status = path.lstat()
         name, mode = str(path.relative_to(folder)), stat.filemode(status.st_mode)
         if path.is_symlink():

@@ -11,6 +11,7 @@ docs/store.md describes the tables and columns: people query them.
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
@@ -113,6 +114,8 @@ def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Open a store that is there, to read. Raises OSError, sqlite3.Error."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))  # SQLite would block on a pipe
     check_beside_database(path)
     uri = f"{path.absolute().as_uri()}?mode=ro"
     database = sqlite3.connect(uri, timeout=BUSY_SECONDS, uri=True, isolation_level=None)

@@ -109,8 +109,7 @@ class Victim:
 
     def seen(self) -> dict[str, Any]:
         """All there is but our own folder."""
-        ours = str(self.state.relative_to(self.folder))
-        return {name: what for name, what in snapshot(self.folder).items() if not name.startswith(ours)}
+        return snapshot(self.folder, without=self.state)
 
     def worker(self, project: Path, path: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
         """The worker of a hook in a project, as a process of its own."""
