@@ -209,11 +209,6 @@ def _asked(given: JsonValue) -> list[JsonValue]:
             return []
 
 
-def _definition(tool: JsonValue) -> JsonValue:
-    described = function(tool)
-    return {"type": "function", **described} if described else tool
-
-
 def _input_message(message: JsonValue) -> JsonValue:
     match message:
         case {"role": "assistant"}:
