@@ -106,7 +106,7 @@ class App:
                 outgoing=Privacy(config.privacy),
                 rest_seconds=config.rest_seconds,
                 unclear_seconds=config.unclear_seconds,
-                addresses={each.name: _address(each) for each in config.destinations},
+                addresses={each.name: each.address for each in config.destinations},
                 request_content=config.request_content,
                 request_seconds=max((each.send_seconds for each in config.destinations), default=0.0),
             )
@@ -141,7 +141,7 @@ class App:
         if not names:
             return names
         now, backoff = self.runtime.clock(), self.states.backoff
-        known = {each.name: _address(each) for each in self.config(project, environment).destinations}
+        known = {each.name: each.address for each in self.config(project, environment).destinations}
         return [name for name in names if backoff.waiting(known[name], now) is None]
 
     def destination_names(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
@@ -213,15 +213,6 @@ _Key: TypeAlias = tuple[str | None, bytes]
 def _key(project: str | None, remembered: HookEnvironment | None) -> _Key:
     """Return the cache key: sessions of a project whose hooks had the same environment share their settings."""
     return project, orjson.dumps(remembered, option=orjson.OPT_SORT_KEYS)
-
-
-def _address(settings: DestinationSettings) -> str:
-    """Return the key under which a destination's failures are kept: two projects may use different collectors.
-
-    A destination that waits for its key has a key of its own here: a missing key says nothing about the backend.
-    """
-    where = settings.traces_endpoint or settings.endpoint or str(settings.path or settings.exporter)
-    return f"{settings.name} {where} {settings.public_key or ''} {settings.waits_for or ''}".rstrip()
 
 
 def _once(known: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:

@@ -59,6 +59,15 @@ class DestinationSettings:
         return self.kind == "local"
 
     @property
+    def address(self) -> str:
+        """Return where it is, without secrets: two projects may use different collectors under one name.
+
+        A destination that waits for its key has an address of its own: a missing key says nothing about the backend.
+        """
+        where = self.traces_endpoint or self.endpoint or str(self.path or self.exporter)
+        return f"{self.name} {where} {self.public_key or ''} {self.waits_for or ''}".rstrip()
+
+    @property
     def send_seconds(self) -> float:
         """Return how long sending a batch can take at most, including the requests before it."""
         return self.timeout_seconds * (1 + _ASKING * (self.media or self.scores))
@@ -134,7 +143,8 @@ def check_name(name: str, place: str) -> None:
     """Raise ConfigError for an unknown destination's name. `place`: where the name was given."""
     kind, colon, exporter = name.partition(":")
     if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
-        message = f"{place} names {quoted(name)}; it must be one of local, otlp, langfuse, file, otel:NAME"
+        known = ", ".join("otel:NAME" if each == "otel" else each for each in get_args(DestinationKind))
+        message = f"{place} names {quoted(name)}; it must be one of {known}"
         raise ConfigError(message)
 
 

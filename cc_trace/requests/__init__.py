@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from cc_trace.requests.cache import CacheMiss, Sent, cache_miss
 from cc_trace.requests.context import Context, context_by_origin
-from cc_trace.requests.ledger import RequestContent, RequestLedger
 from cc_trace.requests.log import RequestLog
 from cc_trace.requests.rebuild import Request
 from cc_trace.requests.records import Attempt, Call
+from cc_trace.requests.session_requests import RequestContent, SessionRequests
 
 __all__ = [
     "Attempt",
@@ -19,9 +19,9 @@ __all__ = [
     "Context",
     "Request",
     "RequestContent",
-    "RequestLedger",
     "RequestLog",
     "Sent",
+    "SessionRequests",
     "cache_miss",
     "context_by_origin",
 ]

@@ -49,11 +49,11 @@ class RequestParts(NamedTuple):
     messages: list[JsonValue]
 
 
-class RequestLedger:
+class SessionRequests:
     """Answers questions about requests. The added files are read when the first question is asked."""
 
     def __init__(self, content: RequestContent = "none") -> None:
-        """Create an empty ledger. `content`: how much of each request `parts` returns."""
+        """Begin with no file. `content`: how much of each request `parts` returns."""
         self.content: Final = content
         self._log = RequestLog()
         self._unread: list[Path] = []

@@ -22,7 +22,7 @@ from cc_trace.turns import AGENT, MODEL, Event, Generation, agent_status, clippe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cc_trace.requests import RequestLedger
+    from cc_trace.requests import SessionRequests
     from cc_trace.transcript import Advice, Context, JsonValue, Permission, RequestSent
     from cc_trace.turns import Call, FailedCall, Message, Origin, Run, Runs, Status, Turn
 
@@ -105,19 +105,19 @@ def from_turn(
     session_id: str,
     trace_by_call: dict[str, str],
     link: TraceLink | None = None,
-    ledger: RequestLedger | None = None,
+    requests: SessionRequests | None = None,
 ) -> list[Span]:
     """Return a turn's spans in tree order.
 
     `trace_by_call` has the session's calls that launched background tasks, with their trace ids: a turn started by a
-    task's end links to its call, and this turn's own calls are added. `ledger` adds what filled the context.
+    task's end links to its call, and this turn's own calls are added. `requests` adds what filled the context.
     """
     link = link or TraceLink()
     trace = link.trace(turn.key, turn.number)
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
             trace_by_call[call.id] = trace
-    made = _Trace(trace, session_id, turn.number, trace_by_call, ledger)
+    made = _Trace(trace, session_id, turn.number, trace_by_call, requests)
     made.main(turn, runs, link.parent_id)
     return made.spans
 
@@ -131,10 +131,10 @@ class _Trace:
         session_id: str,
         number: int,
         trace_by_call: dict[str, str],
-        ledger: RequestLedger | None,
+        requests: SessionRequests | None,
     ) -> None:
         self.spans: list[Span] = []
-        self._ledger = ledger
+        self._requests = requests
         self._trace_id = trace
         self._session_id = session_id
         self._number = number
@@ -274,8 +274,8 @@ class _Trace:
         if step.request is not None:
             metadata |= step.request.metadata
             metadata["attempts"] = step.attempts
-            if self._ledger is not None and usage is not None:
-                metadata |= self._ledger.metadata(step.request.id, usage)
+            if self._requests is not None and usage is not None:
+                metadata |= self._requests.metadata(step.request.id, usage)
         elif note is None and asked_ns is not None:
             note = "start derived"
         if note is not None:
@@ -367,7 +367,7 @@ class _Trace:
 
         If more than the new messages of the request is included, the origins are unknown, so the texts are private.
         """
-        parts = self._ledger.parts(request.id) if self._ledger is not None and request is not None else None
+        parts = self._requests.parts(request.id) if self._requests is not None and request is not None else None
         if parts is None:
             return [asked(message) for message in inputs], tuple([message.origin for message in inputs])
         if parts.system is not None:

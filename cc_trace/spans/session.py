@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.files import read_regular
 from cc_trace.paths import is_uuid
-from cc_trace.requests import RequestLedger
+from cc_trace.requests import SessionRequests
 from cc_trace.spans.build import from_turn
 from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
 from cc_trace.transcript import (
@@ -133,9 +133,9 @@ class Session:
         self._hook_ns = hook_ns
         self._rest_ns = rest_ns
         self._links = links or {}
-        self._ledger = RequestLedger(request_content) if requests or request_content != "none" else None
-        if self._ledger is not None:
-            self._ledger.add(path)
+        self._requests = SessionRequests(request_content) if requests or request_content != "none" else None
+        if self._requests is not None:
+            self._requests.add(path)
         self._files = files
         self._delivered = delivered
         self.finished = False  # everything has been read
@@ -227,7 +227,7 @@ class Session:
             summary.goal = summary.goal or turn.start.goal[:GOAL_CHARS]
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
-        spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._ledger)
+        spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._requests)
         for span in spans:
             summary.count(span, main=span.parent_id == spans[0].span_id)
         resume.finished_tasks.update(turn.finished_tasks)
@@ -440,8 +440,8 @@ class Session:
         return agent
 
     def _file_turns(self, path: Path, call: str | None) -> list[Turn]:
-        if self._ledger is not None:
-            self._ledger.add(path)
+        if self._requests is not None:
+            self._requests.add(path)
         try:
             return self._assembled(_after_call(list(self._read(path)), call))
         except OSError:  # gone or unreadable: the call is shown without the agent's work

@@ -33,10 +33,8 @@ _UPSERT: Final = (
 )
 # A turn's spans are delivered from its end, its root last: of those that began at one moment and have no place yet, the
 # later row is the first.
-_ROWS: Final = {
-    1: "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC",
-    VERSION: "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, place IS NULL, place, row DESC",
-}
+_ROWS: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, place IS NULL, place, row DESC"
+_ROWS_OF_1: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC"
 # A trace without any time is kept. Looking for old ones can take long and locks nobody out; so each is looked at again
 # when it is deleted, for it may have gone on.
 _ENDED_BEFORE: Final = "SELECT trace_id FROM spans GROUP BY trace_id HAVING MAX(COALESCE(end_ns, start_ns)) < ? LIMIT ?"
@@ -79,7 +77,7 @@ def remove_traces(path: Path, before_ns: int, max_traces: int) -> int:
     """
     prepare_database(path)
     with contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:
-        if version_of(database) == 1:
+        if 1 <= version_of(database) < VERSION:
             return 0  # whoever writes next brings it up to this version
         if version_of(database) != VERSION:
             raise sqlite3.DatabaseError(OTHER_VERSION)
@@ -103,7 +101,8 @@ def read_session(path: Path, session_id: str) -> Iterator[Span]:
     try:
         with contextlib.closing(connect_to_read(path)) as database:
             turn: list[Span] = []
-            for number, data in database.execute(_ROWS[version_of(database)], (session_id,)):
+            question = _ROWS_OF_1 if version_of(database) == 1 else _ROWS
+            for number, data in database.execute(question, (session_id,)):
                 if turn and turn[-1].turn != number:
                     yield from _in_tree_order(turn)
                     turn = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cc_trace.store.questions import DAY
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
 
 TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
 NO_TOOL: Final = "no tool"  # what a response called that called none
-_DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
 _SUMS: Final = (
-    "SUM(cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output, SUM(cache_read_tokens) cache_read,"
-    " SUM(cache_write_tokens) cache_write, COUNT(*) requests, SUM(status = 'error') errors"
+    "SUM(spans.cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output,"
+    " SUM(cache_read_tokens) cache_read, SUM(cache_write_tokens) cache_write, COUNT(*) requests,"
+    " SUM(status = 'error') errors"
 )
 
 
@@ -82,15 +84,14 @@ def insights(store: Store, chosen: Filter) -> Insights:
         ]
 
     by = {
-        "day": shares(_DAY, "day", 60)[::-1],
+        "day": shares(DAY, "day", 60)[::-1],
         "project": shares("project", "project", 20),
         "model": shares("model", "model", 20),
         "agent": shares("CASE agent WHEN '' THEN 'main thread' ELSE agent END", "agent", 20),
     }
     by["tool"] = _by_tool(store, where, values, chosen)
     total = store.read(
-        f"SELECT {_SUMS.replace('cost_usd) cost_usd', 'spans.cost_usd) cost_usd')}, COUNT(DISTINCT session_id) sessions"
-        f" {responses}",
+        f"SELECT {_SUMS}, COUNT(DISTINCT session_id) sessions {responses}",
         values,
     )[0]
     missed = store.read(
@@ -147,8 +148,8 @@ def _where(chosen: Filter) -> tuple[str, list[Any]]:
     parts, values = ["1"], []
     for condition, value in (
         ("project = ?", chosen.project),
-        (f"{_DAY} >= ?", chosen.since),
-        (f"{_DAY} <= ?", chosen.until),
+        (f"{DAY} >= ?", chosen.since),
+        (f"{DAY} <= ?", chosen.until),
     ):
         if value:
             parts.append(condition)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.store.insights import NO_TOOL, TIME_KINDS
-from cc_trace.store.questions import MAX_ROWS
+from cc_trace.store.questions import DAY, MAX_ROWS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
     from cc_trace.store.store import Store
 
-_DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
-_MISS: Final = "json_extract(span, '$.metadata.cache_miss.causes[0].kind')"
 _FIRST_FEW: Final = 12
 _PICK: Final = (
-    "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, cost_usd, total_usd,"
-    " waits, substr(json_extract(span, '$.error'), 1, 400) error"
+    "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, spans.cost_usd,"
+    " total_usd, waits, substr(json_extract(span, '$.error'), 1, 400) error"
 )
 _SORTS: Final = {
     "recent": "start_ns DESC",
@@ -96,7 +94,7 @@ def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) 
         [*tool, *tool, *values],
     )[0]
     rows = store.read(
-        f"SELECT {_PICK.replace('cost_usd', 'spans.cost_usd', 1)}, title, project, {took} took_ns,"
+        f"SELECT {_PICK}, title, project, {took} took_ns,"
         " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*values, min(limit, MAX_ROWS), max(0, offset)],
@@ -125,10 +123,10 @@ def _where(chosen: Chosen) -> tuple[str, list[Any]]:
         ("model = ?", chosen.model),
         ("agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
         ("project = ?", chosen.project),
-        (f"{_DAY} = ?", chosen.day),
-        (f"{_DAY} >= ?", chosen.since),
-        (f"{_DAY} <= ?", chosen.until),
-        (f"{_MISS} = ?", chosen.miss),
+        (f"{DAY} = ?", chosen.day),
+        (f"{DAY} >= ?", chosen.since),
+        (f"{DAY} <= ?", chosen.until),
+        ("cache_miss = ?", chosen.miss),
     ):
         if value:
             parts.append(condition)
@@ -239,7 +237,7 @@ def misses(store: Store, chosen: Chosen) -> list[Miss]:
     """Return the cache misses by cause, those of most tokens first."""
     where, values = _where(chosen)
     found = store.read(
-        f"SELECT {_MISS} cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
+        "SELECT cache_miss cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
         " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')) cost FROM spans JOIN sessions USING (session_id)"
         f" WHERE kind = 'generation' AND {where} AND cause IS NOT NULL GROUP BY 1 ORDER BY tokens DESC LIMIT 20",
         values,

@@ -24,7 +24,7 @@ _SORTS: Final = {
     "errors": "errors DESC",
 }
 _SESSION: Final = "session_id, title, project, cwd, branch, first_ns, last_ns, turns, cost_usd, tokens, errors, state"
-_DAY: Final = "date({} / 1000000000, 'unixepoch', 'localtime')"
+DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"  # on which a span began
 _ROW: Final = (
     "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_token_ns, status, cost_usd,"
     " total_usd, hot, lane, waits"
@@ -86,9 +86,9 @@ def _sessions_where(chosen: Filter) -> Where:
         ("model = ?", chosen.model),
         ("kind = 'generation' AND agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
         ("kind = 'tool' AND name = ?", chosen.tool),
-        (f"{_DAY.format('start_ns')} = ?", chosen.day),
-        (f"{_DAY.format('start_ns')} >= ?", chosen.since),
-        (f"{_DAY.format('start_ns')} <= ?", chosen.until),
+        (f"{DAY} = ?", chosen.day),
+        (f"{DAY} >= ?", chosen.since),
+        (f"{DAY} <= ?", chosen.until),
     ):
         if value:
             spans.append(condition)

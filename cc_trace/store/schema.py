@@ -96,6 +96,8 @@ INSERT INTO spans (span_id, session_id, trace_id, parent_id, turn, kind, name, t
     cache_write_tokens, cost_usd, span FROM earlier ORDER BY rowid;
 DROP TABLE earlier;
 """  # noqa: S608  (ours)
+# What brings a file to this version, by the version that it has.
+_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1}
 
 
 def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection:
@@ -119,7 +121,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     check_beside_database(path)
     uri = f"{path.absolute().as_uri()}?mode=ro"
     database = sqlite3.connect(uri, timeout=BUSY_SECONDS, uri=True, isolation_level=None)
-    if version_of(database) not in (1, VERSION):  # the columns that are read were there from the beginning
+    if not 1 <= version_of(database) <= VERSION:  # the columns that are read were there from the beginning
         database.close()
         raise sqlite3.DatabaseError(OTHER_VERSION)
     return database
@@ -142,7 +144,7 @@ def _prepare(database: sqlite3.Connection) -> None:
         return
     database.execute("BEGIN IMMEDIATE")
     try:
-        script = {0: _TABLES, 1: _FROM_1}.get(version_of(database), "")
+        script = _SCRIPTS.get(version_of(database), "")
         for statement in script.split(";\n"):  # `executescript` would commit first
             database.execute(statement)
         database.execute("COMMIT")

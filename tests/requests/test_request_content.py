@@ -22,7 +22,7 @@ from cc_trace.settings.lookup import Layer, Settings
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
-    from cc_trace.requests.ledger import RequestContent
+    from cc_trace.requests.session_requests import RequestContent
     from cc_trace.spans.model import Span
 
 TOOLS = CASES / "2.1.325--b_tools"
