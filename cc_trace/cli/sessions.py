@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import argparse
     import sqlite3
     from collections.abc import Mapping
+
+_WHOLE_COLUMNS: Final = 110  # a narrower terminal shows when and what, on one line
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -52,6 +54,7 @@ def _line(row: sqlite3.Row, width: int) -> str:
     when = local_time(row["last_ns"])
     cost = "" if row["cost_usd"] is None else f"${row['cost_usd']:,.2f}"
     project = shortened(row["project"] or "", 20)
-    facts = f"{row['session_id'][:8]}  {when:<16}  {plural(row['turns'], 'turn'):>9}  {cost:>8}  {row['state']:<20}"
-    line = f"{facts}  {project:<20}  "
+    line = f"{row['session_id'][:8]}  {when:<16}  "
+    if width >= _WHOLE_COLUMNS:
+        line += f"{plural(row['turns'], 'turn'):>9}  {cost:>8}  {row['state']:<20}  {project:<20}  "
     return line + shortened(" ".join(row["title"].split()), max(20, width - len(line)))

@@ -280,3 +280,14 @@ def test_show_prints_what_the_clock_showed(
         time.tzset()
     printed = capsys.readouterr().out
     assert "Turn 1 17:30:00 · " in printed
+
+
+def test_in_a_narrow_terminal_a_session_has_one_line(
+    projects: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_cases(projects, "2.1.325--shop")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["sessions"]) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("5403f1c5  2")
+    assert len(line) <= 60
