@@ -72,7 +72,7 @@ def find(target: str | None, config_dir: Path, cwd: Path) -> Path:
         path = path.expanduser()
     if is_there(Path.is_file, path):
         if not _may_be_transcript(path):
-            message = f"{target} is not a transcript: it has no JSON; pass a transcript (.jsonl) or a session id"
+            message = f"{target} is not a transcript: it contains no JSON; pass a transcript (.jsonl) or a session id"
             raise NotFoundError(message)
         return path
     if is_there(Path.is_dir, path):

@@ -116,7 +116,7 @@ class Tracer:
 
         found = sdk_message(message)
         if found is None:
-            self._warn_once(f"a {type(message).__name__} is not traced: it is no message of Claude Code")
+            self._warn_once(f"a {type(message).__name__} is not traced: it is not a Claude Code message")
             return
         match found:
             case {"type": "stream_event", "event": {"type": str(kind)}} if kind not in _COUNTING:
@@ -140,7 +140,7 @@ class Tracer:
             _LOG.warning("not traced: %s", error)
             return
         if thread.is_alive():
-            _LOG.warning("not all is delivered yet; `cc-trace sync` delivers the rest")
+            _LOG.warning("some spans are still pending; `cc-trace sync` delivers them")
 
     def _deliver_safely(self, taken: list[tuple[dict[str, object], int]]) -> None:
         try:

@@ -107,7 +107,7 @@ def test_the_wheel_alone_installs_traces_shows_and_goes_again(dist: Path, tmp_pa
         return done.stdout
 
     assert cc_trace("--version") == f"cc-trace {__version__}\n"
-    assert "It works: sessions that start from now on are traced." in cc_trace("install")
+    assert "It works: new sessions are now traced." in cc_trace("install")
     home.claude_runs(home.commands()["SessionEnd"][0], "SessionEnd")
     shown = [json.loads(line) for line in cc_trace("show", SESSION_ID, "--json").splitlines()]
     assert [span["kind"] for span in shown].count("turn") == 1

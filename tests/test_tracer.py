@@ -294,7 +294,7 @@ def test_what_is_no_message_is_named_once(message: object, state: Path, caplog: 
     with Tracer("x") as tracer:
         list(tracer.watch([*messages(), message, message]))
     assert [record.getMessage() for record in caplog.records] == [
-        f"a {type(message).__name__} is not traced: it is no message of Claude Code"
+        f"a {type(message).__name__} is not traced: it is not a Claude Code message"
     ]
     assert kinds(state) == WHOLE
 
@@ -341,8 +341,8 @@ def test_a_backend_that_hangs_is_waited_for_within_bounds(
         monkeypatch.setenv("CC_TRACE_TIMEOUT_SECONDS", "3")
         with Tracer("x", wait_seconds=0.1) as tracer:
             list(tracer.watch(messages()))
-        late = "not all is delivered yet; `cc-trace sync` delivers the rest"
-        assert late in caplog.text or "pending for otlp: the time allowed was over" in caplog.text
+        late = "some spans are still pending; `cc-trace sync` delivers them"
+        assert late in caplog.text or "pending for otlp: the time limit was reached" in caplog.text
         for thread in threading.enumerate():
             if thread.name == "cc-trace":
                 thread.join()

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"--jobs is {options.jobs}; it must be at least 1"
         raise CcTraceError(message)
     if options.again and options.to is None:
-        message = "--again needs --to DESTINATION: all that was delivered there is sent once more"
+        message = "--again needs --to DESTINATION, since it sends everything there again"
         raise CcTraceError(message)
     app = App.open(environment, to=options.to)
     app.runtime.metrics = False
@@ -99,7 +99,7 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
         for file in found:
             with app.states.locked(file.path.stem, _LOCK_SECONDS) as held:
                 if not held:
-                    why = f"another process is delivering it; repeat this for it alone: {file.path}"
+                    why = f"another process is delivering it; then run this again with {file.path}"
                     summary.add_pending(why)
                     continue
                 if ledger is not None:
@@ -117,7 +117,8 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
         for other in file.others:
             fix = f"`cc-trace sync --transcript {shlex.quote(str(other))}` delivers it"
             print(
-                f"cc-trace: {file.path.stem} has an older file in another folder, left out here: {fix}", file=sys.stderr
+                f"cc-trace: {file.path.stem} also has an older transcript in another folder, skipped here; {fix}",
+                file=sys.stderr,
             )
     old: Counter[tuple[str, int]] = Counter()
     for file in found:
@@ -128,8 +129,8 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
                     old[settings.name, seconds] += 1
     for (name, seconds), count in old.items():
         age = plural(seconds // _HOUR, "hour")
-        said = f"{name}: this backend refuses spans that are older than {age}, as those of {count} of {len(found)}"
-        print(f"cc-trace: {said} sessions are", file=sys.stderr)
+        said = f"{name} refuses spans older than {age}; this affects {count} of {len(found)}"
+        print(f"cc-trace: {said} sessions", file=sys.stderr)
 
 
 def _counted(app: App, found: Sequence[TranscriptFile], summary: Summary) -> int:

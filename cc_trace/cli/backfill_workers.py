@@ -73,7 +73,7 @@ class _Worker:
         for settings in self._app.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)
             if settings in self._app.skipped:
-                report.pending[settings.name] = f"not tried any more: {failing.why}"
+                report.pending[settings.name] = f"no longer tried: {failing.why}"
                 continue
             why = report.pending.get(settings.name, "")
             refused = state.cursor(settings.name).refusing_since is not None
@@ -177,7 +177,7 @@ def _spread(
 
 def _report_of_lost_process(file: TranscriptFile, error: BrokenExecutor) -> Report:
     """Return the report of a session whose process was killed or could not start."""
-    return Report(file.path.stem, pending={"*": f"the process that delivered it ended: {error}"})
+    return Report(file.path.stem, pending={"*": f"the process delivering it died: {error}"})
 
 
 def _listen(queue: SimpleQueue[tuple[str, Advance] | None], bar: Bar) -> None:

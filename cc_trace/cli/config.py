@@ -197,7 +197,7 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
     print(f"{setting.name} is set in {sources.config_file}{'' if project is None else f' for {project}'}")
     layers = [Layer("environment", sources.environment), Layer(str(file), {setting.name: typed}, variables=False)]
     if (found := Settings(layers).found(setting.name)) is not None and found.key != setting.name:
-        print(f"but {found.key} is set in this environment, and takes precedence")
+        print(f"but {found.key} is set in this environment and takes precedence")
     return 0
 
 

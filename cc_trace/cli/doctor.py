@@ -60,7 +60,7 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
     try:
         subject = _subject(environment)
     except ConfigError as error:
-        yield failed("home", str(error), "set HOME to the folder of the user that runs Claude Code")
+        yield failed("home", str(error), "set HOME to the home folder of the user who runs Claude Code")
         return
     secrets = secret_values(subject)
     for group in _GROUPS:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from cc_trace.install import Installed, InstallPaths
 
-_TRACED: Final = "It works: sessions that start from now on are traced. `cc-trace status` shows what was delivered."
+_TRACED: Final = "It works: new sessions are now traced. `cc-trace status` shows what was delivered."
 _NOT_REGISTERED: Final = (
-    "The hook works, but is not registered here: the plugin does that while it is enabled, or `cc-trace install`."
+    "The hook works. It is registered by the plugin, while that is enabled, or by `cc-trace install`."
 )
 
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         unregister(paths.settings.with_name("settings.json"), paths.backups)
     _report(paths, done)
     if options.project:
-        print(f"note      {paths.settings.name} names a folder of yours: keep it out of version control")
+        print(f"note      {paths.settings.name} contains a path of this machine; keep it out of version control")
     return _try_out(done.command, environment, python, _TRACED)
 
 
@@ -69,9 +69,11 @@ def _report(paths: InstallPaths, done: Installed) -> None:
         if change.backup is not None and change.needed:
             print(f"backup    {change.backup}")
     for name in plugins(change.after):
-        print(f"note      the plugin {name} is enabled, too. Turns are still delivered once; one of the two is enough")
+        print(
+            f"note      the plugin {name} is enabled too. Turns are still delivered only once; one of the two is enough"
+        )
     if meaning(change.after).get("disableAllHooks") is True:
-        print("note      disableAllHooks is true there: Claude Code runs no hooks until you remove it")
+        print("note      disableAllHooks is true in that file: Claude Code runs no hooks until you remove it")
 
 
 def _try_out(command: str, environment: Mapping[str, str], python: Path, closing: str) -> int:
@@ -84,7 +86,7 @@ def _try_out(command: str, environment: Mapping[str, str], python: Path, closing
         return 1
     from cc_trace.cli.tree import Printer  # noqa: PLC0415  (rich takes 60 ms)
 
-    print("\nA sample session, sent through the hook into a store of its own:\n")
+    print("\nA sample session, sent through the hook to a temporary store:\n")
     printer = Printer(full=False, content=True)
     for _, spans in groupby(checked.spans, key=lambda span: span.turn):
         printer.turn(list(spans))

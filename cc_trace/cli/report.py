@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         raise CcTraceError(message) from error
     runs = [each for each in runs if each.spans]
     if not runs:
-        message = f"{options.session} has no turn; pass a transcript, a session id, or the output of `claude -p`"
+        message = f"{options.session} has no turns; pass a transcript, a session id, or the output of `claude -p`"
         raise NotFoundError(message)
     report = _report(runs, config)
     failed = _failed_gates(report, options)
@@ -99,7 +99,7 @@ def _read(path: Path, folder: Path, app: App) -> tuple[Config | None, list[_Run]
             config = app.config(cwd, None if state is None else state.environment)
             privacy = Privacy(config.privacy)
         except ConfigError as error:
-            print(f"cc-trace: no texts are shown, because the settings are wrong: {error}", file=sys.stderr)
+            print(f"cc-trace: texts are left out because the settings are wrong: {error}", file=sys.stderr)
             privacy = Privacy(PrivacySettings(content="metadata"))
         spans = [privacy(span, turn) for turn in turns for span in turn]
         summary = session.summary

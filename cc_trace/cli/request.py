@@ -89,7 +89,7 @@ def _why_not(name: str, path: Path, log: RequestLog) -> str:
             f"`cc-trace show --request {name}` searches all sessions"
         )
     if not log.recorded:
-        return f"{path.name} records no requests: Claude Code 2.1.325 writes them, 2.1.197 did not"
+        return f"{path.name} has no request records: Claude Code 2.1.325 writes them, 2.1.197 does not"
     if said is not None:
         return f"{path.name} has no record of the request for {name}"
     return f"{path.name} has no response or request {name}; `cc-trace show --json {path.stem}` lists each `message_id`"
@@ -232,7 +232,7 @@ def _summary(shown: Shown, *, content: bool) -> Iterator[str]:
     if len(call.attempts) > 1 or failure is not None:
         yield from ("", "Attempts", *_attempt_lines(call, content=content))
     if shown.context is not None:
-        yield from ("", f"Context: {shown.context.total_tokens:,} tokens; how they divide is an estimate")
+        yield from ("", f"Context: {shown.context.total_tokens:,} tokens; the breakdown is an estimate")
         yield from _context_lines(shown.context)
     if response is not None and response.usage is not None:
         usage = response.usage

@@ -44,7 +44,7 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], *, pro
     given = dict(environment)
     if propagate:
         if not given.get(_LINK):
-            print(f"cc-trace: --propagate needs the span to join: set {_LINK}", file=sys.stderr)
+            print(f"cc-trace: --propagate needs a span to join; set {_LINK}", file=sys.stderr)
             return _WRONG_USAGE
         given["TRACEPARENT"] = given[_LINK]
     printing = any(map(_is_print_flag, command))

@@ -31,9 +31,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         for hit in hits:
             _print(hit)
         if len(hits) == _MAX_HITS:
-            print(f"the best {plural(_MAX_HITS, 'hit')}; more words find fewer")
+            print(f"these are the best {plural(_MAX_HITS, 'hit')}; add words to narrow the search")
         elif not hits:
-            print("nothing was found")
+            print("nothing found")
     return 0 if hits else 1
 
 

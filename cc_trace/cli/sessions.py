@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         sys.stdout.buffer.write(orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         return 0
     if not rows:
-        print("no session was found" if options.project or options.since else "there are no sessions yet")
+        print("no matching sessions" if options.project or options.since else "no sessions yet")
     width = shutil.get_terminal_size((120, 24)).columns
     for row in rows:
         print(_line(row, width))

@@ -34,7 +34,7 @@ _NEXT_UNIT: Final = 1000
 _DATABASE_PART: Final = re.compile("-(wal|shm|journal)$")
 
 SUPPRESSED = (
-    "suppressed: written to while tracing was off; once it is on again, `cc-trace sync --session ID` delivers it"
+    "suppressed: used while tracing was off; turn tracing on again and run `cc-trace sync --session ID` to deliver it"
 )
 
 

@@ -40,7 +40,7 @@ def up_to_date(environment: Mapping[str, str]) -> Iterator[Store]:
                 (app.states.folder / ERROR_NOTE).unlink(missing_ok=True)
             yield store
         except sqlite3.Error as error:
-            message = f"cannot use the local store {path}: {error}; cc-trace doctor says what to do"
+            message = f"cannot use the local store {path}: {error}; run `cc-trace doctor`"
             raise StateError(message) from error
 
 

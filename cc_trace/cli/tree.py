@@ -101,7 +101,7 @@ class Printer:
         # Totals stand first: what follows is cut at the edge of the terminal.
         totals = Text(no_wrap=True, overflow="ellipsis")
         if root.metadata.get("rewound"):
-            parts.append("left behind")
+            parts.append("rewound")
         parts.insert(0, local_time(root.start_ns, _CLOCK))
         totals.append(f"{root.name} ", style="bold").append(" · ".join(part for part in parts if part), style="dim")
         self._ending(totals, root)

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         sys.stdout.buffer.write(orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         return 0
     if not rows:
-        print("nothing was used" if options.since else "there are no sessions yet")
+        print("no usage found" if options.since else "no sessions yet")
         return 0
     _print(options.by, [*rows, total])
     return 0

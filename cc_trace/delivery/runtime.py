@@ -46,7 +46,7 @@ class Runtime:
         """Return why no more batches may be sent; None if they may."""
         if self.interrupted():
             return "interrupted"
-        return "the time allowed was over" if deadline is not None and self.clock() >= deadline else None
+        return "the time limit was reached" if deadline is not None and self.clock() >= deadline else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -471,7 +471,7 @@ class Sync:
         if 0 < (cursor.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"
         if (known := self._states.backoff.waiting(address, now)) is not None:
-            return f"not retried yet, after {known.failures} failures: {known.error}"
+            return f"waiting to retry after {known.failures} failures: {known.error}"
         return self._failed.get(address)
 
     def _note_health(self, address: str, delivery: Delivery) -> None:

@@ -78,7 +78,7 @@ def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> 
         yield from check(subject)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is named)
         name = check.__name__.replace("_", " ")
-        what = f"the check ended with {type(error).__name__}: {error}"
+        what = f"the check failed with {type(error).__name__}: {error}"
         yield failed(name, what, "report this as a bug in cc-trace, with the output of `cc-trace doctor --json`")
 
 

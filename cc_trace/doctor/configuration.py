@@ -38,12 +38,12 @@ def configuration(subject: Subject) -> Iterator[Check]:
         yield failed("configuration", str(error), fix)
         return
     if (off := why_off(config, str(subject.project))) is not None:
-        fix = "nothing if that is intended; otherwise `cc-trace config` shows where it is set"
+        fix = "nothing, if this is intended; otherwise `cc-trace config` shows where it is set"
         yield warning("configuration", f"sessions of {subject.project} are not traced: {off}", fix)
         return
     names = ", ".join(destination.name for destination in config.destinations)
     if subject.settings().text("metrics") == "on" and not any(each.metrics for each in config.destinations):
-        fix = "`cc-trace config set otlp_endpoint URL` sets one; or `cc-trace config unset metrics`"
+        fix = "run `cc-trace config set otlp_endpoint URL`, or `cc-trace config unset metrics`"
         yield warning("configuration", f"metrics is on, but only destination otlp takes metrics, not {names}", fix)
         return
     yield ok("configuration", f"traces of {subject.project} go to {names}")

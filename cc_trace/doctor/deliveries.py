@@ -79,7 +79,7 @@ def _delivery(
         return warning(title, found, "cc-trace sync")
     new = [unread[state.session_id] for state, _ in sessions if state.session_id in unread]
     if old := [since for since in new if since < subject.now - _LONG_SECONDS]:
-        found = f"{counted(len(old), 'session')} with lines, written more than a day ago, that no sync has read"
+        found = f"{counted(len(old), 'session')} with lines more than a day old that no sync has read"
         return warning(title, found, "cc-trace sync")
     if len(late) > len(pending_spans):
         said += f"; {counted(len(late) - len(pending_spans), 'session')} cannot be completed: the transcript is gone"

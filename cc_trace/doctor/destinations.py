@@ -33,8 +33,8 @@ _PAUSES: Final = (0.3, 0.7, 1.0, 2.0, 3.0, 4.0, 4.0)
 _TAIL_BYTES: Final = 65_536
 # The oldest server that it was tried on.
 _OLD_LANGFUSE: Final = (
-    "update Langfuse to 4.16 or newer: one that cannot be asked what it has"
-    " may get a span twice when a response is lost"
+    "update Langfuse to 4.16 or newer: older servers cannot be asked what they have,"
+    " so a lost response may lead to a duplicate span"
 )
 _ENVIRONMENT: Final = "cc-trace-doctor"  # of the test span in Langfuse, where it can be filtered out should it stay
 # Third-party exporters do not respect our timeout.
@@ -112,7 +112,7 @@ def _in_time(check: Callable[[], Check], settings: DestinationSettings) -> Check
             outcome = found.get(timeout=_LONGEST_SECONDS)
         except queue.Empty:
             what = f"sending a test span did not finish within {_LONGEST_SECONDS:g} seconds"
-            return failed(_name(settings), what, f"give it a shorter timeout: {_set('timeout_seconds', '10')}")
+            return failed(_name(settings), what, f"set a shorter timeout: {_set('timeout_seconds', '10')}")
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -163,7 +163,7 @@ def _read_back(
             )
         return ok(name, f"a test span was written to {address}")
     if not _tells(destination):
-        return ok(name, f"{address} accepted a test span, which cannot be read back from it")
+        return ok(name, f"{address} accepted a test span; it cannot be read back from there")
     if _wait_until_stored(destination, encoded, pauses):
         if settings.store is not None:
             from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
@@ -173,7 +173,7 @@ def _read_back(
             return ok(name, _remove_test_span(address, destination, encoded, pauses))
         return ok(name, f"a test span was sent to {address} and read back")
     if not _tells(destination):
-        found = f"{address} accepted a test span, which this server does not let us read back"
+        found = f"{address} accepted a test span, but this server does not allow reading it back"
         if settings.kind == "langfuse":
             return warning(name, found, _OLD_LANGFUSE)
         return ok(name, found)
@@ -236,13 +236,13 @@ def fix(settings: DestinationSettings, message: str) -> str:
         case "url", _:
             return f"correct the address: {_set(url, 'URL')}"
         case "plain", _:
-            return f"that server speaks plain http: {_set(url, 'http://...')}"
+            return f"the server speaks plain HTTP: {_set(url, 'http://...')}"
         case "certificate", "langfuse":
             return "set SSL_CERT_FILE to a file with the certificate to trust, also in the env of settings.json"
         case "certificate", _:
             return f"{_set('otlp_ca_file', 'FILE')} with the certificate to trust"
         case "network", _:
-            return f"start what should listen there, or correct the address: {_set(url, 'URL')}; nothing is lost"
+            return f"start the server, or correct the address: {_set(url, 'URL')}; nothing is lost"
         case _:
             return "wait until the backend has recovered; nothing is lost, the next turn or `cc-trace sync` sends it"
 

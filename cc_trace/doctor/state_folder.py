@@ -186,7 +186,7 @@ def store(subject: Subject) -> Iterator[Check]:
         yield looked_through(path)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         why = read_regular(note).decode("utf-8", "replace")[:500]
-        fix = "make it writable, or room on the disk; `cc-trace usage` then brings it up to date. Deliveries go on"
+        fix = "make it writable or free some disk space, then run `cc-trace usage`; deliveries are not affected"
         yield warning("local store", f"it could not be brought up to date: {why}", fix)
 
 

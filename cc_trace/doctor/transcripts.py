@@ -32,8 +32,8 @@ def transcripts(subject: Subject) -> Iterator[Check]:
         yield ok("transcripts", f"{counted(len(found), 'session')} in {subject.config_dir}")
         return
     fix = (
-        "start claude and say something; if there are still none, CLAUDE_CONFIG_DIR is not what claude runs with,"
-        " or claude runs with --no-session-persistence, which leaves nothing to trace"
+        "run claude and send a prompt; if there are still none, claude uses another CLAUDE_CONFIG_DIR,"
+        " or runs with --no-session-persistence, which leaves nothing to trace"
     )
     yield warning("transcripts", f"no transcripts in {subject.config_dir}", fix)
 
@@ -48,7 +48,7 @@ def last_run(subject: Subject) -> Iterator[Check]:
         fix = "restart claude, which reads its settings at startup; `cc-trace sync` delivers these sessions"
         yield failed("last run", f"{found}{when}: {listed(path.stem for path in missed)}", fix)
     elif not ran:
-        yield warning("last run", "the hook has never run", "start claude, say something, run `cc-trace doctor` again")
+        yield warning("last run", "the hook has never run", "run claude, send a prompt, then run `cc-trace doctor`")
     else:
         yield ok("last run", moment(ran))
 

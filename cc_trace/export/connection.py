@@ -45,7 +45,7 @@ class Connection:
             self._socket.settimeout(self.left_seconds())
             left = left[self._socket.send(left) :]
 
-    def read_line(self, at_end: str = "the response breaks off") -> bytes:
+    def read_line(self, at_end: str = "the response is incomplete") -> bytes:
         """Return the next line without its end. Raises ConnectionError if it is incomplete or too long."""
         while b"\n" not in self._received[: _MAX_LINE_BYTES + 1]:
             if len(self._received) > _MAX_LINE_BYTES:

@@ -25,7 +25,8 @@ class SpanEncoder:
 
     def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
         if settings.profile not in PROFILES:
-            message = f"destination {settings.name} has no profile {settings.profile!r}; one of {', '.join(PROFILES)}"
+            known = ", ".join(PROFILES)
+            message = f"destination {settings.name} has no profile {settings.profile!r}; it must be one of {known}"
             raise ConfigError(message)
         self.resource = resource(settings.profile, settings.labels)
         self.schema_url = schema_url(settings.profile)

@@ -49,7 +49,7 @@ class JsonLines(OtlpDestination):
             if not lock(descriptor, self._seconds):
                 return Retryable(f"{self._path}: another process has held its lock for {self._seconds:g} seconds")
             if (why := _foreign(descriptor)) is not None:
-                return Retryable(f"{self._path} {why}; name a file that is not there yet, or move this one away")
+                return Retryable(f"{self._path} {why}; choose a path that does not exist yet, or move this file away")
             return self._append(descriptor, line)
         finally:
             os.close(descriptor)  # which also releases the lock
@@ -63,7 +63,7 @@ class JsonLines(OtlpDestination):
         except OSError as error:
             return self._undone(descriptor, size, error.strerror or str(error))
         if written < len(line):
-            return self._undone(descriptor, size, "no room for the whole line")
+            return self._undone(descriptor, size, "not enough disk space for the whole line")
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -98,7 +98,7 @@ def _foreign(descriptor: int) -> str | None:
         return "is not a regular file"
     if status.st_size == 0:
         mine = not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
-        return None if mine else "is empty, and open to others"
+        return None if mine else "is empty and accessible to other users"
     os.lseek(descriptor, 0, os.SEEK_SET)
     head = os.read(descriptor, _HEAD_BYTES)
     if head.startswith(_BEGINNING) and (_SCOPE in head or b"\n" not in head):  # a first line may be torn

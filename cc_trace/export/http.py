@@ -224,9 +224,9 @@ def _usable(text: str) -> SplitResult:
     except ValueError as error:
         raise ValueError(message) from error
     if proxy.scheme.startswith("socks"):
-        message = "speaks SOCKS, which cc-trace does not; name an HTTP proxy"
+        message = "uses SOCKS, which cc-trace does not support; use an HTTP proxy"
     elif proxy.scheme == "https":
-        message = "is reached over TLS, which cc-trace does not do; name it with http://"
+        message = "is an https:// proxy, which cc-trace does not support; use http://"
     elif usable and proxy.scheme == "http":
         return proxy
     raise ValueError(message)

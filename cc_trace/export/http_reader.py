@@ -56,7 +56,7 @@ def _read_head(connection: Connection) -> tuple[bytes, int, dict[str, str]]:
     """Return HTTP's minor version, the status and the headers; of headers with the same name, the first."""
     first = connection.read_line(at_end="Server disconnected without sending a response.")
     if (found := _STATUS_LINE.fullmatch(first)) is None:
-        message = "it did not answer in HTTP"
+        message = "the response is not HTTP"
         raise ConnectionError(message)
     headers: dict[str, str] = {}
     for _ in range(_MAX_HEADERS):
@@ -86,7 +86,7 @@ def _parts(connection: Connection, headers: dict[str, str]) -> Iterator[bytes]:
 def _exactly(connection: Connection, size: int) -> Iterator[bytes]:
     while size:
         if not (part := connection.read_some(size)):
-            message = "the response breaks off"
+            message = "the response is incomplete"
             raise ConnectionError(message)
         size -= len(part)
         yield part

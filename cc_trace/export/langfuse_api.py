@@ -173,7 +173,7 @@ class LangfuseApi:
         if isinstance(found, Failure):
             return found
         if found.media_id != media_id(media):
-            return Failure("the server gives media other ids than expected")
+            return Failure("the server uses unexpected ids for media")
         if not found.upload_url:
             return None
         if (content := media.read()) is None:
@@ -230,7 +230,7 @@ class LangfuseApi:
         except httpx.HTTPError as error:
             return Failure(str(error))
         except (ValueError, TypeError, RecursionError):
-            return Failure("an answer that Langfuse is not known to give")
+            return Failure("an unexpected answer")
 
 
 def _row(score: Score, environment: str | None) -> CreateScoreRequest:
@@ -277,6 +277,6 @@ class _Transport(httpx.BaseTransport):
         if not isinstance(response, HttpResponse):
             raise httpx.TransportError(response.message)
         if not response.complete:
-            message = "the answer broke off"
+            message = "the answer was cut off"
             raise httpx.TransportError(message)
         return httpx.Response(response.status, headers={"content-type": response.content_type}, content=response.body)

@@ -107,7 +107,7 @@ def _exporter(settings: DestinationSettings) -> SpanExporter:
     found = list(entry_points(group=GROUP, name=settings.exporter or ""))
     if not found:
         names = ", ".join(sorted({point.name for point in entry_points(group=GROUP)}))
-        message = f"destination {settings.name}: no exporter {settings.exporter!r} is installed; there are {names}"
+        message = f"destination {settings.name}: exporter {settings.exporter!r} is not installed; installed: {names}"
         raise ConfigError(message)
     given: dict[str, Any] = {}
     if (endpoint := settings.traces_endpoint or settings.endpoint) is not None:
@@ -122,7 +122,7 @@ def _exporter(settings: DestinationSettings) -> SpanExporter:
         exporter: SpanExporter = made(**{name: value for name, value in given.items() if name not in unknown})
     except Exception as error:
         reason = cleaned(str(error), secrets(settings))
-        message = f"destination {settings.name}: exporter {settings.exporter!r} cannot be made: {reason}"
+        message = f"destination {settings.name}: exporter {settings.exporter!r} cannot be created: {reason}"
         raise ConfigError(message) from error
     if unknown:
         exporter.shutdown()

@@ -146,7 +146,7 @@ def langfuse_success(response: HttpResponse, secret_values: Iterable[str]) -> Ac
         case {"message": "OK"} | {"name": str(), "data": dict()} | {"successes": list()}:
             return Accepted()
         case dict():
-            return Unclear(f"{response.status} with JSON that Langfuse is not known to answer")
+            return Unclear(f"{response.status} with unexpected JSON")
         case _:
             return None
 

@@ -119,8 +119,8 @@ def refuse_throw_away(prefix: Path) -> None:
     folders = prefix.absolute().parents
     if any(folder.name == ".cache" or (folder / "CACHEDIR.TAG").is_file() for folder in folders):
         message = (
-            f"cc-trace runs in a throw-away environment, {prefix}, and hooks would stop when it is cleaned; "
-            f"install it for good: uv tool install {_origin()}, then: cc-trace install"
+            f"cc-trace runs in a temporary environment, {prefix}; the hook would stop working when it is cleaned up; "
+            f"install it permanently: uv tool install {_origin()}, then run: cc-trace install"
         )
         raise InstallError(message)
 

@@ -52,9 +52,7 @@ def check_hook(command: str, environment: Mapping[str, str], python: Path | None
         with tempfile.TemporaryDirectory(prefix="cc-trace-", ignore_cleanup_errors=True) as folder:
             return _check(command, environment, python, Path(folder))
     except (OSError, CcTraceError) as error:
-        return SelfCheck(
-            (), f"the check could not be made: {error}", "free some space in the folder for temporary files"
-        )
+        return SelfCheck((), f"the check could not run: {error}", "free some space in the folder for temporary files")
 
 
 def _check(command: str, environment: Mapping[str, str], python: Path | None, folder: Path) -> SelfCheck:
@@ -114,7 +112,7 @@ def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], fold
             check=False,
         )
     except subprocess.TimeoutExpired:
-        problem = f"the hook did not end within {2 * _WAIT_SECONDS} seconds"
+        problem = f"the hook did not finish within {2 * _WAIT_SECONDS} seconds"
         return SelfCheck((), problem, "try again when the machine is less busy")
     if done.returncode or done.stdout:
         said = done.stdout.decode(errors="replace").strip()
@@ -149,7 +147,7 @@ def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], fol
             command, env=environment, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return ["`cc-trace sync` does not end either"]
+        return ["`cc-trace sync` does not finish either"]
     return [text.decode(errors="replace").splitlines()[-1] for text in (done.stdout, done.stderr) if text]
 
 

@@ -173,7 +173,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
     found = settings.found("destinations")
     check_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
     if kind == "otel" and found is not None and found.layer.project:
-        message = f"{found.place} names {quoted(name)}: a project must not choose a program to run"
+        message = f"{found.place} names {quoted(name)}: a project may not choose a program to run"
         raise ConfigError(message)
     match kind:
         case "local":

@@ -179,7 +179,7 @@ class Settings:
             key, equals, value = part.partition("=")
             if not equals or not key.strip():
                 message = (
-                    f"{self.place(name)} must be key=value pairs with commas between, such as authorization=Bearer KEY"
+                    f"{self.place(name)} must be key=value pairs separated by commas, such as authorization=Bearer KEY"
                 )
                 raise ConfigError(message)
             pairs[key.strip()] = value.strip()

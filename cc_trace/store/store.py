@@ -84,7 +84,7 @@ class Store:
         try:
             database = connect(self._path, self._busy_seconds)
         except (OSError, sqlite3.Error) as error:
-            message = f"cannot use the local store {self._path}: {error}; cc-trace doctor says what to do"
+            message = f"cannot use the local store {self._path}: {error}; run `cc-trace doctor`"
             raise StateError(message) from error
         database.row_factory = sqlite3.Row
         return database

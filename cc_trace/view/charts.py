@@ -113,11 +113,11 @@ def _compaction_text(row: sqlite3.Row) -> str:
     """Say what a compaction did, as a person would."""
     text = f"Turn {row['turn']}: compaction"
     if row["trigger"] in ("auto", "manual"):
-        text += " because the context was full" if row["trigger"] == "auto" else " asked for with /compact"
+        text += " because the context was full" if row["trigger"] == "auto" else " requested with /compact"
     before, after = row["before_tokens"], row["after_tokens"]
     if isinstance(before, int):
-        text += f", at {before:,} tokens" + (f", which left {after:,}" if isinstance(after, int) else "")
-    return f"{text}. What came before is a summary from here on."
+        text += f", at {before:,} tokens" + (f", down to {after:,}" if isinstance(after, int) else "")
+    return f"{text}. Everything before it is now a summary."
 
 
 class CostBar(NamedTuple):

@@ -25,7 +25,7 @@ _TOLD: Final = {
     "stop_reason": "Stop reason",
     "thinking_budget": "Thinking budget",
     "max_tokens": "Max tokens",
-    "query_source": "Asked for by",
+    "query_source": "Requested by",
     "exitCode": "Exit code",
     "exit_code": "Exit code",
     "hook_event": "Hook event",
@@ -91,7 +91,7 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
     if row["cost_usd"] is not None:
         add(("Cost", figures.money(row["cost_usd"])))
     if row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]:
-        add(("Cost with all below", figures.money(row["total_usd"])))
+        add(("Cost including children", figures.money(row["total_usd"])))
     if row["input_tokens"] is not None:
         read = row["cache_read_tokens"] or 0
         share = figures.percent(read, row["input_tokens"] + read + (row["cache_write_tokens"] or 0))
@@ -132,7 +132,7 @@ def _notes(made: Detail, span: dict[str, Any]) -> None:
         status, wait = metadata.get("status"), metadata.get("wait_ms", metadata.get("retryInMs"))
         told = f" with status {status}" if status is not None else ""
         waited = f"; waited {figures.duration(wait)}" if isinstance(wait, int | float) else ""
-        made.notes.append(("retry", f"An attempt failed{told} and was repeated{waited}."))
+        made.notes.append(("retry", f"An attempt failed{told} and was retried{waited}."))
     permission = metadata.get("permission")
     if isinstance(permission, dict):
         wait = permission.get("wait_ms")

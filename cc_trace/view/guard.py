@@ -70,12 +70,12 @@ class Guard:
         """Return the response to a request that does not reach the pages."""
         headers = Headers(scope=scope)
         if headers.getlist("host") not in [[host] for host in self._hosts]:
-            return PlainTextResponse("This is not the host that was asked for.\n", 400)
+            return PlainTextResponse("Unknown host name.\n", 400)
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
-            return PlainTextResponse("Requests of other sites are refused.\n", 403)
+            return PlainTextResponse("Requests from other sites are refused.\n", 403)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("Nothing can be changed here.\n", 405, {"allow": "GET, HEAD"})
+            return PlainTextResponse("The viewer is read-only.\n", 405, {"allow": "GET, HEAD"})
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if any(name == "token" and _same(value, self._token) for name, value in query):
             return self._welcome(scope, [(name, value) for name, value in query if name != "token"])

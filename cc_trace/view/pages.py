@@ -92,12 +92,12 @@ class Pages:
 
     def not_found(self, _request: Request, _error: Exception) -> Response:
         """Say that there is no such page."""
-        return self._missing("There is no such page.")
+        return self._missing("This page does not exist.")
 
     def failed(self, request: Request, error: Exception) -> Response:
         """Say that a page could not be made; why, is in the log."""
         self._app.log.write(f"view: {request.url.path}: {type(error).__name__}: {error}")
-        message = f"This page cannot be shown: {type(error).__name__}. The log in the state folder says more."
+        message = f"This page cannot be shown: {type(error).__name__}. See cc-trace.log in the state folder."
         return self._page("missing.html", 500, page="", heading="Something went wrong", message=message)
 
     def _missing(self, message: str) -> HTMLResponse:
@@ -136,7 +136,7 @@ class Pages:
         session_id = request.path_params["session_id"]
         found = questions.session(self._index, session_id)
         if found is None:
-            return self._missing("This session is not known here. If it is new, it will be in a moment.")
+            return self._missing("This session does not exist. If it is new, reload the page in a moment.")
         offset = max(0, _number(request.query_params.get("from"), 1) - 1)
         turns = questions.turns(self._index, session_id, offset)
         about = json.loads(found["summary"])
@@ -169,7 +169,7 @@ class Pages:
         session_id, number = request.path_params["session_id"], request.path_params["number"]
         found, turn = questions.session(self._index, session_id), questions.turn(self._index, session_id, number)
         if found is None or turn is None:
-            return self._missing("This turn is not known here. If it is new, it will be in a moment.")
+            return self._missing("This turn does not exist. If it is new, reload the page in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
         notable = lists.notable(self._index, session_id, number, turn["errors"] or 0)
@@ -213,14 +213,14 @@ class Pages:
         """Lead to a span in its turn."""
         row = questions.span(self._index, request.path_params["span_id"])
         if row is None:
-            return self._missing("This span is not known here.")
+            return self._missing("This span does not exist.")
         return RedirectResponse(f"/sessions/{row['session_id']}/turns/{row['turn']}?span={row['span_id']}", 303)
 
     def detail(self, request: Request) -> Response:
         """Show the details of a span."""
         row = questions.span(self._index, request.path_params["span_id"])
         if row is None:
-            return self._missing("This span is not known here.")
+            return self._missing("This span does not exist.")
         return self._page("detail.html", row=row, detail=detail(row))
 
     def request(self, request: Request) -> Response:
@@ -228,7 +228,7 @@ class Pages:
         row = questions.span(self._index, request.path_params["span_id"])
         found = questions.session(self._index, row["session_id"]) if row is not None else None
         if row is None or found is None:
-            return self._missing("This span is not known here.")
+            return self._missing("This span does not exist.")
         message_id = (json.loads(row["span"]).get("response") or {}).get("message_id")
         if found["path"] is None:
             return self._fragment("The transcript is gone, and the request with it.")
@@ -236,7 +236,7 @@ class Pages:
         try:
             privacy = self._app.config(*self._app.started(path)).privacy
             if privacy.content != "full":
-                return self._fragment("The setting `content` keeps requests from being shown.")
+                return self._fragment("Requests are only shown with `content` set to `full`.")
             body = _sent(path, message_id or "")
         except (OSError, CcTraceError) as error:
             return self._fragment(f"The request cannot be read: {error}")

@@ -195,9 +195,7 @@ def test_such_a_backend_is_warned_of(history: History) -> None:
     history.add(RECORDED[0])
     _, out, err = history.run("--dry-run", CC_TRACE_OTLP_ENDPOINT="https://x.live.dynatrace.com/api/v2/otlp")
     assert "nothing was sent" in out
-    assert err == (
-        "cc-trace: otlp: this backend refuses spans that are older than 1 hour, as those of 2 of 2 sessions are\n"
-    )
+    assert err == ("cc-trace: otlp refuses spans older than 1 hour; this affects 2 of 2 sessions\n")
 
 
 def test_a_second_file_of_a_session_is_named(history: History, backend: HttpBackend) -> None:
@@ -209,5 +207,8 @@ def test_a_second_file_of_a_session_is_named(history: History, backend: HttpBack
     os.utime(older, (time.time() - 500_000,) * 2)
     code, _, err = history.run()
     named = f"`cc-trace sync --transcript {older}` delivers it"
-    assert (code, err) == (0, f"cc-trace: {path.stem} has an older file in another folder, left out here: {named}\n")
+    assert (code, err) == (
+        0,
+        f"cc-trace: {path.stem} also has an older transcript in another folder, skipped here; {named}\n",
+    )
     assert set(backend.counts) == expected([path])

@@ -155,7 +155,7 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
         (["set", "enabled", "maybe"], "enabled is 'maybe'; it must be true or false"),
         (
             ["set", "otlp_headers", SECRET],
-            "otlp_headers must be key=value pairs with commas between, such as",
+            "otlp_headers must be key=value pairs separated by commas, such as",
         ),
         (
             ["set", "mask", "(a"],
@@ -222,7 +222,7 @@ def test_a_key_nobody_knows_is_named(shell: Shell) -> None:
 
 def test_a_stronger_variable_is_mentioned(shell: Shell) -> None:
     done = shell.run("set", "content", "metadata", CC_TRACE_CONTENT="full")
-    assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment, and takes precedence"
+    assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment and takes precedence"
 
 
 def test_a_variable_that_may_be_anothers_is_not_stronger(shell: Shell) -> None:
@@ -231,7 +231,7 @@ def test_a_variable_that_may_be_anothers_is_not_stronger(shell: Shell) -> None:
     said = f"langfuse_secret_key is set in {shell.file}\n"
     assert shell.run(*set_here, LANGFUSE_SECRET_KEY="sk-other").stdout == said  # noqa: S106
     ours = shell.run(*set_here, CC_LANGFUSE_SECRET_KEY="sk-mine")  # noqa: S106
-    assert ours.stdout == f"{said}but CC_LANGFUSE_SECRET_KEY is set in this environment, and takes precedence\n"
+    assert ours.stdout == f"{said}but CC_LANGFUSE_SECRET_KEY is set in this environment and takes precedence\n"
 
 
 @pytest.mark.parametrize("stdin", ["<&-", "</dev/null", "<bytes"])

@@ -94,7 +94,7 @@ def test_a_seed_makes_the_trace_id(machine: Machine) -> None:
 def test_what_is_no_output_of_claude_code_is_refused(machine: Machine, content: bytes) -> None:
     done = machine.run("ingest", "-", stdin=content)
     assert done.returncode == 2
-    assert done.stderr.startswith("cc-trace: stdin is no output of Claude Code")
+    assert done.stderr.startswith("cc-trace: stdin is not JSON output of Claude Code")
 
 
 def test_a_file_that_is_not_there_is_named(machine: Machine) -> None:

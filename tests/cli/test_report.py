@@ -184,7 +184,7 @@ def test_wrong_settings_show_no_texts(capsys: pytest.CaptureFixture[str], monkey
     assert main(["report", output("2.1.325-hello-stream"), "--max-cost", "0.01"]) == 1
     printed = capsys.readouterr()
     assert "Hello" not in printed.out
-    assert printed.err.startswith("cc-trace: no texts are shown, because the settings are wrong: ")
+    assert printed.err.startswith("cc-trace: texts are left out because the settings are wrong: ")
 
 
 def test_what_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:

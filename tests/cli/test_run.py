@@ -234,7 +234,7 @@ def test_a_seed_makes_the_trace_id(tmp_path: Path) -> None:
 def test_there_is_nothing_to_propagate_without_a_span(tmp_path: Path) -> None:
     code, out, err = ended(start(tmp_path, "echo", "hi", options=["--propagate"]))
     assert (code, out) == (2, b"")
-    assert err == b"cc-trace: --propagate needs the span to join: set CC_TRACE_TRACEPARENT\n"
+    assert err == b"cc-trace: --propagate needs a span to join; set CC_TRACE_TRACEPARENT\n"
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_a_healthy_installation_passes(home: Home, kind: str) -> None:
     """All is ok, and the destination is proven: read back where that is possible."""
     found = {
         "local": f"a test span was sent to {home.state}/traces.db and read back",
-        "otlp": f"127.0.0.1:{home.backend.port} accepted a test span, which cannot be read back from it",
+        "otlp": f"127.0.0.1:{home.backend.port} accepted a test span; it cannot be read back from there",
         "langfuse": f"a test span was sent to 127.0.0.1:{home.backend.port}, project my project, read back and removed",
         "file": f"a test span was written to {home.state}/traces.jsonl",
     }
@@ -283,7 +283,7 @@ def test_odd_places_are_no_reason_to_give_up(home: Home, environment: dict[str, 
     code, checks = home.checks(process=True)
     assert code == 1
     assert len(checks) >= 14
-    assert [check for check in checks if "the check ended with" in check.found] == []
+    assert [check for check in checks if "the check failed with" in check.found] == []
 
 
 def test_without_a_home_that_alone_is_said(home: Home) -> None:
@@ -614,7 +614,7 @@ FAULTS = {
     "wrong Langfuse key": Fault(
         with_wrong_key, "destination langfuse", "401 Unauthorized", "config set langfuse_secret_key"
     ),
-    "nothing listens": Fault(behaving(REFUSE), "destination otlp", "cannot connect to", "start what should listen"),
+    "nothing listens": Fault(behaving(REFUSE), "destination otlp", "cannot connect to", "start the server"),
     "redirected": Fault(
         behaving(status(308, location="https://elsewhere.example/v1/traces")),
         "destination otlp",
@@ -840,7 +840,7 @@ def test_lines_that_no_sync_has_read_are_told(healthy: Home) -> None:
     assert [*deliveries(healthy.subject())] == [ok("delivery local", said)]
     for path in (main, agent):
         a_while_ago(path, days=2)
-    said = "1 session with lines, written more than a day ago, that no sync has read"
+    said = "1 session with lines more than a day old that no sync has read"
     assert [*deliveries(healthy.subject())] == [Check("delivery local", "warning", said, "cc-trace sync")]
     agent.unlink()
     assert [*deliveries(healthy.subject())] == [ok("delivery local", "1 session, 2 spans, nothing pending")]
@@ -897,7 +897,7 @@ def test_a_check_that_raises_is_a_failed_check(home: Home) -> None:
     assert (second.name, second.verdict, second.found) == (
         "some thing",
         "failed",
-        "the check ended with RuntimeError: oh",
+        "the check failed with RuntimeError: oh",
     )
     assert second.fix is not None
 
@@ -1096,9 +1096,9 @@ def test_a_plugin_says_where_its_hook_is(home: Home) -> None:
         ("otlp", "UNKNOWN: Received http2 header with status: 302", "redirects to"),
         ("otlp", "cannot connect to h:4318: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "otlp_ca_file"),
         ("langfuse", "cannot connect to h:443: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "SSL_CERT_FILE"),
-        ("otlp", "cannot connect to h:4318: [Errno -2] Name or service not known", "start what should listen"),
-        ("otlp", "h:4318: no response within 5 seconds", "start what should listen"),
-        ("otlp", "UNAVAILABLE: failed to connect to all addresses", "start what should listen"),
+        ("otlp", "cannot connect to h:4318: [Errno -2] Name or service not known", "start the server"),
+        ("otlp", "h:4318: no response within 5 seconds", "start the server"),
+        ("otlp", "UNAVAILABLE: failed to connect to all addresses", "start the server"),
         ("otlp", "429 Too Many Requests", "wait until the backend has recovered"),
         ("otel", "the exporter raised ValueError: no", "OTEL_EXPORTER_"),
     ],

@@ -118,7 +118,7 @@ def test_a_missing_path_is_told_at_once(kind: Any) -> None:
 
 
 def test_an_unknown_profile_is_told_at_once() -> None:
-    with pytest.raises(ConfigError, match="destination x has no profile 'other'; one of otel, langfuse, openinference"):
+    with pytest.raises(ConfigError, match="destination x has no profile 'other'; it must be one of otel, langfuse"):
         open_destination(DestinationSettings("x", "otlp", "other", "http://127.0.0.1"))
 
 
@@ -265,7 +265,7 @@ def test_only_its_owner_can_read_a_file(tmp_path: Path, spans: list[Span]) -> No
         (b"export PATH=/bin\n", 0o644, "was not written by cc-trace"),
         (b"\n", 0o600, "was not written by cc-trace"),
         (b'{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{"name":"x"}}]}]}\n', 0o600, "was not written by"),
-        (b"", 0o644, "is empty, and open to others"),
+        (b"", 0o644, "is empty and accessible to other users"),
     ],
 )
 def test_a_file_of_somebody_else_is_not_touched(
@@ -329,7 +329,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
     )
     assert run(program, str(path)).splitlines() == [
         "Accepted(refused=0, message=None)",
-        f"Retryable(message='{path}: no room for the whole line', after_seconds=None)",
+        f"Retryable(message='{path}: not enough disk space for the whole line', after_seconds=None)",
         "True",
         f"Retryable(message='{path}: File too large', after_seconds=None)",
         "True",
@@ -469,9 +469,9 @@ def test_an_exporter_that_fails_leaves_it_unclear(spans: list[Span]) -> None:
 @pytest.mark.parametrize(
     ("name", "more", "told"),
     [
-        ("nothing", {}, "no exporter 'nothing' is installed; there are "),
-        (None, {}, "no exporter None is installed; there are "),
-        ("broken", {}, "exporter 'broken' cannot be made: no server set"),
+        ("nothing", {}, "exporter 'nothing' is not installed; installed: "),
+        (None, {}, "exporter None is not installed; installed: "),
+        ("broken", {}, "exporter 'broken' cannot be created: no server set"),
         ("choosy", {"endpoint": "http://h"}, "exporter 'choosy' takes no endpoint"),
     ],
 )

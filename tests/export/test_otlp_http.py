@@ -246,7 +246,7 @@ def test_a_proxy_is_used_but_not_for_this_machine(
     [
         ("http://user:Qz7s3c#r3t@127.0.0.1:9", "is not a usable URL"),
         ("ftp://user:Qz7s3c@127.0.0.1", "is not a usable URL"),
-        ("socks5://user:Qz7s3c@127.0.0.1", "speaks SOCKS, which cc-trace does not; name an HTTP proxy"),
+        ("socks5://user:Qz7s3c@127.0.0.1", "uses SOCKS, which cc-trace does not support; use an HTTP proxy"),
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_an_outcome_of_sending_and_its_password_stays_unspoken(
@@ -349,7 +349,7 @@ def test_a_2xx_with_anything_else_is_no_acceptance(content_type: str, body: byte
         (JOB, Accepted()),
         (b'{"message":"OK"}', Accepted()),
         (b'{"successes":[{"id":"1","status":201}],"errors":[]}', Accepted()),
-        (b'{"captive":true}', Unclear("200 with JSON that Langfuse is not known to answer")),
+        (b'{"captive":true}', Unclear("200 with unexpected JSON")),
     ],
 )
 def test_langfuse_answers_in_its_own_way(body: bytes, meaning: Outcome) -> None:

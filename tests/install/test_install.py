@@ -590,7 +590,7 @@ def test_the_check_leaves_and_sends_nothing(home: Home) -> None:
 def test_what_else_concerns_the_hooks_is_said(home: Home) -> None:
     home.write_settings(json.dumps({"enabledPlugins": {"cc-trace@somewhere": True}, "disableAllHooks": True}))
     said = installed(home)
-    assert "the plugin cc-trace@somewhere is enabled, too. Turns are still delivered once" in said
+    assert "the plugin cc-trace@somewhere is enabled too. Turns are still delivered only once" in said
     assert "disableAllHooks is true there" in said
     assert any("the plugin cc-trace@somewhere is still enabled" in line for line in uninstalled(home))
 

@@ -759,7 +759,7 @@ def test_show_request_of_a_failure_lists_its_attempts(home: Path) -> None:
     [
         (["--request", "msg_none", HAND], "has no response or request msg_none; `cc-trace show --json "),
         (["--request", "msg_none"], "no transcript has a response or request msg_none"),
-        (["--request", "msg_none", str(OLDER)], "records no requests: Claude Code 2.1.325 writes them"),
+        (["--request", "msg_none", str(OLDER)], "has no request records: Claude Code 2.1.325 writes them"),
         (["--request", "m1", HAND, "--turn", "1"], "--request and --turn cannot be used together"),
         ([], "has no sessions; `cc-trace sessions` lists those of all folders"),
     ],

@@ -160,7 +160,7 @@ def test_no_key_is_shown() -> None:
         ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number, at least 0"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
-            "CC_TRACE_OTLP_HEADERS must be key=value pairs with commas between, such as authorization=Bearer KEY",
+            "CC_TRACE_OTLP_HEADERS must be key=value pairs separated by commas, such as authorization=Bearer KEY",
         ),
         (
             {"CC_TRACE_TIMEOUT_SECONDS": "soon"},

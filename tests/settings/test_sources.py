@@ -402,7 +402,7 @@ def test_a_project_does_not_choose_programs_files_or_certificates(places: Instal
     assert (otlp.endpoint, otlp.ca_file, otlp.cert_file, otlp.key_file) == ("https://project", Path("/ca"), None, None)
     assert file.path == Path("/state/traces.jsonl")
     settings = places.settings(places.mine, hooked=True, **environment, **theirs | {"CC_TRACE_DESTINATIONS": "otel:x"})
-    with pytest.raises(ConfigError, match="names 'otel:x': a project must not"):
+    with pytest.raises(ConfigError, match="names 'otel:x': a project may not"):
         read_config(settings, places.home, places.home)
 
 

@@ -78,7 +78,7 @@ export function waterfall() {
     const fold = node("button", "fold", row.below ? (folded.has(row.place) ? "▸" : "▾") : "");
     fold.type = "button";
     fold.tabIndex = -1;
-    if (row.below) fold.title = `${row.below} below`;
+    if (row.below) fold.title = `${row.below} children`;
     tree.append(indent, fold, node("span", `dot ${row.kind}`), node("b", "name", row.kind === "generation" ? brief(row.name) : row.name), node("span", "label", row.label));
     tree.title = row.label ? `${row.name}: ${row.label}` : row.name;
     const cost = row.total ?? row.cost;
