@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs cc-trace for this user: a Python environment of its own, the `cc-trace` command, and the hook in Claude
-# Code's settings; then it sends a sample session through that hook. It asks nothing. `./install.sh --help` says more.
+# Code's settings; then it sends a sample session through that hook. It never prompts. See `./install.sh --help`.
 set -eu
 
 usage() {
@@ -36,9 +36,9 @@ done
 [ -z "$purge" ] || [ -n "$uninstall" ] || fail "--purge needs --uninstall" 2
 [ -n "${HOME-}" ] || fail "HOME is not set; set it to your home folder and try again" 2
 
-# Others may read the code but not change it, whatever the caller's umask.
+# Other users may read the code but not change it, regardless of the caller's umask.
 umask 022
-# What would lead pip or Python elsewhere; so would the current folder, hence -I below.
+# These would redirect pip or Python. So would the current folder, hence -I below.
 unset PYTHONHOME PYTHONPATH PIP_USER PIP_TARGET PIP_PREFIX
 data=${XDG_DATA_HOME:-$HOME/.local/share}/cc-trace
 case $data in
@@ -51,11 +51,11 @@ source=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 runs() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
-# The versions that all dependencies have wheels for: with others they would have to be compiled.
+# The Python versions that all dependencies have wheels for. With others they would have to be compiled.
 wheels='>=3.11,<3.15'
 has_wheels() { "$1" -I -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' >/dev/null 2>&1; }
 
-# Sets $python to the one that was chosen, else to one that has wheels, else to any that is new enough, else to nothing.
+# Sets $python to the chosen one, else to one with wheels, else to any that is new enough, else to an empty value.
 find_python() {
     python=${PYTHON-}
     if [ -n "$python" ]; then
@@ -71,7 +71,7 @@ find_python() {
 
 has_uv() { uv --version >/dev/null 2>&1; }
 
-# A text as one word for a shell.
+# Prints a text quoted for a shell.
 quoted() {
     rest=$1 text=
     while :; do
@@ -83,14 +83,14 @@ quoted() {
     printf "'%s'" "$text$rest"
 }
 
-# What an installation by another user left, as with sudo, would make this fail half-way.
+# Files of another user, such as root after an installation with sudo, would make this fail half-way.
 check_owner() {
     theirs=$(find "$data" "$bin/cc-trace" ! -user "$(id -u)" 2>/dev/null | head -n 1)
     [ -z "$theirs" ] || fail "$theirs belongs to another user, perhaps since an installation with sudo; run this again \
 after: sudo rm -rf $(quoted "$data") $(quoted "$bin/cc-trace")"
 }
 
-# Makes a folder and those above it, and notes them, so that uninstalling takes away just those.
+# Creates a folder and its parents, and records them, so that uninstalling removes only those.
 make_folder() {
     if [ -d "$1" ]; then return; fi
     make_folder "$(dirname -- "$1")"
@@ -101,10 +101,10 @@ make_folder() {
 
 has_pip() { "$venv/bin/python" -I -c 'import pip' 2>/dev/null; }
 
-# What an interrupted installation left, or what lost its Python or its uv, is made anew.
+# Whether the environment is usable. If not (an interrupted installation, a missing Python or uv), it is recreated.
 is_complete() { [ -e "$venv/.complete" ] && runs "$venv/bin/python" && { has_pip || has_uv; }; }
 
-# Sets $by to what the environment is made by. Before anything is made: what is missing leaves nothing behind.
+# Sets $by to the tool that will create the environment. Runs first, so that a missing tool leaves nothing behind.
 choose() {
     if is_complete; then return; fi
     find_python
@@ -135,7 +135,7 @@ make_environment() {
 install_package() {
     rm -f -- "$venv/.complete"
     echo "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two"
-    # By `.`: pip and uv take some characters in a path for their own.
+    # Installed as `.`, because some characters in a path have a special meaning to pip and uv.
     (
         cd -- "$source"
         if has_pip; then
@@ -144,7 +144,7 @@ install_package() {
             uv pip install --quiet --python "$venv/bin/python" --reinstall-package cc-trace .
         fi
     ) || fail "cannot install the package (see above); is the Python package index reachable?"
-    version >"$venv/.complete" # which the plugin compares with its own
+    version >"$venv/.complete" # the plugin compares it with its own version
 }
 
 # Prints the version of this checkout.
@@ -158,7 +158,7 @@ version() {
 
 mark='# The command cc-trace, made by install.sh.'
 
-# Tells whether the command is our launcher, or the link that earlier versions made.
+# Whether the command is our launcher, or the link that earlier versions made.
 is_ours() {
     if [ "$(readlink -- "$bin/cc-trace" 2>/dev/null)" = "$venv/bin/cc-trace" ]; then return; fi
     [ -f "$bin/cc-trace" ] || return
@@ -170,7 +170,7 @@ launcher() {
     cat <<END
 #!/bin/sh
 $mark
-# It starts cc-trace in its own environment, or says what keeps it from starting.
+# Starts cc-trace in its own environment, or explains why it cannot start.
 python=$(quoted "$venv/bin/python")
 installer=$(quoted "$source/install.sh")
 run=$(quoted "sh $(quoted "$source/install.sh")")
@@ -195,7 +195,7 @@ sys.exit(main())' "$again" "$@"
 END
 }
 
-# Never over somebody else's file.
+# Never overwrites a file that is not ours.
 make_command() {
     if [ -e "$bin/cc-trace" ] || [ -L "$bin/cc-trace" ]; then
         if ! is_ours; then
@@ -214,7 +214,7 @@ make_command() {
     esac
 }
 
-# Without our environment any Python will do; without a Python, all but the settings can go.
+# Without our environment any Python will do; without a Python everything but the settings is removed.
 remove() {
     find_python
     if [ -n "$python" ]; then

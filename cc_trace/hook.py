@@ -1,8 +1,8 @@
-"""Claude Code's Stop and SessionEnd hook for any system: what stands on stdin is kept, a detached worker is started.
+"""Claude Code's Stop and SessionEnd hook for any system: saves stdin to the spool folder and starts a detached worker.
 
-The user waits while this runs: it prints nothing, ends with 0 whatever happens, and imports nothing of the package and
-little else. `hooks/cc-trace-hook` is the same in a sixth of the time where there is a shell; what one promises the
-other keeps (tests/test_hook.py runs both), the names in the spool folder included.
+The user waits while this runs: it prints nothing, always exits with 0, and imports nothing from the package and little
+else. `hooks/cc-trace-hook` does the same in a sixth of the time on systems with a POSIX shell. Both must behave alike,
+including the names in the spool folder; the tests run both.
 """
 
 # Importing pathlib or subprocess takes about as long as starting Python.
@@ -14,10 +14,10 @@ import os
 import sys
 
 MAX_BYTES = 16 * 1024 * 1024
-# Past its deadline the worker gets this long to end by itself.
+# After its deadline the worker gets this long to exit by itself.
 GRACE_SECONDS = 2
 MAX_SETTINGS_BYTES = 1 << 20
-# What the hook itself goes by and a project has no say in; and all XDG_*.
+# Variables that the hook itself reads and a project must not set; and all XDG_*.
 OURS = frozenset(
     {
         "HOME",
@@ -31,14 +31,14 @@ OURS = frozenset(
         "CC_TRACE_WAIT_SECONDS",
     }
 )
-# Of the 60 s that `cc-trace install` asks for; without such a timeout all SessionEnd hooks together have 1.5 s.
+# Of the 60 s timeout that `cc-trace install` sets. Without one, all SessionEnd hooks together have 1.5 s.
 SESSION_END_SECONDS = 50
 OFF = ("0", "no", "off", "false")
 ON = ("1", "true")
 
 
 def main() -> int:
-    """Keep stdin and start the worker; always 0."""
+    """Save stdin and start the worker. Always returns 0."""
     try:
         environment = _trusted(dict(os.environ))
         state = _state_folder(environment)
@@ -52,9 +52,9 @@ def main() -> int:
 
 
 def _trusted(environment: dict[str, str]) -> dict[str, str]:
-    """Leave out what a project sets and has no say in: where home, state and Python are, and how long the user waits.
+    """Remove variables that a project must not set: where home, state and Python are, and how long the user waits.
 
-    The worker does the same with all other variables that are not for a project to set.
+    The worker does the same with all other variables that a project must not set.
     """
     project = environment.get("CLAUDE_PROJECT_DIR")
     if not project:
@@ -72,7 +72,7 @@ def _trusted(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _settings_files(project: str) -> list[str]:
-    """Where Claude Code finds a project's variables: also at the root of its repository, or of the main worktree."""
+    """Return a project's settings files, including those at its repository's root and the main worktree's."""
     folders = [project]
     folder = project
     while not os.path.exists(git := os.path.join(folder, ".git")) and folder != os.path.dirname(folder):
@@ -84,7 +84,7 @@ def _settings_files(project: str) -> list[str]:
             linked = os.path.join(folder, _first_line(git)[len("gitdir:") :].strip())
             common = os.path.join(linked, _first_line(os.path.join(linked, "commondir")))
             folders.append(os.path.dirname(os.path.realpath(common)))
-        except (OSError, ValueError):  # it leads nowhere
+        except (OSError, ValueError):  # a broken link or file
             pass
     local = [os.path.join(each, ".claude", "settings.local.json") for each in folders]
     return [os.path.join(project, ".claude", "settings.json"), *local]
@@ -99,7 +99,7 @@ def _first_line(path: str) -> str:
 
 
 def _set_by(path: str, names: set[str]) -> set[str]:
-    """Which of these variables a settings file sets; all, where it cannot be read."""
+    """Return which of these variables a settings file sets; all of them if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError):
@@ -121,22 +121,23 @@ def _set_by(path: str, names: set[str]) -> set[str]:
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", "replace")
     try:
         raw = json.loads(text)
-    except (ValueError, RecursionError):  # it may be JSON to Claude Code
+    except (ValueError, RecursionError):  # Claude Code may still accept it
         return {name for name in names if f'"{name}"' in text or "\\u" in text}
     env = raw.get("env") if isinstance(raw, dict) else None
     return names & set(env) if isinstance(env, dict) else set()
 
 
 def _off(state: str, environment: dict[str, str]) -> bool:
-    """Whether there is nothing to do, because tracing is off. A session written to meanwhile is noted.
+    """Return whether tracing is off and there is nothing to do. The session is recorded as written to while off.
 
-    So it stays out when tracing is on again. Before 2.1 its id is not in the environment: then the worker notes it.
+    It then stays suppressed when tracing is on again. Before 2.1 the session's id is not in the environment: then the
+    worker records it.
     """
     if environment.get("CC_TRACE_ENABLED", "").lower() not in OFF:
         return False
     noted = os.path.join(state, "off")
     session = environment.get("CLAUDE_CODE_SESSION_ID", "")
-    if not os.path.isdir(noted):  # never used: all there is now is history
+    if not os.path.isdir(noted):  # never used: all existing sessions are history
         return True
     if not session or not session.isascii() or not session.replace("-", "").isalnum():
         return False
@@ -145,8 +146,8 @@ def _off(state: str, environment: dict[str, str]) -> bool:
 
 
 def _state_folder(environment: dict[str, str]) -> str | None:
-    """Our own folder; None if nothing names a place."""
-    # Claude Code takes Windows' own home folder there, whatever HOME says.
+    """Return the state folder, or None if no variable gives its place."""
+    # On Windows Claude Code uses the system's home folder, regardless of HOME.
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
     if state := environment.get("CC_TRACE_HOME"):
         return state
@@ -156,7 +157,7 @@ def _state_folder(environment: dict[str, str]) -> str | None:
 
 
 def _keep_stdin(spool: str) -> str | None:
-    """Write stdin to a file and name it; None if it could not be kept whole."""
+    """Write stdin to a file and return its path, or None if it could not be saved completely."""
     os.umask(0o077)
     if os.path.islink(spool):
         return None
@@ -172,17 +173,17 @@ def _keep_stdin(spool: str) -> str | None:
             os.close(descriptor)
         os.rename(f"{name}.tmp", f"{name}.json")
     except OSError:
-        # Half a payload is worth nothing, and the transcript has it all.
+        # Half a payload is useless, and the transcript has everything.
         os.unlink(f"{name}.tmp")
         return None
     return f"{name}.json"
 
 
 def _claim(spool: str) -> tuple[str, int] | None:
-    """Find a name nobody else has, with its .tmp opened for writing.
+    """Return a unique name, and a descriptor of its new .tmp file.
 
-    Whoever made the .tmp owns the name, and finds no .json or takes the next one: a process id alone returns after a
-    while, and containers that share the folder have the same ones.
+    The process that creates the .tmp owns the name; if the .json exists, it tries the next one. A process id alone is
+    not unique: ids are reused, and containers that share the folder have the same ones.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     for number in range(100):
@@ -210,10 +211,10 @@ def _start_worker(spooled: str, environment: dict[str, str]) -> None:
     python = environment.get("CC_TRACE_PYTHON", "")
     if not (os.path.isfile(python) and os.access(python, os.X_OK)):
         python = sys.executable
-    # Nothing in the user's project, or on the user's PYTHONPATH, is to be imported instead of ours.
+    # -E and -P: nothing in the user's project, or on the user's PYTHONPATH, may be imported instead of our modules.
     command = [python, "-E", "-P", "-m", "cc_trace", "sync", "--spooled", spooled]
     ends = _inline(environment) and _is_session_end(spooled)
-    # A plugin cannot ask for more time.
+    # A plugin cannot get a longer timeout.
     if _inline(environment) and not (ends and environment.get("CLAUDE_PLUGIN_ROOT")):
         seconds = min(_wait_seconds(environment), SESSION_END_SECONDS) if ends else _wait_seconds(environment)
         _run_inline([*command, "--deadline", str(seconds)], environment, seconds + GRACE_SECONDS)
@@ -222,7 +223,7 @@ def _start_worker(spooled: str, environment: dict[str, str]) -> None:
 
 
 def _inline(environment: dict[str, str]) -> bool:
-    """Whether the hook waits for the worker, because the machine may be gone with the turn."""
+    """Return whether the hook waits for the worker, because the machine may disappear after the turn."""
     wait = environment.get("CC_TRACE_WAIT", "").lower()
     flags = (wait, environment.get("CI", "").lower(), environment.get("CLAUDE_CODE_REMOTE", "").lower())
     return wait not in OFF and any(flag in ON for flag in flags)
@@ -236,13 +237,13 @@ def _is_session_end(spooled: str) -> bool:
 
 def _wait_seconds(environment: dict[str, str]) -> int:
     text = environment.get("CC_TRACE_WAIT_SECONDS", "")
-    # The same as in the shell, for which a leading zero would mean octal.
+    # As in the shell hook, where a leading zero would mean octal.
     plain = text.isascii() and text.isdigit() and len(text) <= 5 and not text.startswith("0")  # noqa: PLR2004
     return int(text) if plain else 10
 
 
 def _run_inline(command: list[str], environment: dict[str, str], timeout_seconds: int) -> None:
-    # Late: only this path needs it.
+    # Imported late: only this path needs it.
     import subprocess  # noqa: PLC0415
 
     null = subprocess.DEVNULL
@@ -261,7 +262,7 @@ if sys.platform == "win32":
 
         alone = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
         null = subprocess.DEVNULL
-        # A job ends all its processes with it. Leaving one can be forbidden; then the worker lives as long as the job.
+        # A job kills its processes when it ends. Breaking away can be forbidden; then the worker dies with the job.
         for flags in (alone | subprocess.CREATE_BREAKAWAY_FROM_JOB, alone):
             try:
                 subprocess.Popen(  # noqa: S603
@@ -274,7 +275,7 @@ if sys.platform == "win32":
 else:
 
     def _detach(command: list[str], environment: dict[str, str]) -> None:
-        """Fork, leave the session, start the worker, end: so it is no child of a hook that Claude Code may cancel."""
+        """Start the worker from a fork in a new session, so that it survives if Claude Code cancels the hook."""
         child = os.fork()
         if child:
             os.waitpid(child, 0)
@@ -284,13 +285,13 @@ else:
             stdio = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
             os.posix_spawn(command[0], command, environment, file_actions=stdio)
         finally:
-            # Nothing of the parent's, such as its buffers, is this child's to flush.
+            # The child must not flush the parent's buffers.
             os._exit(0)
 
 
 if __name__ == "__main__":
-    # Claude Code runs this in the user's project, which -m puts first: a selectors.py there is not subprocess's.
+    # Claude Code runs this in the user's project, which -m puts first on sys.path: drop it, as it may have modules.
     if not sys.flags.safe_path:
         del sys.path[0]
-    # Not sys.exit: tearing the interpreter down takes a quarter of its start, and there is nothing left to write.
+    # Not sys.exit: shutting down the interpreter takes a quarter of its start time, and there is nothing left to flush.
     os._exit(main())

@@ -1,4 +1,4 @@
-"""What is configured: the catalogue of settings, where their values come from, and what they mean for one project."""
+"""Configuration: the catalogue of settings, the sources of their values, and the effective values for a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All settings: their names, what each may be, and who may set it."""
+"""All settings: their names, allowed values, and who may set them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Kind: TypeAlias = Literal["text", "flag", "number", "names", "lines", "pairs", "
 ProjectUse: TypeAlias = Literal["ignored", "restriction", "value"]
 
 
-OPTION: Final = "CLAUDE_PLUGIN_OPTION_"  # how the options of a plugin reach its hooks
+OPTION: Final = "CLAUDE_PLUGIN_OPTION_"  # prefix of the variables that pass a plugin's options to its hooks
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `name` is its key in config.toml; the first of `variables` that is set in a layer counts there."""
+    """One setting. `name` is its key in config.toml. In each layer the first of `variables` that is set counts."""
 
     name: str
     about: str
     kind: Kind = "text"
     default: str | None = None
     allowed: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()  # variables of other tools that mean the same; after our own
-    priority_aliases: tuple[str, ...] = ()  # such variables that are taken before the others
-    variable_name: str | None = None  # our variable, where it is not CC_TRACE_NAME
+    aliases: tuple[str, ...] = ()  # other tools' variables with the same meaning; after our own
+    priority_aliases: tuple[str, ...] = ()  # such variables that take precedence over ours
+    variable_name: str | None = None  # our variable, if it is not CC_TRACE_NAME
     secret: bool = False
     low_priority: bool = (
         False  # our variable and others' may be meant for another program: all other places go before them
     )
-    hook_only: bool = False  # the hook itself reads it, before anything is configured: only a variable can set it
+    hook_only: bool = False  # read by the hook itself, before any configuration: only a variable can set it
     # What a project may do with it. `value`: set it, through the environment that Claude Code gives to its own hook;
-    # `restriction`: only let less leave than the user does, in its files too; `ignored`: nothing.
+    # `restriction`: only make it stricter than the user's, also in its files; `ignored`: nothing.
     in_project: ProjectUse = "ignored"
 
     @property
     def variable(self) -> str:
-        """Return the variable that is named in messages."""
+        """Return the variable to show in messages."""
         return self.variable_name or f"CC_TRACE_{self.name.upper()}"
 
     @property

@@ -1,4 +1,4 @@
-"""What to do with the sessions of one project, and where they go. Pure: settings and folders are given."""
+"""The effective configuration for the sessions of one project. Pure: settings and folders are arguments."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NO_SPAN: Final = "0" * 16
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which sessions are traced at all. Read on its own, so that off is off whatever else is wrong."""
+    """Which sessions are traced. Read separately, so that `enabled = false` works even if other settings are wrong."""
 
     enabled: bool
     exclude: tuple[str, ...]
 
     def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
-        """Return why sessions of a project are not traced; None if they are. `real` resolves symlinks."""
+        """Return why sessions of a project are not traced, or None if they are. `real` resolves symlinks."""
         if not self.enabled:
             return "CC_TRACE_ENABLED is false"
         if project is None:
@@ -69,7 +69,7 @@ class Config(Scope):
 
 
 def read_scope(settings: Settings, home: Path) -> Scope:
-    """Return which sessions are traced; no other setting is looked at."""
+    """Return which sessions are traced. No other setting is read."""
     patterns = [*settings.names("exclude"), *settings.restricting("exclude")]
     exclude = tuple(_expanded(pattern, home) for pattern in patterns)
     return Scope(settings.flag("enabled") is not False, exclude)
@@ -78,7 +78,7 @@ def read_scope(settings: Settings, home: Path) -> Scope:
 def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
     """Check and convert the settings. Raises ConfigError for the first one that is wrong."""
     if mask := settings.names("mask"):
-        Redactor(mask)  # raises where one is no regular expression
+        Redactor(mask)  # raises if one is not a regular expression
     if project_mask := settings.restricting("mask"):
         check_masks(project_mask)
     labels = Labels(
@@ -121,7 +121,7 @@ def _workers(settings: Settings) -> int:
 
 
 def _names(settings: Settings) -> list[str]:
-    """Return the destinations that are named, else those that are configured, else the local store."""
+    """Return the destinations that are listed, else those that are configured, else the local store."""
     wanted = _wanted(settings)
     names = list(dict.fromkeys(settings.names("destinations")))
     if not names:
@@ -134,7 +134,7 @@ def _names(settings: Settings) -> list[str]:
 
 
 def _wanted(settings: Settings) -> bool | None:
-    """Return whether TRACE_TO_LANGFUSE wants Langfuse; None where it is not set. cc-langfuse takes `true` alone."""
+    """Return whether TRACE_TO_LANGFUSE enables Langfuse; None if it is not set. cc-langfuse accepts only `true`."""
     said = settings.found("trace_to_langfuse")
     if said is not None and said.text.lower() not in ("true", "false"):
         message = f"{said.place} is {quoted(said.text)}; it must be true or false"
@@ -143,7 +143,7 @@ def _wanted(settings: Settings) -> bool | None:
 
 
 def _has_own_keys(settings: Settings) -> bool:
-    """Tell whether there are Langfuse keys meant for us. Bare LANGFUSE_* may be those of the user's program."""
+    """Return whether there are Langfuse keys meant for us. Plain LANGFUSE_* may belong to the user's program."""
     found = (settings.found("langfuse_public_key"), settings.found("langfuse_secret_key"))
     return any(each is not None and not _is_bare(each) for each in found)
 
@@ -153,7 +153,7 @@ def _is_bare(found: Found) -> bool:
 
 
 def _link(settings: Settings) -> TraceLink:
-    """Return the trace link. A TRACEPARENT of another program in the environment does not count."""
+    """Return the trace link. A TRACEPARENT in the environment of another program is ignored."""
     given = settings.found("traceparent")
     if given is None:
         return TraceLink(settings.text("seed"))
@@ -180,7 +180,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
             return DestinationSettings(name, "local", path=state_dir / "traces.db", labels=labels)
         case "file":
             path = _path(settings.text("file"), home) or state_dir / "traces.jsonl"
-            if not path.is_absolute():  # a hook runs in any folder
+            if not path.is_absolute():  # a hook can run in any folder
                 message = f"CC_TRACE_FILE is {str(path)!r}; it must be an absolute path"
                 raise ConfigError(message)
             return DestinationSettings(name, "file", path=path, labels=labels)
@@ -198,7 +198,7 @@ def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: P
         message = "destination otlp needs an address; `cc-trace config set otlp_endpoint http://localhost:4318` sets it"
         raise ConfigError(message)
     headers = _beside(settings, found, "otlp_headers")
-    trusted = not found.layer.project  # else nobody is shown the user's certificate
+    trusted = not found.layer.project  # otherwise the user's certificate is not presented
     return DestinationSettings(
         name,
         "otlp",
@@ -243,7 +243,7 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, sta
 
 
 def check_key(name: str, text: str) -> None:
-    """Raise ConfigError for one of Langfuse's keys in the place of the other."""
+    """Raise ConfigError if Langfuse's public and secret key are swapped."""
     wrong = {"langfuse_public_key": "sk-lf-", "langfuse_secret_key": "pk-lf-"}.get(name)
     if wrong is not None and text.startswith(wrong):
         what = "secret key" if wrong == "sk-lf-" else "public key"
@@ -252,7 +252,7 @@ def check_key(name: str, text: str) -> None:
 
 
 def _missing_key(missing: str, other: Found | None) -> str:
-    """Say which key is missing, and how to set it: both keys must be set in the same place."""
+    """Return an error about a missing key and how to set it. Both keys must be set in the same place."""
     message = f"destination langfuse needs {missing if other is not None and other.key.islower() else missing.upper()}"
     if other is None:
         return f"{message}; `cc-trace config set {missing}` sets it"
@@ -262,8 +262,8 @@ def _missing_key(missing: str, other: Found | None) -> str:
 def _beside(settings: Settings, given: Found, name: str) -> Found | None:
     """Return the value from the same source: a key belongs to the address beside it, and an address to the key.
 
-    One in another source is refused, be it the user's own: whoever wrote the one need not have meant the other. What
-    may be another program's is not looked at.
+    A value in another source is rejected, even if it is the user's own: the author of one may not have meant the other.
+    Values that may belong to another program are ignored.
     """
     layer, setting = given.layer, BY_NAME[name]
     if layer.names(setting):

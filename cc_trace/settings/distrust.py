@@ -1,10 +1,10 @@
-"""What a project puts into the environment of a hook, and how much of that a worker trusts.
+"""Which variables a project puts into a hook's environment, and which of them a worker trusts.
 
-Claude Code sets the `env` of a project's settings files for everything it starts, and a variable does not say who set
-it. So the project's files are read for the names in them: every variable they name is the project's, with any value.
+Claude Code sets the `env` of a project's settings files for everything it starts, and the environment does not show who
+set a variable. So the names are read from the project's files: every variable in them counts as the project's.
 
-Rule: a worker keeps those that the catalogue allows a project to set, and removes the others before anything is
-imported that could read them: proxies, certificates, HOME, folders, Python's and OpenSSL's variables.
+Rule: a worker keeps the variables that the catalogue allows a project to set, and removes the others before importing
+anything that could read them: proxies, certificates, HOME, folders, Python's and OpenSSL's variables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALLOWED: Final = frozenset(
     for setting in SETTINGS
     if setting.in_project != "ignored"
     for variable in setting.variables
-    if not variable.startswith(OPTION)  # the options of a plugin are the user's
+    if not variable.startswith(OPTION)  # plugin options come from the user
 )
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+")\s*:', re.DOTALL)
@@ -55,7 +55,7 @@ def _repository_roots(project: Path) -> list[Path]:
         if is_there(Path.is_file, git):
             try:
                 main = _main_worktree(git)
-            except (OSError, ValueError):  # it leads nowhere
+            except (OSError, ValueError):  # a broken link or file
                 return [folder]
             return [folder, main]
     return []
@@ -69,7 +69,7 @@ def _main_worktree(git: Path) -> Path:
 
 
 def names_set_by(project: Path) -> frozenset[str] | None:
-    """Return the variables that a project's settings files name; None if they cannot be read."""
+    """Return the variables in a project's settings files, or None if the files cannot be read."""
     names: set[str] = set()
     for path in project_files(project):
         try:
@@ -88,9 +88,9 @@ def _decoded(data: bytes) -> str:
 
 
 def _names(text: str) -> set[str]:
-    """Return the names under `env`, and those of plugins' options, which Claude Code 2.1.197 takes from a project, too.
+    """Return the names under `env`, and those of plugin options, which Claude Code 2.1.197 also reads from a project.
 
-    Of a text that is no JSON to us, but may be to Claude Code, every key.
+    If a text is not valid JSON to us, but may be to Claude Code, return every key.
     """
     try:
         raw = json.loads(text)
@@ -115,7 +115,7 @@ def _unquoted(key: str) -> str:
 
 
 def remove_distrusted(environment: MutableMapping[str, str], project: Path) -> list[str]:
-    """Remove variables that a project set and may not; return their names. If its files cannot be read, remove all."""
+    """Remove variables that a project must not set; return their names. If its files are unreadable, remove all."""
     names = names_set_by(project)
     kept = _CLAUDES if names is None else _CLAUDES | _ALLOWED
     gone = [name for name in environment if name not in kept and (names is None or name in names)]

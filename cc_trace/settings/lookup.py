@@ -1,8 +1,8 @@
-"""Layers of settings, and how a value is looked up in them. Pure.
+"""Looks up values in layers of settings. Pure.
 
 Rules:
 - The first layer with a value decides. A layer is one source: the environment, a settings file, config.toml.
-- A project's own files are restrictions, not layers: a value counts only if it lets less leave than the value found.
+- A project's own files are restrictions, not layers: a value counts only if it is stricter than the value found.
 - A wrong value is an error that names the source and the allowed values. It is never replaced by a default.
 
 An example: config.toml says "full", the shell "no-tool-content", and a repository asks for "metadata". The shell is the
@@ -43,7 +43,7 @@ _FALSE: Final = ("0", "false", "no", "off")
 
 
 class Absent:
-    """Stands for a value that is set but not available: a secret in the environment of an earlier hook."""
+    """Marks a value that is set but not available: a secret in the environment of an earlier hook."""
 
 
 ABSENT: Final = Absent()
@@ -52,10 +52,10 @@ HOOK_ENVIRONMENT: Final = "environment of its hook"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """One source of settings. Variables go by their names, the entries of config.toml by the settings'."""
+    """One source of settings. Variables have their own names, entries of config.toml the names of settings."""
 
     origin: str
-    values: Mapping[str, object] = field(repr=False)  # which may hold keys
+    values: Mapping[str, object] = field(repr=False)  # may contain keys
     variables: bool = True
     project: bool = False  # a project's settings, which others may have written
     typed: bool = False  # a command line argument, which messages name by `origin`
@@ -71,7 +71,7 @@ class Layer:
         return None
 
     def names(self, setting: Setting) -> bool:
-        """Tell whether this source names a setting, even with an empty value."""
+        """Return whether this source has a setting, even with an empty value."""
         return any(key in self.values for key in (setting.variables if self.variables else (setting.name,)))
 
 
@@ -99,7 +99,7 @@ class Found:
 
 
 def waits_for(absent: Found, needed: str) -> str:
-    """Say what is not at hand, and the command that delivers once it is. `needed`: what that must have set."""
+    """Return what is not available, and the command that delivers once it is. `needed`: what must be set for it."""
     return (
         f"waits for {absent.key}, which came with the {HOOK_ENVIRONMENT} and is not stored: run `cc-trace sync` in a"
         f" shell that has {needed} set"
@@ -107,7 +107,7 @@ def waits_for(absent: Found, needed: str) -> str:
 
 
 class Settings:
-    """Looks up settings, the strongest layer first. `restrictions` can only let less leave than the layers do."""
+    """Looks up settings, the strongest layer first. `restrictions` can only make values stricter."""
 
     def __init__(self, layers: Sequence[Layer], restrictions: Sequence[Layer] = ()) -> None:
         self._layers = layers
@@ -166,7 +166,7 @@ class Settings:
         return number
 
     def names(self, name: str) -> list[str]:
-        """Return a list: comma separated, or a line each."""
+        """Return a list, separated by commas or line breaks."""
         separator = "\n" if BY_NAME[name].kind == "lines" else ","
         return [part.strip() for part in (self.text(name) or "").split(separator) if part.strip()]
 
@@ -196,13 +196,13 @@ class Settings:
 
 
 def _strictness(setting: Setting, text: str | None) -> int:
-    """Return how strict a value is: the less it lets leave, the higher. A wrong value is strictest, so it is reported.
+    """Return how strict a value is: the less may leave, the higher. A wrong value is strictest, so it gets reported.
 
     Lists are not compared: a project's items are added to them.
     """
     if setting.kind == "flag":
         return 0 if text is None or text.lower() in _TRUE else 1 if text.lower() in _FALSE else 2
-    if setting.allowed:  # the more a value protects, the later it stands
+    if setting.allowed:  # ordered from least to most strict
         return setting.allowed.index(text) if text in setting.allowed else 0 if text is None else len(setting.allowed)
     return 0
 
@@ -219,7 +219,7 @@ def checked(setting: Setting, given: Settings) -> object:
         case "names":
             return given.names(name)
         case "lines":
-            Redactor(given.names(name))  # raises where one is no regular expression
+            Redactor(given.names(name))  # raises if one is not a regular expression
             return given.names(name)
         case "pairs":
             given.pairs(name)
@@ -232,7 +232,7 @@ def _check_url(place: str, text: str) -> None:
     try:
         parts = urlsplit(text)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # no port, or no address
+    except ValueError:  # an invalid port or address
         fine = False
     if not fine:
         message = f"{place} must be a URL with http:// or https://, such as http://localhost:4318"

@@ -2,25 +2,25 @@
 
 The layers, the strongest first:
 
-    --to DESTINATION                       where a command was given it
+    --to DESTINATION                       if given to a command
     managed-settings.json (env)            always
-    the environment                        for a command that a user typed
-    the environment of the session's hook  where it is stored: what the shell set, then what its project may set
-    our own shell's variables              for a worker, where the session has no stored environment
-    ~/.claude/settings.json (env)          always, with the options of the plugin
+    the environment                        for a command that the user runs
+    the environment of the session's hook  if stored: what the shell set, then what its project may set
+    our own shell's variables              for a worker, if the session has no stored environment
+    ~/.claude/settings.json (env)          always, with the plugin's options
     config.toml, [project."FOLDER"]        for sessions of FOLDER and below, the nearest folder first
     config.toml                            always
 
 An example: a session of /home/dev/acme was started with CC_TRACE_TAGS=nightly in its shell and ended while the backend
 was down. An hour later the worker of another project's hook delivers it: with the tag, which was stored with the
-session, and to the destination that config.toml has for /home/dev/acme. Of the worker's own environment it gets nothing
-but a key that its own hook had too, for the same address.
+session, and to the destination that config.toml has for /home/dev/acme. From the worker's own environment only keys are
+used, and only those that the session's hook also had, for the same address.
 
 Rules:
-- A project's own files are read for what restricts, and for the names they set, never for another value.
+- A project's own files are read only for restrictions and for the names of the variables they set.
 - Claude Code puts the `env` of a project's files into the environment of its hooks: its user has trusted the project.
-  That holds for the session whose hook it is, and is remembered with the session: a later worker, of whichever project,
-  and a later command send the session where its own hook would have. Secrets are not remembered, only their names.
+  That applies to the hook's own session, and is stored with it: a later worker of any project, and a later command,
+  send the session where its own hook would have. Of secrets only the names are stored.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from cc_trace.settings.catalogue import Setting
     from cc_trace.settings.config import Scope
 
-# The variables of a session's own hook, by who set them ("shell", "project"). None: a secret, which is not kept.
+# The variables of a session's own hook, by who set them ("shell", "project"). None: a secret, which is not stored.
 HookEnvironment: TypeAlias = "Mapping[str, Mapping[str, str | None]]"
 
-# By Claude Code's documentation; what an administrator writes there goes before all else.
+# From Claude Code's documentation. An administrator's settings there override all others.
 MANAGED: Final = (
     Path("/etc/claude-code/managed-settings.json"),
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
@@ -58,7 +58,7 @@ MANAGED: Final = (
 PLUGIN: Final = "cc-trace"
 _BY_VARIABLE: Final = {variable: setting for setting in SETTINGS for variable in setting.variables}
 _PROTECTING: Final = tuple(setting.name for setting in SETTINGS if setting.in_project == "restriction")
-# A key is for one address.
+# Each key belongs to one address.
 _ADDRESSES: Final = {
     "otlp_headers": "otlp_endpoint",
     "langfuse_public_key": "langfuse_base_url",
@@ -77,12 +77,12 @@ class Sources:
 
     environment: Mapping[str, str]
     home: Path
-    hooked: bool  # a hook started us: Claude Code has put the settings of its project into the environment
+    hooked: bool  # started by a hook: Claude Code has put its project's settings into the environment
     managed: tuple[Path, ...] = MANAGED
 
     @property
     def config_file(self) -> Path:
-        """Return where our own configuration is."""
+        """Return the path of config.toml."""
         folder = self.environment.get("XDG_CONFIG_HOME") or self.home / ".config"
         return Path(folder) / "cc-trace" / "config.toml"
 
@@ -100,7 +100,7 @@ class Sources:
         Raises ConfigError for a file that cannot be used. `above`: layers that are stronger than all others.
         """
         own = self.own_project is not None and project in (None, self.own_project)
-        read = _lenient if own else env_layer  # what is broken Claude Code has ignored, and we know the environment
+        read = _lenient if own else env_layer  # Claude Code has ignored a broken file, and we have the environment
         user = claude_folder(self.environment, self.home)
         managed = [read(path) for path in self.managed]
         users = self._with_options(read(user / "settings.json"))
@@ -212,7 +212,7 @@ class Sources:
 
 
 def _filled(part: Mapping[str, str | None], sources: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """Return variables with the secrets among them, as far as a source has those; the others are absent."""
+    """Return variables with their secrets filled in from the sources; the others are absent."""
     made: dict[str, object] = {}
     for name, value in part.items():
         if name not in _BY_VARIABLE:
@@ -223,7 +223,7 @@ def _filled(part: Mapping[str, str | None], sources: Sequence[Mapping[str, str]]
 
 
 def _same_address(name: str, part: Mapping[str, str | None], source: Mapping[str, str]) -> bool:
-    """Tell whether a secret of one source is for the address in the other."""
+    """Return whether a secret in one source belongs to the address in the other."""
     address = _ADDRESSES.get(_BY_VARIABLE[name].name)
     if address is None:
         return True
@@ -237,7 +237,7 @@ def _address(name: str, values: Mapping[str, str | None]) -> object:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Tell whether a value may be a secret: also an expression that finds one, and an address with a key in it."""
+    """Return whether a value may be a secret, including expressions that match one and addresses that contain a key."""
     setting = _BY_VARIABLE[name]
     if setting.kind != "url":
         return setting.secret or setting.kind == "lines"
@@ -254,7 +254,7 @@ def _restricting(layer: Layer) -> Layer:
 
 
 def _without_known(layer: Layer, files: Sequence[Layer]) -> Layer:
-    """Leave out absent values that are still in a project's own files."""
+    """Return a layer without absent values that are still in a project's own files."""
     known = {name for file in files for name in file.values}
     return replace(
         layer, values={name: it for name, it in layer.values.items() if it is not ABSENT or name not in known}
@@ -272,7 +272,7 @@ def _only(layer: Layer, use: str) -> Layer:
 
 
 def _doubt(sure: Settings, unsure: Settings) -> str | None:
-    """Return the variable by which unsure settings protect more than sure ones do; a wrong value protects nothing."""
+    """Return a variable that makes the unsure settings stricter than the sure ones. Wrong values are ignored."""
     for name in _PROTECTING:
         with contextlib.suppress(ConfigError):
             found = unsure.found(name)
@@ -282,7 +282,7 @@ def _doubt(sure: Settings, unsure: Settings) -> str | None:
 
 
 def _protection(settings: Settings, name: str) -> set[str]:
-    """Return what a setting keeps from leaving, as comparable values."""
+    """Return what a setting withholds, as comparable values."""
     allowed = BY_NAME[name].allowed  # the more a value protects, the later it stands
     match checked(BY_NAME[name], settings):
         case list(patterns):
@@ -294,12 +294,12 @@ def _protection(settings: Settings, name: str) -> set[str]:
 
 
 def _is_in(path: Path, user: Path) -> bool:
-    """Tell whether a project's settings file is the user's own: home can be a project, too."""
+    """Return whether a project's settings file is the user's own: the home folder can be a project, too."""
     return os.path.realpath(path.parent) == os.path.realpath(user)
 
 
 def _lenient(path: Path) -> Layer:
-    """Return what Claude Code took from a settings file: nothing from a broken one."""
+    """Return the variables that Claude Code read from a settings file: none from a broken one."""
     try:
         return env_layer(path)
     except ConfigError:
