@@ -157,7 +157,8 @@ def hook(subject: Subject) -> Iterator[Check]:
     everywhere = list(dict.fromkeys(place for event in EVENTS for place in places[event]))
     if not everywhere:
         looked = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
-        yield failed("hook", f"not registered in {looked}, and the plugin is not enabled", "cc-trace install")
+        found = f"not registered in {looked}, and the plugin is not enabled there"
+        yield failed("hook", found, "cc-trace install; nothing, if you always start Claude Code with --plugin-dir")
     elif missing:
         what = f"registered in {listed(everywhere)}, but not for {' and '.join(missing)}"
         check = failed if "Stop" in missing else warning

@@ -535,7 +535,9 @@ FAULTS = {
     "a SessionEnd hook without a timeout": Fault(
         take_the_timeout_out, "hook", "the SessionEnd hook has no timeout of its own", "cc-trace install", "warning"
     ),
-    "hook not registered": Fault(take_the_hook_out, "hook", "not registered", "cc-trace install"),
+    "hook not registered": Fault(
+        take_the_hook_out, "hook", "not registered", "cc-trace install; nothing, if you always"
+    ),
     "hook not registered for Stop": Fault(only_session_end, "hook", "but not for Stop", "cc-trace install"),
     "hook registered twice": Fault(
         register_in_the_project_too, "hook", "still delivered once", "uninstall --project", "warning"
