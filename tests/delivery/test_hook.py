@@ -725,3 +725,6 @@ def test_without_a_python_a_note_is_left(hook: list[str], place: Place, tmp_path
     (state / "stopped").symlink_to(tmp_path / "target")
     place.run(alone, changes=changes)
     assert not (tmp_path / "target").exists()
+    (state / "stopped").unlink()
+    os.mkfifo(state / "stopped")
+    place.run(alone, changes=changes)
