@@ -1,6 +1,6 @@
-"""All sessions of this machine in one SQLite file that answers questions.
+"""All sessions of this machine in one SQLite file that can be queried.
 
-The `local` destination delivers to it, and whoever asks brings it up to date from the transcripts. What is in it has
+The `local` destination delivers to it, and readers first update it from the transcripts. Everything in it has
 passed through `privacy`; sessions that are off, excluded or suppressed are not in it.
 """
 
@@ -49,7 +49,7 @@ __all__ = [
     "write_spans",
 ]
 
-# Loaded when first used: a delivery does not wait for what only questions need.
+# Loaded on first use: a delivery does not wait for imports that only queries need.
 _MODULES: Final = {
     "SEQUENCE": "terminal",
     "VERSION": "schema",

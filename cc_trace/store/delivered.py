@@ -1,9 +1,9 @@
-"""What the `local` destination writes to the store, and what is read of it when a transcript is gone.
+"""Writes the `local` destination's spans to the store, and reads them back when a transcript is gone.
 
 Rules:
-- A span is written over by a later version of itself. A copy of it in another session (a fork, a resumed session)
+- A later version of a span overwrites the earlier one. A copy of it in another session (a fork, a resumed session)
   leaves the row with the session that had it first, as at every other destination.
-- A batch is one transaction. If the process dies in it, the store is as it was before.
+- A batch is one transaction. If the process dies during it, the store is unchanged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DELETE_EMPTY: Final = (
 
 
 def row_of(span: Span, data: str) -> tuple[Value, ...]:
-    """Return what is written of a span; `data`: its JSON."""
+    """Return the row for a span. `data`: its JSON."""
     return (*typed(span), data)
 
 
@@ -64,7 +64,7 @@ def write_spans(database: sqlite3.Connection, rows: Sequence[tuple[Value, ...]])
         database.executemany(_UPSERT, rows)
         database.execute("COMMIT")
     except BaseException:
-        with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+        with contextlib.suppress(sqlite3.Error):  # a full disk has already rolled it back
             database.execute("ROLLBACK")
         raise
 
@@ -72,13 +72,13 @@ def write_spans(database: sqlite3.Connection, rows: Sequence[tuple[Value, ...]])
 def remove_traces(path: Path, before_ns: int, max_traces: int) -> int:
     """Delete at most `max_traces` traces whose last span ended before then; return how many were deleted.
 
-    It is one transaction: if the process dies in it, the store is as it was before. A store made by an earlier version
+    It is one transaction: if the process dies during it, the store is unchanged. A store made by an earlier version
     reuses the space but does not get smaller. Raises OSError and sqlite3.Error.
     """
     prepare_database(path)
     with contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:
         if 1 <= version_of(database) < VERSION:
-            return 0  # whoever writes next brings it up to this version
+            return 0  # the next writer migrates it to this version
         if version_of(database) != VERSION:
             raise sqlite3.DatabaseError(OTHER_VERSION)
         found = database.execute(_ENDED_BEFORE, (before_ns, max_traces)).fetchall()
@@ -89,7 +89,9 @@ def remove_traces(path: Path, before_ns: int, max_traces: int) -> int:
             for statement in _DELETE_EMPTY:
                 database.execute(statement)
             database.execute("COMMIT")
-            database.executescript("PRAGMA incremental_vacuum")  # `execute` would take one step, which frees one page
+            database.executescript(
+                "PRAGMA incremental_vacuum"
+            )  # `execute` would run one step, which frees only one page
     return len(found)
 
 
@@ -114,7 +116,7 @@ def read_session(path: Path, session_id: str) -> Iterator[Span]:
 
 
 def find_stored(path: Path, beginning: str) -> list[str]:
-    """Return the ids of the sessions in a store that begin so, a few of them. Raises StateError."""
+    """Return a few ids of sessions in a store that begin with a text. Raises StateError."""
     question = "SELECT DISTINCT session_id FROM spans WHERE substr(session_id, 1, ?2) = ?1 LIMIT 6"
     try:
         with contextlib.closing(connect_to_read(path)) as database:
@@ -125,7 +127,7 @@ def find_stored(path: Path, beginning: str) -> list[str]:
 
 
 def read_titles(path: Path) -> dict[str, str]:
-    """Return the titles of all sessions; none where the store cannot be read, or is of an earlier version."""
+    """Return the titles of all sessions; empty if the store cannot be read or has an earlier version."""
     try:
         with contextlib.closing(connect_to_read(path)) as database:
             return dict(database.execute("SELECT session_id, title FROM sessions"))
@@ -134,14 +136,14 @@ def read_titles(path: Path) -> dict[str, str]:
 
 
 class StoredSession:
-    """A session in the store: what is left when its transcript is gone. The summary is complete after `spans`."""
+    """A session read from the store, for when its transcript is gone. The summary is complete after `spans`."""
 
     def __init__(self, session_id: str, spans: Sequence[Span]) -> None:
         self.summary = SessionSummary(session_id)
         self._spans = spans
 
     def spans(self) -> Iterator[Span]:
-        """Yield its spans, and sum them up."""
+        """Yield its spans, and add them to the summary."""
         summary = self.summary
         roots: set[str] = set()
         for span in self._spans:
@@ -161,7 +163,7 @@ class StoredSession:
 
 
 def _in_tree_order(spans: list[Span]) -> Iterator[Span]:
-    """Order a turn's spans: each before what it contains. What hangs under nothing we have stands at the top."""
+    """Order a turn's spans, parents before children. Spans whose parent is missing are at the top level."""
     below: dict[str | None, list[Span]] = {}
     known = {span.span_id for span in spans}
     for span in sorted(spans, key=_first_seen):
@@ -174,7 +176,7 @@ def _in_tree_order(spans: list[Span]) -> Iterator[Span]:
 
 
 def _first_seen(span: Span) -> tuple[bool, int]:
-    """Return when a span first showed in the transcript: a response with its first line, not with its request."""
+    """Return when a span first appeared in the transcript: for a response its first line, not its request."""
     moment = span.response.first_token_ns if span.response is not None else None
     moment = span.start_ns if moment is None else moment
     return moment is None, moment or 0

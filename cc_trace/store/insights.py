@@ -1,6 +1,6 @@
-"""What the Insights page counts: cost, tokens and time, by whatever they divide into.
+"""The numbers of the Insights page: cost, tokens and time, by day, project, model, agent and tool.
 
-Rule: a span that a fork copied counts once, in the session that had it first.
+Rule: a span copied by a fork counts once, in the session that had it first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cc_trace.store.store import Store
 
 TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
-NO_TOOL: Final = "no tool"  # what a response called that called none
+NO_TOOL: Final = "no tool"  # the group of responses without tool calls
 _SUMS: Final = (
     "SUM(spans.cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output,"
     " SUM(cache_read_tokens) cache_read, SUM(cache_write_tokens) cache_write, COUNT(*) requests,"
@@ -26,7 +26,7 @@ _SUMS: Final = (
 
 
 class Share(NamedTuple):
-    """One row of a chart, and the query that leads to what it counts."""
+    """One row of a chart, and the query that lists what it counts."""
 
     name: str
     cost_usd: float
@@ -48,7 +48,7 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Insights:
-    """All that the page shows."""
+    """All data of the page."""
 
     total: sqlite3.Row
     by: dict[str, list[Share]]
@@ -62,7 +62,7 @@ class Insights:
 
 
 def insights(store: Store, chosen: Filter) -> Insights:
-    """Count what is chosen."""
+    """Return the numbers for a filter."""
     where, values = _where(chosen)
     responses = f"FROM spans JOIN sessions USING (session_id) WHERE kind = 'generation' AND copied = 0 AND {where}"
 
@@ -120,7 +120,7 @@ def insights(store: Store, chosen: Filter) -> Insights:
 
 
 def _by_tool(store: Store, where: str, values: list[Any], chosen: Filter) -> list[Share]:
-    """Divide responses among the tools that they called, one that called several evenly."""
+    """Divide responses among the tools that they called, evenly if they called several."""
     found = store.read(
         "SELECT COALESCE(call.value, '') name, SUM(spans.cost_usd * part) cost_usd, SUM(counted * part) tokens,"
         " COUNT(DISTINCT spans.row) requests, SUM(status = 'error') errors FROM (SELECT *,"
@@ -168,7 +168,7 @@ def _times(store: Store, where: str, values: list[Any]) -> sqlite3.Row:
 
 
 def _tools(store: Store, where: str, values: list[Any]) -> list[Latency]:
-    """Return the tools with most calls; a percentile is the nearest rank."""
+    """Return the tools with the most calls. Percentiles are by nearest rank."""
     found = store.read(
         "WITH calls AS (SELECT COALESCE(tool, name) name, status = 'error' failed, (end_ns - start_ns) / 1e6 took,"
         " ROW_NUMBER() OVER (PARTITION BY COALESCE(tool, name) ORDER BY end_ns - start_ns) place,"

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _MS: Final = 1_000_000
 _LABEL_CHARS: Final = 160
 _MAX_WAIT_MS: Final = 1 << 40
-# What of a tool's input tells one call from another.
+# The fields of a tool's input that identify a call.
 _TELLING: Final = ("command", "file_path", "notebook_path", "pattern", "path", "url", "query", "description", "prompt")
 
 
 @dataclass(slots=True)
 class Row:
-    """One span in its place. `last`: the place of the last span below it; `total_usd`: with all that is below it."""
+    """One span at its place. `last`: the place of its last descendant; `total_usd`: includes its descendants."""
 
     span: Span
     place: int
@@ -32,12 +32,12 @@ class Row:
     last: int = 0
     total_usd: float | None = None
     hot: bool = False
-    lane: tuple[int, int] | None = None  # from when to when the agent worked whose work it is
+    lane: tuple[int, int] | None = None  # start and end of the agent's run that it belongs to
     waits: list[tuple[str, int, int]] = field(default_factory=list)  # kind, from, to
 
 
 def rows(spans: Sequence[Span]) -> list[Row]:
-    """Return a turn's spans in the order of the tree, each before what is below it."""
+    """Return a turn's spans in tree order, parents before children."""
     known = {span.span_id for span in spans}
     below: dict[str | None, list[Span]] = {}
     for span in spans:
@@ -69,7 +69,7 @@ def _sum_up(made: list[Row]) -> None:
 
 
 def _mark_most_expensive(made: list[Row]) -> None:
-    """Follow the money: from the root to the response that cost most, always below the dearest child."""
+    """Mark the most expensive path: from the root always to the most expensive child."""
     if not made or not made[0].total_usd:
         return
     current: Row | None = made[0]
@@ -82,7 +82,7 @@ def _mark_most_expensive(made: list[Row]) -> None:
 
 
 def waits(span: Span) -> list[tuple[str, int, int]]:
-    """Return when a span's time was waiting and no work: for a human, an answer, another attempt, a hook."""
+    """Return when a span was waiting: for permission, an answer, a retry or a hook."""
     start, metadata = span.start_ns, span.metadata
     if start is None:
         return []
@@ -105,7 +105,7 @@ def _milliseconds(value: JsonValue) -> int:
 
 
 def label(span: Span) -> str:
-    """Return what a row says besides its name."""
+    """Return a row's label, shown beside its name."""
     match span.kind:
         case "turn":
             text = span.input if isinstance(span.input, str) else ""

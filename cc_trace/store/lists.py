@@ -1,4 +1,4 @@
-"""Spans chosen by what they have in common: what a turn cost, failed at and waited for, and what a chart counts."""
+"""Lists of spans: the ones a chart counts, and a turn's most expensive, failed and waiting spans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SORTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which spans a URL asks for; empty: all. `time`: turns in which such time passed; `miss`: the first cause.
+    """Which spans a URL selects; empty: all. `time`: turns with this kind of time; `miss`: the first cause.
 
     `called`: responses that called a tool, or `NO_TOOL`; their cost and tokens are that tool's share of them.
     """
@@ -50,7 +50,7 @@ class Chosen:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Chosen:
-        """Take from a query what is known."""
+        """Return the known parameters of a query."""
         found = {field.name: query[field.name][:500] for field in fields(cls) if field.name in query}
         if found.get("sort") not in _SORTS:
             found.pop("sort", None)
@@ -59,7 +59,7 @@ class Chosen:
         return cls(**found)
 
     def asked(self) -> dict[str, str]:
-        """Return what is asked for, as it stands in the URL."""
+        """Return the parameters that are set, as in the URL."""
         return {
             field.name: value
             for field in fields(self)
@@ -68,7 +68,7 @@ class Chosen:
 
 
 class Picked(NamedTuple):
-    """Some spans, and what all that were asked for come to."""
+    """Some of the selected spans, and the totals of all of them."""
 
     rows: list[sqlite3.Row]
     total: int
@@ -78,7 +78,7 @@ class Picked(NamedTuple):
 
 
 def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
-    """Return the spans that are asked for; one that a fork copied is not counted again."""
+    """Return the selected spans. A span copied by a fork is not counted again."""
     where, values = _where(chosen)
     took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else "end_ns - start_ns"
     order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS[chosen.sort]
@@ -141,7 +141,7 @@ def _where(chosen: Chosen) -> tuple[str, list[Any]]:
 
 
 class Notable(NamedTuple):
-    """What stands out in a turn, the first few of each."""
+    """The notable spans of a turn, the first few of each kind."""
 
     dearest: list[sqlite3.Row]
     failed: list[sqlite3.Row]
@@ -149,7 +149,7 @@ class Notable(NamedTuple):
 
 
 def notable(store: Store, session_id: str, number: int, failures: int) -> Notable:
-    """Return what of a turn was expensive, what failed, if anything did, and what waited."""
+    """Return a turn's most expensive spans, its failures if there are any, and its waits."""
     which = [session_id, number]
     where = "session_id = ? AND turn = ?"
     return Notable(
@@ -171,7 +171,7 @@ def notable(store: Store, session_id: str, number: int, failures: int) -> Notabl
 
 
 def next_error(store: Store, session_id: str, number: int, place: int) -> int | None:
-    """Return the place of the next span of a turn that failed, after the last one the first; None: none did."""
+    """Return the place of a turn's next failed span, after the last one the first, or None if none failed."""
     found = store.read(
         "SELECT place FROM spans WHERE session_id = ? AND turn = ? AND status = 'error' AND kind <> 'turn'"
         " ORDER BY place <= ?, place LIMIT 1",
@@ -181,7 +181,7 @@ def next_error(store: Store, session_id: str, number: int, place: int) -> int | 
 
 
 def hooks(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return the hooks that ran in a session, by event and command, those that took longest first."""
+    """Return a session's hooks by event and command, the longest-running first."""
     return store.read(
         "SELECT json_extract(span, '$.metadata.hook_event') event, json_extract(span, '$.metadata.command') command,"
         " COUNT(*) runs, SUM(json_extract(span, '$.metadata.blocked') = 1) blocked, SUM(status = 'error') errors,"
@@ -193,7 +193,7 @@ def hooks(store: Store, session_id: str) -> list[sqlite3.Row]:
 
 
 def permissions(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return the tool calls of a session that somebody or something decided about, refusals and long waits first."""
+    """Return a session's tool calls that needed a decision, refusals and long waits first."""
     return store.read(
         "SELECT span_id, turn, name, label, json_extract(span, '$.metadata.permission.decision') decision,"
         " json_extract(span, '$.metadata.permission.source') source,"
@@ -213,7 +213,7 @@ class Relatives(NamedTuple):
 
 
 def relatives(store: Store, session_id: str, predecessor: str | None) -> Relatives:
-    """Return the sessions before and after one: forks, plans that were carried out, cleared contexts."""
+    """Return the sessions before and after one: forks, executed plans, cleared contexts."""
     before = store.read("SELECT session_id, title FROM sessions WHERE session_id = ?", [predecessor])
     after = store.read(
         "SELECT session_id, title, json_extract(summary, '$.lineage') lineage FROM sessions"
@@ -225,7 +225,7 @@ def relatives(store: Store, session_id: str, predecessor: str | None) -> Relativ
 
 
 class Miss(NamedTuple):
-    """What requests missed in the prompt cache for one cause, the one that spoils the most."""
+    """The prompt cache misses with the same main cause."""
 
     cause: str
     requests: int
@@ -234,7 +234,7 @@ class Miss(NamedTuple):
 
 
 def misses(store: Store, chosen: Chosen) -> list[Miss]:
-    """Return the cache misses by cause, those of most tokens first."""
+    """Return the cache misses by cause, those with the most tokens first."""
     where, values = _where(chosen)
     found = store.read(
         "SELECT cache_miss cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
@@ -246,7 +246,7 @@ def misses(store: Store, chosen: Chosen) -> list[Miss]:
 
 
 def spending(store: Store, session_id: str) -> list[tuple[int, float]]:
-    """Return when how much of a session's cost was spent, its agents' included, in at most 500 steps of time."""
+    """Return a session's cost over time, including its agents', in at most 500 steps."""
     found = store.read(
         "WITH paid AS (SELECT COALESCE(end_ns, start_ns) at, cost_usd FROM spans"
         " WHERE session_id = ? AND kind = 'generation' AND cost_usd IS NOT NULL AND COALESCE(end_ns, start_ns) > 0),"

@@ -1,4 +1,4 @@
-"""What is asked of the store. Every answer is bounded by what a page shows."""
+"""Queries of the store. Every result is limited to what a page shows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the URL of a page asks for; empty: everything."""
+    """The filter in a page's URL; empty: everything."""
 
     project: str = ""
     model: str = ""
@@ -49,12 +49,12 @@ class Filter:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Filter:
-        """Take from a query what is known."""
+        """Return the known parameters of a query."""
         found = cls(**{field.name: query[field.name][:500] for field in fields(cls) if field.name in query})
         return found if found.sort in _SORTS else cls(**{**found.asked(), "sort": "recent"})
 
     def asked(self) -> dict[str, str]:
-        """Return what is asked for, as it stands in the URL."""
+        """Return the parameters that are set, as in the URL."""
         return {
             field.name: value
             for field in fields(self)
@@ -101,7 +101,7 @@ def _sessions_where(chosen: Filter) -> Where:
 
 
 def sessions(store: Store, chosen: Filter, offset: int, limit: int) -> tuple[list[sqlite3.Row], int]:
-    """Return some of the sessions, and how many there are."""
+    """Return some of the sessions, and the number of all of them."""
     where = _sessions_where(chosen)
     total = store.read(f"SELECT COUNT(*) FROM sessions WHERE {where.text}", where.values)[0][0]
     rows = store.read(
@@ -113,7 +113,7 @@ def sessions(store: Store, chosen: Filter, offset: int, limit: int) -> tuple[lis
 
 
 def latest(store: Store, project: str | None, since_ns: int, limit: int | None) -> list[sqlite3.Row]:
-    """Return the sessions of a project, or all, that went on since then, the latest first."""
+    """Return the sessions of a project, or of all, that were active since a time, the latest first."""
     return store.read(
         f"SELECT {_SESSION}, repository, predecessor, path FROM sessions WHERE (?1 IS NULL OR project = ?1)"
         " AND COALESCE(last_ns, 0) >= ?2 ORDER BY last_ns DESC, session_id LIMIT ?3",
@@ -122,7 +122,7 @@ def latest(store: Store, project: str | None, since_ns: int, limit: int | None) 
 
 
 def sessions_total(store: Store, chosen: Filter) -> sqlite3.Row:
-    """Return the sums over all sessions that are chosen."""
+    """Return the totals of all sessions that match a filter."""
     where = _sessions_where(chosen)
     return store.read(
         "SELECT COUNT(*) sessions, SUM(turns) turns, SUM(cost_usd) cost_usd, SUM(tokens) tokens, SUM(errors) errors"
@@ -145,7 +145,7 @@ def session(store: Store, session_id: str) -> sqlite3.Row | None:
 def turns(
     store: Store, session_id: str, offset: int = 0, limit: int = MAX_ROWS, only: int | None = None
 ) -> list[sqlite3.Row]:
-    """Return the roots of a session's turns, or `only` one of them, each with what is below it, counted."""
+    """Return the root spans of a session's turns, or of `only` one, with counts of what is below each."""
     return store.read(
         "WITH shown AS (SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd,"
         " root.label, json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
@@ -167,7 +167,7 @@ def turn(store: Store, session_id: str, number: int) -> sqlite3.Row | None:
 
 
 class Rows(NamedTuple):
-    """Some rows of a turn; `total` counts those that are not folded away."""
+    """Some rows of a turn. `total`: number of rows that are not folded away."""
 
     rows: list[dict[str, Any]]
     total: int
@@ -176,7 +176,7 @@ class Rows(NamedTuple):
 
 
 def turn_rows(store: Store, session_id: str, number: int, folded: list[int], offset: int, limit: int) -> Rows:
-    """Return some rows of a turn. `folded`: the places whose rows below are not shown."""
+    """Return some rows of a turn. `folded`: the places of rows whose descendants are hidden."""
     where, values = "session_id = ? AND turn = ?", [session_id, number]
     for place in folded[:MAX_FOLDED]:
         last = store.read(
@@ -200,7 +200,7 @@ def turn_rows(store: Store, session_id: str, number: int, folded: list[int], off
 
 
 def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
-    """Return a row for the page: its times in milliseconds from the turn's start."""
+    """Return a row for the page, with times in milliseconds from the turn's start."""
 
     def at(time_ns: int | None) -> float | None:
         return None if time_ns is None else (time_ns - start_ns) / 1e6
@@ -227,7 +227,7 @@ def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
 
 
 def place_of(store: Store, session_id: str, number: int, span_id: str) -> int | None:
-    """Return where in its turn a span stands."""
+    """Return a span's place in its turn."""
     found = store.read(
         "SELECT place FROM spans WHERE session_id = ? AND turn = ? AND span_id = ?", [session_id, number, span_id]
     )
@@ -235,7 +235,7 @@ def place_of(store: Store, session_id: str, number: int, span_id: str) -> int | 
 
 
 def span(store: Store, span_id: str) -> sqlite3.Row | None:
-    """Return one span, of the session that has it as its own if several do."""
+    """Return one span; if several sessions have it, that of the session that had it first."""
     found = store.read("SELECT * FROM spans WHERE span_id = ? ORDER BY copied LIMIT 1", [span_id])
     return found[0] if found else None
 
@@ -257,7 +257,7 @@ def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
 
 
 def costs(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return what each turn cost, in order."""
+    """Return the cost of each turn, in order."""
     return store.read(
         "SELECT turn, total_usd, start_ns FROM spans WHERE session_id = ? AND place = 0 ORDER BY turn LIMIT 2000",
         [session_id],
@@ -265,7 +265,7 @@ def costs(store: Store, session_id: str) -> list[sqlite3.Row]:
 
 
 def files(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return the files that a session changed, with the lines added and removed, those with most changes first."""
+    """Return the files that a session changed, with lines added and removed, the most edited first."""
     return store.read(
         "SELECT json_extract(span, '$.tool.file_path') path, COUNT(*) edits, MIN(span_id) span_id,"
         " SUM(json_extract(span, '$.metadata.lines_added')) added,"
@@ -277,7 +277,7 @@ def files(store: Store, session_id: str) -> list[sqlite3.Row]:
 
 
 class Hit(NamedTuple):
-    """Where a text was found."""
+    """A search result."""
 
     span_id: str
     session_id: str
@@ -286,16 +286,16 @@ class Hit(NamedTuple):
     name: str
     title: str
     start_ns: int | None
-    snippet: str  # what was found stands between \x01 and \x02
+    snippet: str  # matches are between \x01 and \x02
 
 
 def search(store: Store, text: str, limit: int = 100) -> list[Hit]:
-    """Find spans that have all the words, the best first."""
+    """Return the spans that have all the words, the best matches first."""
     # Each word is a string to FTS5, so that nothing in it is syntax; a NUL would end the query.
     words = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in text.replace("\0", " ").split()[:20]]
     if not words:
         return []
-    words[-1] += "*"  # it may still be being typed
+    words[-1] += "*"  # the last word may be incomplete
     found = store.read(
         "SELECT span_id, session_id, spans.turn, kind, name, title, start_ns,"
         " snippet(texts, 0, char(1), char(2), '…', 24) snippet FROM texts JOIN spans ON spans.row = texts.rowid"

@@ -1,4 +1,4 @@
-"""The form of the store's file, and opening it.
+"""The store's schema, and opening its file.
 
 Rules:
 - It is one SQLite file, closed to others. What the `local` destination delivers and what is read from the transcripts
@@ -101,7 +101,7 @@ _SCRIPTS: Final = {0: _TABLES, 1: _FROM_1}
 
 
 def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection:
-    """Open the store for writing, and make it if it is not there. Raises OSError, sqlite3.Error."""
+    """Open the store for writing, and create it if necessary. Raises OSError, sqlite3.Error."""
     # SQLite gives -wal and -shm the mode of the file, and follows a link only in the name of the file itself.
     prepare_database(path)
     seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
@@ -115,30 +115,30 @@ def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open a store that is there, to read. Raises OSError, sqlite3.Error."""
+    """Open an existing store for reading. Raises OSError, sqlite3.Error."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))  # SQLite would block on a pipe
     check_beside_database(path)
     uri = f"{path.absolute().as_uri()}?mode=ro"
     database = sqlite3.connect(uri, timeout=BUSY_SECONDS, uri=True, isolation_level=None)
-    if not 1 <= version_of(database) <= VERSION:  # the columns that are read were there from the beginning
+    if not 1 <= version_of(database) <= VERSION:  # the columns that are read exist in all versions
         database.close()
         raise sqlite3.DatabaseError(OTHER_VERSION)
     return database
 
 
 def version_of(database: sqlite3.Connection) -> int:
-    """Return the version of a store's form; 0: it has none yet."""
+    """Return the version of a store's schema; 0: it has none yet."""
     return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Make the tables if they are not there. If we die here, there are none and the next one makes them."""
+    """Create missing tables. If the process dies here, there are none, and the next process creates them."""
     # Both are for a new file; on one that has tables they have no effect. Most rows have some kilobytes.
     database.execute("PRAGMA page_size = 16384")
     database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
-    # With WAL a crash of the machine may cost the last batches, no more.
+    # With WAL a crash of the machine can lose only the last batches.
     database.execute("PRAGMA synchronous = NORMAL")
     if version_of(database) == VERSION:
         return

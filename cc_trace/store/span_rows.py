@@ -18,7 +18,7 @@ _NS_PER_MS: Final = 1e6
 
 
 def to_json(span: Span) -> bytes:
-    """Return all of a span but who said its texts: that is asked only before it is stored."""
+    """Return a span as JSON, without the origins of its texts, which are needed only before it is stored."""
     fields = span._asdict()
     del fields["origins"]
     for name in ("response", "tool"):
@@ -29,7 +29,7 @@ def to_json(span: Span) -> bytes:
 
 
 def from_json(data: str) -> Span:
-    """Return the span that was written."""
+    """Return the span from its JSON."""
     fields: dict[str, Any] = json.loads(data)
     if (response := fields["response"]) is not None:
         if response["usage"] is not None:
@@ -41,7 +41,7 @@ def from_json(data: str) -> Span:
 
 
 def typed(span: Span) -> tuple[Value, ...]:
-    """Return the columns beside the JSON, in the order of `schema.TYPED`."""
+    """Return the typed columns of a span, in the order of `schema.TYPED`."""
     response, metadata = span.response, span.metadata
     usage = response.usage if response is not None else None
     tokens: tuple[int | None, ...] = (None, None, None, None, None)
@@ -76,12 +76,12 @@ def typed(span: Span) -> tuple[Value, ...]:
 
 
 def integer(value: int | None) -> int | None:
-    """Leave out what SQLite cannot hold, such as a time after 2262; the JSON has it."""
+    """Return None for integers that SQLite cannot store, such as times after 2262. The JSON has them."""
     return value if value is not None and value in INT64 else None
 
 
 def _text(value: str | None) -> str | None:
-    """Replace what UTF-8 cannot carry, such as odd bytes in a file's name."""
+    """Replace what cannot be encoded as UTF-8, such as odd bytes in a file name."""
     return readable(value) if value is not None else None
 
 

@@ -1,10 +1,10 @@
-"""Writing to the store what the transcripts say, session by session.
+"""Writes sessions from transcripts to the store.
 
 Rules:
 - What is in it has passed through `privacy`, with the settings of its session's project. A session that is off or
   excluded is not in it.
-- A turn is written in one transaction, when it differs from what the store has of it. If the process dies in it, the
-  store is as it was before.
+- A turn is written in one transaction if it differs from the store's version of it. If the process dies during it, the
+  store is unchanged.
 - A span that several sessions have (a fork copies turns) counts once, in the session that had it first; the rows of the
   others are marked `copied`.
 """
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from cc_trace.store.span_rows import Value
     from cc_trace.transcript import JsonValue
 
-_TEXT_CHARS: Final = 20_000  # of one span that can be searched
-_BATCH_BYTES: Final = 8 << 20  # that are written at once
+_TEXT_CHARS: Final = 20_000  # searchable characters of one span
+_BATCH_BYTES: Final = 8 << 20  # written at once
 _TITLE_CHARS: Final = 200
-_MAX_FILES: Final = 1_000  # of a session's changed files that are named
+_MAX_FILES: Final = 1_000  # of a session's changed files
 _COLUMNS: Final = ("row", *TYPED, *PLACED, "span")
 _INSERT: Final = f"INSERT INTO spans ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 _HOLDERS: Final = (
@@ -62,7 +62,7 @@ UNION ALL SELECT session_id, COALESCE(start_ns, 0) / 900000000000, 'tool', '', a
 
 
 class _Made(NamedTuple):
-    """A turn as it is written, with the columns of each span before and after `copied`, and its words."""
+    """A turn ready to be written: the columns of each span before and after `copied`, and its searchable text."""
 
     turn: tuple[str, int, str, bool]
     rows: list[tuple[tuple[Value, ...], tuple[object, ...], str]]
@@ -70,10 +70,10 @@ class _Made(NamedTuple):
 
 
 class Store:
-    """The file, written by one thread and read by any."""
+    """The store's file. One thread writes; any thread may read."""
 
     def __init__(self, path: Path, busy_seconds: float | None = None) -> None:
-        """Open it. `busy_seconds`: how long to wait for another process that writes; None: as long as usual."""
+        """Open it. `busy_seconds`: how long to wait for another writing process; None: the default time."""
         self._path = path
         self._busy_seconds = busy_seconds
         self._writing = threading.Lock()
@@ -90,7 +90,7 @@ class Store:
         return database
 
     def read(self, question: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """Return the rows that answer a question."""
+        """Return the rows of a query."""
         if not hasattr(self._local, "reader"):
             self._local.reader = self._connect()
             self._local.reader.execute("PRAGMA query_only = 1")
@@ -102,7 +102,7 @@ class Store:
         return {row["session_id"]: row["stamp"] for row in self.read("SELECT session_id, stamp FROM sessions")}
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._writer.close()
 
     def remove(self, session_id: str) -> bool:
@@ -171,11 +171,11 @@ class Store:
         return self._write_session(session.summary, str(path), stamp, state, privacy) or changed
 
     def unplaced(self) -> list[str]:
-        """Return the sessions of which spans were delivered that no update has looked at since."""
+        """Return the sessions with delivered spans that no update has processed since."""
         return [row[0] for row in self.read("SELECT DISTINCT session_id FROM spans WHERE place IS NULL")]
 
     def lay_out(self, session_id: str) -> None:
-        """Do for a session whose transcript is gone what `update` does, from the spans that were delivered."""
+        """Do what `update` does for a session whose transcript is gone, from its delivered spans."""
         stored = StoredSession(session_id, list(read_session(self._path, session_id)))
         turns: dict[int, list[Span]] = {}
         for span in stored.spans():
@@ -186,7 +186,7 @@ class Store:
         self._write_session(stored.summary, None, None, "idle", None)
 
     def _made(self, spans: Sequence[Span], privacy: Privacy | None, *, running: bool) -> _Made | None:
-        """Return what is to be written of a turn; None if it is there. `privacy` None: what it has may all leave."""
+        """Return a turn's rows to write, or None if the store has them. `privacy` None: everything may leave."""
         session_id, number = spans[0].session_id, spans[0].turn
         digest = _digest(spans, privacy)
         known = self._writer.execute(
@@ -205,7 +205,7 @@ class Store:
         return _Made((session_id, number, digest, running), prepared, size)
 
     def _write_turns(self, turns: Sequence[_Made]) -> None:
-        """Write some turns, each as a whole. Many at once, for each commit makes the index of words work."""
+        """Write some turns, each as a whole. Several at once, because each commit costs work in the search index."""
         if not turns:
             return
         with self._transaction() as database:
@@ -302,12 +302,12 @@ class Store:
 
 
 def store_path(state: Path) -> Path:
-    """Return where the store is."""
+    """Return the path of the store."""
     return state / "traces.db"
 
 
 def searchable(span: Span) -> str:
-    """Return what of a span can be found by its words: prompts, answers, what went into tools and came out of them."""
+    """Return the searchable text of a span: prompts, answers, input and output of tools."""
     match span.kind:
         case "turn":
             value: JsonValue = span.input
@@ -339,7 +339,7 @@ def _delete_turn(database: sqlite3.Connection, session_id: str, turn: int) -> No
 
 
 def _copies(database: sqlite3.Connection, session_id: str, span_ids: Sequence[str]) -> set[str]:
-    """Return which of these spans another session had first. One that went on from this session gives way to it."""
+    """Return which of these spans another session had first. Sessions that continue this one do not count."""
     found: set[str] = set()
     givers: set[str] = set()
     for span_id, holder, predecessor in database.execute(_HOLDERS, (json.dumps(span_ids), session_id)).fetchall():
@@ -359,7 +359,7 @@ def _count_usage(database: sqlite3.Connection, session_id: str) -> None:
 
 
 def _placed(row: Row) -> tuple[object, ...]:
-    """Return the columns of a span's place in its turn, but for the first."""
+    """Return the columns of a span's place in its turn, except the first."""
     return (
         *(row.place, row.last, row.depth, readable(row.label), row.total_usd, row.hot),
         *(json.dumps(row.lane), json.dumps(row.waits)),
@@ -367,7 +367,7 @@ def _placed(row: Row) -> tuple[object, ...]:
 
 
 def _digest(spans: Iterable[Span], privacy: Privacy | None) -> str:
-    """Return what changes when a turn does, or what may leave of it."""
+    """Return a digest that changes when the turn, or what may leave of it, changes."""
     made = hashlib.sha256(repr(privacy and privacy.settings).encode("utf-8", "replace"))
     for span in spans:
         made.update(to_json(span))
@@ -375,6 +375,6 @@ def _digest(spans: Iterable[Span], privacy: Privacy | None) -> str:
 
 
 def _ended_ns(spans: Iterable[Span]) -> int:
-    """Return when the last of these spans ended; one without any time never did."""
+    """Return when the last of these spans ended, ignoring spans without times."""
     times = [time for span in spans for time in (span.start_ns, span.end_ns) if time is not None]
     return max(times, default=1 << 63)

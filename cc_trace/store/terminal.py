@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def overwritten(text: str) -> str:
-    """Return a terminal's output with what each line said last, where it was written over."""
+    """Return a terminal's output with the final text of each overwritten line."""
     if "\r" not in text:
         return text
     lines = text.replace("\r\n", "\n").split("\n")

@@ -1,9 +1,9 @@
-"""Tokens, cost, requests and errors, by whatever they divide into; from sums per session, so that history costs little.
+"""Tokens, cost, requests and errors by day, project, model and so on. Computed from sums per session, so it is fast.
 
 Rules:
 - A response that several sessions have (a fork copies turns) counts once, in the session that had it first.
 - Agents' work is included.
-- By tool, a response counts for the tool that it called, divided evenly where it called several: the rows sum up to the
+- By tool, a response counts for the tool that it called, divided evenly if it called several: the rows sum up to the
   total. Errors by tool are calls that failed, otherwise requests that failed.
 """
 
@@ -58,7 +58,7 @@ class Usage:
 
 
 def usage(store: Store, by: By, since: float = 0.0) -> tuple[list[Usage], Usage]:
-    """Return a row for each, days in order and all else by cost, and the total. `since`: unix seconds."""
+    """Return a row per group, days in order and others by cost, and the total. `since`: unix seconds."""
     counted = "tool" if by == "tool" else "generation"
     where = "WHERE quarter >= ?2" + ("" if by == "tool" else " AND usage.kind = 'generation'")
     values = [counted, int(since // QUARTER_SECONDS)]

@@ -24,7 +24,7 @@ _GREY_START: Final = 232
 
 
 def to_html(text: str) -> Markup:
-    """Return a terminal's output. A line that was written over shows what it said last."""
+    """Return a terminal's output as HTML. An overwritten line has its final text."""
     made: list[str] = []
     state: dict[str, str] = {}  # "fg", "bg" and the styles -> class
     place = 0
@@ -47,7 +47,7 @@ def _append(made: list[str], text: str, state: dict[str, str]) -> None:
 
 
 def _apply(codes: str, state: dict[str, str]) -> None:
-    """Take one sequence of colours and styles. What is unknown changes nothing."""
+    """Apply one sequence of colours and styles. Unknown codes are ignored."""
     numbers = [int(code) if code and len(code) < 4 else 0 for code in re.split("[;:]", codes)]  # noqa: PLR2004
     while numbers:
         code = numbers.pop(0)

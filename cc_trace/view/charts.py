@@ -1,4 +1,4 @@
-"""Charts as SVG: plain rectangles and lines whose places are numbers, each mark a link with a title. Pure."""
+"""Charts as SVG: plain rectangles and lines at computed positions; each mark is a link with a title. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Box(NamedTuple):
 
 @dataclass(slots=True)
 class Bar:
-    """All boxes of one request, where it leads and what it says."""
+    """All boxes of one request, with its link and title."""
 
     href: str
     title: str
@@ -66,10 +66,10 @@ class ContextChart:
     limit_y: float | None = None
     limit: int | None = None
     highest: int = 0
-    top: float = 0.0  # how many tokens the chart is high
+    top: float = 0.0  # tokens at the top of the chart
     estimated: bool = False  # how the tokens divide is an estimate
-    compactions: list[tuple[float, str, str]] = field(default_factory=list)  # x, where it leads, what it says
-    misses: list[tuple[str, str]] = field(default_factory=list)  # where it leads, what it says
+    compactions: list[tuple[float, str, str]] = field(default_factory=list)  # x, link, title
+    misses: list[tuple[str, str]] = field(default_factory=list)  # link, title
 
 
 def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
@@ -110,7 +110,7 @@ def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
 
 
 def _compaction_text(row: sqlite3.Row) -> str:
-    """Say what a compaction did, as a person would."""
+    """Describe a compaction in plain English."""
     text = f"Turn {row['turn']}: compaction"
     if row["trigger"] in ("auto", "manual"):
         text += " because the context was full" if row["trigger"] == "auto" else " requested with /compact"
@@ -148,7 +148,7 @@ def cost_bars(rows: Sequence[sqlite3.Row]) -> list[CostBar]:
 
 
 class CostLine(NamedTuple):
-    """What was spent until when; the points of a line."""
+    """Cumulative cost over time, as the points of a line."""
 
     points: str
     cost_usd: float
@@ -157,7 +157,7 @@ class CostLine(NamedTuple):
 
 
 def cost_line(rows: Sequence[tuple[int, float]]) -> CostLine:
-    """Draw what was spent over time; each row is a moment and what was spent then."""
+    """Draw the cumulative cost over time. Each row is a time and the amount spent then."""
     if not rows:
         return CostLine("0,60 1000,60", 0.0, None, None)
     first, last = rows[0][0], rows[-1][0]
@@ -195,7 +195,7 @@ class DayChart(NamedTuple):
 
 
 def day_chart(days: Sequence[insights.Share]) -> DayChart:
-    """Draw what each day cost."""
+    """Draw the cost of each day."""
     highest = max((day.cost_usd for day in days), default=0.0)
     most = max((day.tokens for day in days), default=0)
     step = WIDTH / max(len(days), 1)
@@ -260,7 +260,7 @@ def _by_origin(row: sqlite3.Row) -> dict[str, int]:
 
 
 def _is_first(miss: dict[str, Any]) -> bool:
-    """Tell whether nothing could have been in the cache: that is no miss that anybody wonders about."""
+    """Return whether nothing could have been cached yet: such misses are expected and not shown."""
     causes = miss.get("causes")
     return isinstance(causes, list) and any(
         isinstance(each, dict) and each.get("kind") == "first request" for each in causes
@@ -268,7 +268,7 @@ def _is_first(miss: dict[str, Any]) -> bool:
 
 
 def miss_text(miss: dict[str, Any]) -> str:
-    """Say what a cache miss was, as a person would."""
+    """Describe a cache miss in plain English."""
     causes = miss.get("causes")
     told = [
         str(cause.get("kind", "unknown")).replace("_", " ") + (f" ({cause['detail']})" if cause.get("detail") else "")

@@ -1,4 +1,4 @@
-"""Source code with syntax colours. Colours are classes; a text that is too long for a lexer is shown without them."""
+"""Syntax highlighting of source code. Colours are classes; a text too long for a lexer is shown without them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cc_trace.escapes import escaped
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
-# Some lexers take time that grows faster than the text: what is longer is not what people read line by line.
+# Some lexers take more than linear time. Longer texts are not read line by line anyway.
 _MAX_CHARS: Final = 40_000
 _MAX_LINE_CHARS: Final = 1_000
 _FORMATTER: Final = HtmlFormatter(nowrap=True)

@@ -1,4 +1,4 @@
-"""One span the way a person wants to read it: chat, diff, terminal, file, search results, or JSON that folds."""
+"""Shows one span in a readable form: chat, diff, terminal, file, search results, or JSON that folds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MAX_CHARS: Final = 50_000  # of one text; all of it is in the raw JSON
 _IMAGE: Final = re.compile(r"\[image (image/(?:png|jpeg|gif|webp)), (\d+) bytes, sha256 of base64 ([0-9a-f]{16})\]")
 _COMPACT: Final = ("Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch")
-# What of a span's metadata is worth a place beside its cost.
+# The metadata that is shown beside a span's cost.
 _TOLD: Final = {
     "attempts": "Attempts",
     "effort": "Effort",
@@ -51,7 +51,7 @@ class Section:
 
 @dataclass(slots=True)
 class Detail:
-    """What the pane shows of a span."""
+    """The contents of the detail pane."""
 
     facts: list[tuple[str, str]] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Detail:
 
 
 def detail(row: sqlite3.Row) -> Detail:
-    """Return what there is to say of a span."""
+    """Return the details of a span."""
     span = json.loads(row["span"])
     made = Detail()
     _facts(made, row, span)

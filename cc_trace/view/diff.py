@@ -31,7 +31,7 @@ class DiffLine(NamedTuple):
 
 
 def of_call(tool: str, given: JsonValue, output: JsonValue) -> list[DiffLine] | None:
-    """Return the lines that a call changed; None where it is no call that edits a file."""
+    """Return the lines that a call changed, or None if it does not edit a file."""
     if not isinstance(given, dict):
         return None
     path = given.get("file_path") or given.get("notebook_path")
@@ -67,7 +67,7 @@ def _bounded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
 
 
 def _first_number(new: str, output: JsonValue) -> int:
-    """Return which line of the file an edit begins at, where the tool printed the lines with their numbers; else 1."""
+    """Return the line number at which an edit begins, if the tool printed numbered lines; else 1."""
     wanted = new.partition("\n")[0]
     if isinstance(output, str) and wanted.strip():
         for number, text in _NUMBERED.findall(output[:100_000]):

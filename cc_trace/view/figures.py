@@ -1,4 +1,4 @@
-"""Numbers as people read them: money, tokens, durations, moments."""
+"""Formats numbers for people: money, tokens, durations, times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SMALL_USD: Final = 1.0
 
 
 def money(usd: float | None) -> str:
-    """Return dollars: four decimals below one dollar, else two; a dash where the price is not known."""
+    """Return dollars: four decimals below one dollar, else two; a dash if the price is unknown."""
     if usd is None:
         return UNKNOWN
     return f"${usd:,.4f}" if 0 < usd < _SMALL_USD else f"${usd:,.2f}"
@@ -26,7 +26,7 @@ def tokens(count: int | None) -> str:
 
 
 def short(count: float | None) -> str:
-    """Return a count in three digits or so: 1.2k, 34k, 5.6M."""
+    """Return a count in about three characters: 1.2k, 34k, 5.6M."""
     if count is None:
         return UNKNOWN
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -52,24 +52,24 @@ def duration(milliseconds: float | None) -> str:
 
 
 def between(start_ns: int | None, end_ns: int | None) -> float | None:
-    """Return the milliseconds between two moments, None where one is not known."""
+    """Return the milliseconds between two times, or None if one is unknown."""
     return None if start_ns is None or end_ns is None else max(0, end_ns - start_ns) / _MS
 
 
 def clock(time_ns: int | None) -> str:
-    """Return a moment of this machine's day, to the second."""
+    """Return a local time of day, to the second."""
     moment = _local(time_ns)
     return UNKNOWN if moment is None else f"{moment:%H:%M:%S}"
 
 
 def day_and_time(time_ns: int | None) -> str:
-    """Return a moment with its day."""
+    """Return a local date and time."""
     moment = _local(time_ns)
     return UNKNOWN if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def when(time_ns: int | None, now_ns: int) -> str:
-    """Return a moment as seen from now: the time of today and yesterday, else the day and the time."""
+    """Return a time relative to now: today or yesterday with the time, else date and time."""
     moment, now = _local(time_ns), _local(now_ns)
     if moment is None or now is None:
         return UNKNOWN
@@ -86,19 +86,19 @@ def periods(now_ns: int) -> list[tuple[str, str]]:
 
 
 def exactly(time_ns: int | None) -> str:
-    """Return a moment with its day, to the millisecond; empty where it is not known."""
+    """Return a local date and time to the millisecond, empty if unknown."""
     moment = _local(time_ns)
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
 def rfc3339(time_ns: int | None) -> str:
-    """Return a moment in UTC, for machines."""
+    """Return a time in UTC, for machines."""
     moment = _local(time_ns)
     return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def percent(part: float, whole: float) -> str:
-    """Return a share of a whole."""
+    """Return a share as a percentage."""
     if not whole:
         return UNKNOWN
     return "< 1 %" if 0 < part < whole / 200 else f"{100 * part / whole:.0f} %"

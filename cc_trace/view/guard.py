@@ -1,8 +1,8 @@
-"""Who may read the pages: the one who was given the token, in a browser on this machine.
+"""Restricts the pages to the holder of the token, in a browser on this machine.
 
 Rules:
-- Every request passes here, static files included. What is not allowed gets a 4xx and no content.
-- Nothing can be changed: every method but GET and HEAD is refused.
+- Every request passes through here, including those for static files. A refused one gets a 4xx and no content.
+- Everything is read-only: every method but GET and HEAD is refused.
 - The token is in the URL that the user opens. It becomes a cookie that no script can read and no other site can send.
 - A page of another site, or of another server on this machine, neither reads nor embeds a response.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# No script but our own files, no style from elsewhere, nothing that is loaded from another host.
+# Only our own scripts and styles, and nothing from another host.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -41,14 +41,14 @@ _HOW_TO_ENTER: Final = "Open the address that `cc-trace view` printed: it has th
 
 
 class Guard:
-    """Lets through who has the token, to this host and from this origin."""
+    """Lets requests with the token through, if they are for this host and from this origin."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._token = token
         self._cookie = f"cc_trace_{port}"
-        self._secret = secrets.token_urlsafe(32)  # what the cookie says: the token itself stays in the URL
+        self._secret = secrets.token_urlsafe(32)  # the cookie's value: the token itself is only in the URL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
@@ -67,7 +67,7 @@ class Guard:
         await (refused or self._app)(scope, receive, send_guarded)
 
     def _refused(self, scope: Scope) -> Response | None:
-        """Return the response to a request that does not reach the pages."""
+        """Return the response to a request that may not reach the pages, or None if it may."""
         headers = Headers(scope=scope)
         if headers.getlist("host") not in [[host] for host in self._hosts]:
             return PlainTextResponse("Unknown host name.\n", 400)
@@ -92,7 +92,7 @@ class Guard:
         return self._cookie in jar and _same(jar[self._cookie].value, self._secret)
 
     def _welcome(self, scope: Scope, query: list[tuple[str, str]]) -> Response:
-        """Set the cookie, and go on to the page without the token.
+        """Set the cookie, and continue to the page without the token.
 
         By a page of our own and not by a redirect: the browser counts what a redirect leads to as asked for by
         whoever opened the first address, and withholds a strict cookie if that was another program's file.

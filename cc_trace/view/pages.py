@@ -1,4 +1,4 @@
-"""What each address answers. Nothing is changed by asking."""
+"""The page at each address. All of them are read-only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FIRST_ROWS: Final = 60
 _POLL_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 15.0
-_RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # lines drawn with characters
+_RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # rules drawn with characters
 _ANSWER_CHARS: Final = 3_000
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
 _WAITED_FOR: Final = {
@@ -91,11 +91,11 @@ class Pages:
         )
 
     def not_found(self, _request: Request, _error: Exception) -> Response:
-        """Say that there is no such page."""
+        """Return the page for an unknown address."""
         return self._missing("This page does not exist.")
 
     def failed(self, request: Request, error: Exception) -> Response:
-        """Say that a page could not be made; why, is in the log."""
+        """Return the page for an internal error; the log has the reason."""
         self._app.log.write(f"view: {request.url.path}: {type(error).__name__}: {error}")
         message = f"This page cannot be shown: {type(error).__name__}. See cc-trace.log in the state folder."
         return self._page("missing.html", 500, page="", heading="Something went wrong", message=message)
@@ -104,7 +104,7 @@ class Pages:
         return self._page("missing.html", 404, page="", heading="Not found", message=message)
 
     def sessions(self, request: Request) -> Response:
-        """All sessions, the first rows of them."""
+        """Return the list of sessions, with its first rows."""
         seen = self._watch.changes  # before anything is read: of what is written meanwhile the page is told
         chosen = questions.Filter.of(request.query_params)
         rows, total = questions.sessions(self._index, chosen, 0, _FIRST_ROWS)
@@ -131,7 +131,7 @@ class Pages:
         return JSONResponse({"total": total, "offset": offset, "html": html})
 
     def session(self, request: Request) -> Response:
-        """One session: its turns, its context, its files."""
+        """Return the page of a session: turns, context, files."""
         seen = self._watch.changes
         session_id = request.path_params["session_id"]
         found = questions.session(self._index, session_id)
@@ -164,7 +164,7 @@ class Pages:
         )
 
     def turn(self, request: Request) -> Response:
-        """One turn: tree, waterfall, details."""
+        """Return the page of a turn: tree, waterfall, details."""
         seen = self._watch.changes
         session_id, number = request.path_params["session_id"], request.path_params["number"]
         found, turn = questions.session(self._index, session_id), questions.turn(self._index, session_id, number)
@@ -210,7 +210,7 @@ class Pages:
         return JSONResponse(answer)
 
     def span(self, request: Request) -> Response:
-        """Lead to a span in its turn."""
+        """Redirect to a span in its turn."""
         row = questions.span(self._index, request.path_params["span_id"])
         if row is None:
             return self._missing("This span does not exist.")
@@ -267,7 +267,7 @@ class Pages:
         return Response(status_code=404)
 
     def insights(self, request: Request) -> Response:
-        """Cost, tokens and time over all sessions."""
+        """Return the Insights page: cost, tokens and time over all sessions."""
         seen = self._watch.changes
         chosen = questions.Filter.of(request.query_params)
         found = insights.insights(self._index, chosen)
@@ -288,7 +288,7 @@ class Pages:
         )
 
     def spans(self, request: Request) -> Response:
-        """List what a mark of a chart counts."""
+        """Return the list of the spans that a chart's mark counts."""
         seen = self._watch.changes
         chosen = lists.Chosen.of(request.query_params)
         offset = _number(request.query_params.get("offset"))
@@ -308,13 +308,13 @@ class Pages:
         )
 
     def search(self, request: Request) -> Response:
-        """Where a text stands."""
+        """Return the results of a search."""
         text = request.query_params.get("q", "")[:500]
         hits = [(hit, _marked(hit.snippet)) for hit in questions.search(self._index, text)]
         return self._page("search.html", page="search", text=text, hits=hits)
 
     async def events(self, request: Request) -> Response:
-        """Tell the page when what it shows has changed: one session, or (`*`) any."""
+        """Stream an event whenever the page's content changes: one session, or (`*`) any."""
         asked = request.query_params
         changes = self._changes(request, asked.get("session", "*"), _number(asked.get("seen")))
         return StreamingResponse(changes, media_type="text/event-stream")
@@ -340,7 +340,7 @@ class Pages:
 
 
 def _stacked(spent: object) -> list[tuple[str, float, float, float]]:
-    """Return each kind of time with its milliseconds, and its place in a bar of a thousand."""
+    """Return each kind of time with its milliseconds, and its position in a bar of width 1000."""
     known = spent.items() if isinstance(spent, dict) else ()
     times = [(str(kind), float(ms)) for kind, ms in known if isinstance(ms, int | float) and ms > 0]
     whole, made, x = sum(ms for _, ms in times), [], 0.0
@@ -352,7 +352,7 @@ def _stacked(spent: object) -> list[tuple[str, float, float, float]]:
 
 
 def _longest(rows: list[Any]) -> list[tuple[Any, str, float]]:
-    """Return what waited, for what and how many milliseconds, the longest first."""
+    """Return waiting spans with the reason and the milliseconds, the longest first."""
     found = []
     for row in rows:
         waits = json.loads(row["waits"])
@@ -375,7 +375,7 @@ def _decisions(rows: list[Any]) -> tuple[list[Any], dict[str, int]]:
 
 
 def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str, Any]:  # noqa: ANN401
-    """Return a turn as the session's page shows it: what was said, and its share of what was spent."""
+    """Return a turn for the session's page: its conversation, and its share of the cost."""
     cost = turn["total_usd"] or 0.0
     metadata = json.loads(turn["metadata"] or "{}")
     return {
@@ -395,12 +395,12 @@ def _cut(text: object) -> str:
 
 
 def _below(path: str, folder: str | None) -> str:
-    """Return a file's path as seen from the session's folder."""
+    """Return a file's path relative to the session's folder."""
     return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
 
 
 def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
-    """Return the body of a request, None where it was not recorded."""
+    """Return the body of a request, or None if it was not recorded."""
     log = RequestLog()
     for each in (path, *agent_paths(path)):
         log.read(each)
@@ -411,7 +411,7 @@ def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
 
 
 def _heading(chosen: lists.Chosen) -> str:
-    """Say what is listed."""
+    """Return the heading of a list."""
     if chosen.time:
         return f"Turns by {chosen.time} time"
     if chosen.miss:
@@ -430,7 +430,7 @@ def _visible(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _marked(snippet: str) -> Markup:
-    """Return what was found with its words marked."""
+    """Return a search snippet with the matches marked."""
     safe = str(escape(escaped(snippet.replace("\x01", "\ue000").replace("\x02", "\ue001"))))
     return Markup(safe.replace("\ue000", "<mark>").replace("\ue001", "</mark>"))  # noqa: S704  (escaped above)
 

@@ -1,4 +1,4 @@
-"""A request as it was sent: system prompt, tools and messages, each folded under a line that says what it is."""
+"""A request as it was sent: system prompt, tools and messages, each folded under a summary line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXCERPT: Final = 90
 
 
 class _Texts:
-    """Texts as they are shown, until there are too many."""
+    """Renders texts, up to a total limit."""
 
     def __init__(self) -> None:
         self._left = _MAX_CHARS
@@ -77,7 +77,7 @@ def _message(number: int, message: Any, texts: _Texts) -> Markup:  # noqa: ANN40
 
 
 def _told(content: Any) -> str:  # noqa: ANN401
-    """Say in a line what a message is."""
+    """Summarize a message in one line."""
     match content:
         case str():
             return _excerpt(content)

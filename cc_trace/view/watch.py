@@ -1,6 +1,6 @@
 """Keeps the store up to date while the pages are open: reads what is new at the start, then whatever changes.
 
-A look at the folders takes milliseconds for thousands of files, and it works on every file system, so it is a poll.
+It polls: listing the folders takes milliseconds for thousands of files, and works on every file system.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLL_SECONDS: Final = 0.5
 
 
 class Watch:
-    """A thread of its own. `changes` counts what was written, per session and in all."""
+    """Updates the store in its own thread. `changes` counts the updates, per session and in total."""
 
     def __init__(self, app: App, index: Store) -> None:
         self._app = app
@@ -37,7 +37,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for it."""
+        """Stop the thread, and wait for it."""
         self._stop.set()
         self._thread.join()
 
