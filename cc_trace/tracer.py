@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
+    from cc_trace.transcript import Messages
+
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("cc_trace")
 _GRACE_SECONDS: Final = 0.5  # for what is being done when the time is over
-# Of the partial messages, those that hold counts; the others repeat the text in pieces.
-_COUNTING: Final = ("message_start", "message_delta")
 
 
 class _WatchedAsync(AsyncIterator[T]):
@@ -58,7 +58,7 @@ class Tracer:
     def __init__(self, prompt: str | None = None, *, wait_seconds: float = 10.0) -> None:
         self._prompt = prompt
         self._wait_seconds = wait_seconds
-        self._taken: list[tuple[dict[str, object], int]] = []
+        self._taken: Messages | None = None
         self._strange: set[str] = set()
         self._began_ns = time.time_ns()
 
@@ -112,16 +112,15 @@ class Tracer:
             self._warn_once(f"a {type(message).__name__} is not traced: {type(error).__name__}: {error}")
 
     def _add(self, message: object) -> None:
-        from cc_trace.transcript import sdk_message  # noqa: PLC0415  (whoever imports cc_trace need not pay for it)
+        from cc_trace.transcript import Messages, sdk_message  # noqa: PLC0415  (whoever imports cc_trace need not pay for it)
 
         found = sdk_message(message)
         if found is None:
             self._warn_once(f"a {type(message).__name__} is not traced: it is not a Claude Code message")
             return
-        match found:
-            case {"type": "stream_event", "event": {"type": str(kind)}} if kind not in _COUNTING:
-                return
-        self._taken.append((found, time.time_ns()))
+        if self._taken is None:
+            self._taken = Messages()
+        self._taken.add(found, time.time_ns())
 
     def _warn_once(self, what: str) -> None:
         if what not in self._strange:
@@ -129,8 +128,8 @@ class Tracer:
             _LOG.warning(what)
 
     def _deliver_in_time(self) -> None:
-        taken, self._taken = self._taken, []
-        if not taken:
+        taken, self._taken = self._taken, None
+        if taken is None or not taken.found:
             return
         thread = threading.Thread(target=self._deliver_safely, args=(taken,), name="cc-trace", daemon=True)
         try:
@@ -142,22 +141,19 @@ class Tracer:
         if thread.is_alive():
             _LOG.warning("some spans are still pending; `cc-trace sync` delivers them")
 
-    def _deliver_safely(self, taken: list[tuple[dict[str, object], int]]) -> None:
+    def _deliver_safely(self, taken: Messages) -> None:
         try:
             self._deliver(taken)
         except Exception as error:  # noqa: BLE001  (see above)
             _LOG.warning("not traced: %s: %s", type(error).__name__, error)
 
-    def _deliver(self, taken: list[tuple[dict[str, object], int]]) -> None:
+    def _deliver(self, taken: Messages) -> None:
         from cc_trace.delivery import App, sync_stream  # noqa: PLC0415  (as above)
         from cc_trace.paths import here  # noqa: PLC0415  (as above)
-        from cc_trace.transcript import Messages, convert_stream  # noqa: PLC0415  (as above)
+        from cc_trace.transcript import convert_stream  # noqa: PLC0415  (as above)
 
         deadline = time.time() + self._wait_seconds
-        messages = Messages()
-        for message, time_ns in taken:
-            messages.add(message, time_ns)
-        runs = convert_stream(messages, prompt=self._prompt, began_ns=self._began_ns)
+        runs = convert_stream(taken, prompt=self._prompt, began_ns=self._began_ns)
         app = App.open(os.environ)
         with app.sync() as sync:
             reports = [sync_stream(app, sync, run, here(), deadline=deadline) for run in runs]
