@@ -60,12 +60,12 @@ class Detail:
     last: list[Section] = field(default_factory=list)  # folded, at the end
 
 
-def detail(row: sqlite3.Row) -> Detail:
-    """Return the details of a span."""
+def detail(row: sqlite3.Row, *, running: bool = False) -> Detail:
+    """Return what there is to say about a span. `running`: it goes on, so what it lacks is no error."""
     span = json.loads(row["span"])
     made = Detail()
     _facts(made, row, span)
-    _notes(made, span)
+    _notes(made, span if not running else {**span, "error": None})
     match row["kind"]:
         case "turn" | "subagent":
             _chat(made, "Prompt", span["input"])

@@ -221,7 +221,10 @@ class Pages:
         row = questions.span(self._index, request.path_params["span_id"])
         if row is None:
             return self._missing("This span does not exist.")
-        return self._page("detail.html", row=row, detail=detail(row))
+        turn = questions.turn(self._index, row["session_id"], row["turn"])
+        unfinished = row["kind"] == "turn" or row["status"] == "incomplete"
+        running = bool(unfinished and turn is not None and turn["running"])
+        return self._page("detail.html", row=row, running=running, detail=detail(row, running=running))
 
     def request(self, request: Request) -> Response:
         """Show the request that got a response, as it was sent but for masked secrets."""

@@ -298,11 +298,15 @@ export function waterfall() {
     if (chosen?.start !== null && (chosen.start > to || (chosen.end ?? chosen.start) < from)) whole();
   }
 
-  load(0).then(async () => {
+  // What the address asks for, or the turn. A change that comes before the first rows takes their place: then it is asked
+  // for again.
+  async function chooseFirst() {
     const place = Number(root.dataset.place);
     if (place > 0) await goTo(place, root.dataset.span);
     else if (at(0)) await choose(at(0), { push: false });
-  });
+  }
+
+  load(0).then(chooseFirst);
   return {
     move(step) {
       const place = Math.min(total - 1, Math.max(0, index() + step));
@@ -320,7 +324,7 @@ export function waterfall() {
       const { error } = await response.json();
       if (error !== null) await find(error);
     },
-    async refresh() { await reload(); if (chosen) await show(); },
+    async refresh() { await reload(); await (chosen ? show() : chooseFirst()); },
   };
 }
 

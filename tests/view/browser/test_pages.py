@@ -392,6 +392,8 @@ def test_what_is_written_appears_without_reload(page: Page, viewer: Viewer) -> N
     page.goto(viewer.url(f"/sessions/{AGENTS}/turns/1"))
     expect(page.locator(".span")).to_have_count(before)
     expect(page.locator("#turn-head .state")).to_have_text("running")
+    expect(page.locator(".detail-body h2 .state")).to_have_text("running")
+    expect(page.locator(".detail-body .note.error")).to_have_count(0)
     listed = page.context.new_page()
     listed.goto(viewer.url("/"))
     row = listed.locator(f'a.row[data-key="{AGENTS}"]')
@@ -402,5 +404,6 @@ def test_what_is_written_appears_without_reload(page: Page, viewer: Viewer) -> N
     assert before < whole
     expect(page.locator(".span")).to_have_count(whole)
     expect(page.locator("#turn-head .status")).to_have_text("ok")
+    expect(page.locator(".detail-body h2 .status")).to_have_text("ok")
     expect(row.locator(".c-state")).not_to_have_text("working")
     expect(row.locator(".c-cost")).not_to_have_text(cost)
