@@ -120,7 +120,7 @@ def test_a_store_that_another_process_has_locked_is_not_made_anew(tmp_path: Path
     other.execute("BEGIN EXCLUSIVE")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cc_trace.store.schema.BUSY_SECONDS", 0.01)
-        with pytest.raises(StateError, match="database is locked; cc-trace doctor"):
+        with pytest.raises(StateError, match="database is locked; run `cc-trace doctor`"):
             Store(path)
     other.execute("COMMIT")
     assert other.execute("SELECT COUNT(*) FROM mine").fetchone() == (0,)
