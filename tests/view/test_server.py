@@ -177,7 +177,7 @@ def test_an_exact_request_keeps_to_the_settings_of_its_sessions_hook(tmp_path: P
         client.get("/", params={"token": TOKEN})
         text = client.get(f"/spans/{generation(viewer)}/request").text
     assert "use the tools" not in text
-    assert "The setting `content` keeps requests from being shown." in text
+    assert "Requests are only shown with `content` set to `full`." in text
 
 
 def test_of_a_session_whose_transcript_is_gone_no_request_is_shown(tmp_path: Path) -> None:
