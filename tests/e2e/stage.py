@@ -131,6 +131,22 @@ class Stage:
         assert (code, "") == (ended.code, ended.stderr), ended
         return ended.stdout.strip()
 
+    def claude(self, *arguments: str) -> str:
+        """Run another of Claude Code's commands; return what it printed."""
+        self.furnish()
+        ran = subprocess.run(
+            [*self.command, *arguments],
+            cwd=self.home.project,
+            env=self.home.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LONG_SECONDS,
+            check=False,
+        )
+        assert (ran.returncode, ran.stderr) == (0, ""), ran
+        return ran.stdout
+
     @contextlib.contextmanager
     def terminal(self, *options: str, session: int | None = 1) -> Iterator[Terminal]:
         """Run Claude Code interactively."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from installed import copy_of_project
 from scenario import scenario
 from script import HttpResponse
 from shared import ROOT
@@ -31,3 +35,25 @@ def registered_twice(stage: Stage) -> None:
     stage.script(t1=[HttpResponse("Answer one.")], t2=[HttpResponse("Answer two.")])
     stage.ask("[[t1]] one", "--plugin-dir", str(ROOT))
     stage.ask("[[t2]] two", "--plugin-dir", str(ROOT), "--continue", session=None)
+
+
+@scenario()
+def plugin_of_a_marketplace(stage: Stage) -> None:
+    """Installed by `claude plugin` from a checkout in which an environment and caches are: it copies what it needs."""
+    stage.home.settings["env"]["CC_TRACE_PYTHON"] = sys.executable
+    stage.furnish(hook=False)
+    checkout = copy_of_project(stage.home.folder / "checkout")
+    shutil.copytree(ROOT / "plugin", checkout / "plugin", symlinks=True)
+    for name in (".venv/lib", ".git", ".mypy_cache", "tests", "dist"):
+        (checkout / name).mkdir(parents=True)
+        (checkout / name / "large").write_bytes(bytes(1_000_000))
+    stage.claude("plugin", "marketplace", "add", str(checkout))
+    stage.claude("plugin", "install", "cc-trace@cc-trace")
+    [[installed]] = json.loads((stage.home.config / "plugins" / "installed_plugins.json").read_text())[
+        "plugins"
+    ].values()
+    copied = Path(installed["installPath"])
+    assert {path.name for path in copied.iterdir()} == {path.name for path in (ROOT / "plugin").iterdir()}
+    assert [path for path in copied.rglob("*") if path.name == "large" or path.is_symlink()] == []
+    stage.script(hello=[HttpResponse("Hello.")])
+    stage.ask("[[hello]] say hello")
