@@ -42,7 +42,7 @@ def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
 
 
 def stopped_since(state: Path) -> str | None:
-    """Return what the hook noted when it found no Python to start, unless a worker has run since."""
+    """Return what the hook noted when it could not start its Python, unless a worker has run since."""
     note = state / "stopped"
     try:
         noted = note.lstat().st_mtime

@@ -223,7 +223,11 @@ python_changes() {
     mv "$venv/lib/python3.11" "$venv/lib/python3.10" # which is what another version of Python finds
     expect 1 'cc-trace status'
     says "cc-trace: its Python is now 3.11"
+    rm "$root/home/dev/.claude/state/cc-trace/stopped"
+    expect 0 "export CC_TRACE_WAIT=1; $hook"
     mv "$venv/lib/python3.10" "$venv/lib/python3.11"
+    expect 0 'cc-trace status'
+    says "could not start"
     expect 0 "ln -sfn /usr/bin/python9 ~/.local/share/cc-trace/venv/bin/python"
     expect 0 './install.sh'
     expect 0 'cc-trace status'

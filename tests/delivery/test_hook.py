@@ -17,6 +17,7 @@ import stat
 import subprocess
 import sys
 import time
+import venv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -178,10 +179,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def fake_python(path: Path) -> Path:
-    """An interpreter that runs WORKER whatever it is asked to."""
+    """An interpreter that runs WORKER whatever module it is asked for, and finds whatever it is to import."""
     path.parent.mkdir(parents=True, exist_ok=True)
     worker = next(folder / "worker.py" for folder in path.parents if (folder / "worker.py").exists())
-    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(worker))} "$0" "$@"\n')
+    run = f'exec {shlex.quote(sys.executable)} {shlex.quote(str(worker))} "$0" "$@"'
+    path.write_text(f'#!/bin/sh\n[ "$3" = -c ] || {run}\n')
     path.chmod(0o755)
     return path
 
@@ -728,3 +730,25 @@ def test_without_a_python_a_note_is_left(hook: list[str], place: Place, tmp_path
     (state / "stopped").unlink()
     os.mkfifo(state / "stopped")
     place.run(alone, changes=changes)
+    (state / "stopped").unlink()
+    (state / "stopped").touch()
+    os.utime(state / "stopped", (1, 1))
+    place.run(alone, changes=changes)
+    assert (state / "stopped").stat().st_mtime > 1  # a note of long ago does not stand for this one
+
+
+@each(SHELLS)
+@pytest.mark.parametrize("wait", ["0", "1"])
+def test_a_python_that_lost_us_is_noted(hook: list[str], place: Place, tmp_path: Path, wait: str) -> None:
+    """As one that was upgraded in place; what was kept stays for the next worker. One that only fails is not noted."""
+    upgraded, failing = tmp_path / "upgraded" / "bin" / "python", tmp_path / "failing"
+    venv.create(tmp_path / "upgraded")
+    place.run(hook, changes={"CC_TRACE_WAIT": wait, "CC_TRACE_PYTHON": str(upgraded)})
+    eventually((place.state / "stopped").is_file, "the note")
+    place.kept()
+    (place.state / "stopped").unlink()
+    failing.write_text(f'#!/bin/sh\n[ "$3" = -c ] && echo "$4" >{shlex.quote(str(tmp_path / "asked"))}\n')
+    failing.chmod(0o755)
+    place.run(hook, changes={"CC_TRACE_WAIT": wait, "CC_TRACE_PYTHON": str(failing)})
+    eventually((tmp_path / "asked").is_file, "the question")
+    assert not (place.state / "stopped").exists()

@@ -17,9 +17,16 @@ import pytest
 from installed import AWKWARD, Home, run, snapshot, without_privileges
 from shared import ROOT
 
-from cc_trace.errors import CcTraceError
+from cc_trace.errors import CcTraceError, InstallError
 from cc_trace.export.langfuse_prices import Prices
-from cc_trace.install.installation import find_install_paths, hook_copy, hook_script, registered_command
+from cc_trace.install.hooks import with_hooks
+from cc_trace.install.installation import (
+    find_install_paths,
+    hook_copy,
+    hook_script,
+    refuse_throw_away,
+    registered_command,
+)
 from cc_trace.install.settings_file import apply, plan, read_settings, unregister
 from cc_trace.paths import state_folder
 from cc_trace.transcript import Usage
@@ -415,6 +422,67 @@ def test_a_project_has_its_own(home: Home, tmp_path: Path) -> None:
     uninstalled(home, cwd=second)
     assert list(first.iterdir()) == []
     assert snapshot(home.path) == {}
+
+
+def committed(home: Home, project: Path) -> Path:
+    """A project's settings file with our hooks in it, as earlier versions registered them, and with others' hooks."""
+    path = project / ".claude" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(with_hooks(OTHERS, f"[ ! -x '{home.hook}' ] || exec '{home.hook}'"))
+    assert list(home.commands(path)) == ["Stop", "SessionEnd"]
+    return path
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_what_was_committed_by_earlier_versions_is_taken_out(home: Home, tmp_path: Path, command: str) -> None:
+    """So that no path of this user's home stays in a file that others get, nor the hook runs twice."""
+    path = committed(home, tmp_path / "project")
+    if command == "install":
+        installed(home, "--project", cwd=tmp_path / "project")
+        assert list(home.commands(path.with_name("settings.local.json"))) == ["Stop", "SessionEnd"]
+    else:
+        [said] = uninstalled(home, "--project", cwd=tmp_path / "project")
+        assert said == f"settings {path}: hooks removed"
+    assert home.commands(path) == {"Stop": ["say done"]}
+    assert str(home.path) not in path.read_text()
+    assert json.loads(path.read_text()) == json.loads(OTHERS)
+
+
+@pytest.mark.parametrize("folder", [".cache/uv/archive-v0/x", "Caches/uv/archive-v0/x", "pipx/.cache/x"])
+def test_a_throw_away_environment_is_refused(tmp_path: Path, folder: str) -> None:
+    """Of `uvx` and `pipx run`, by their caches; what lasts is not: uv notes its own environments as caches, too."""
+    prefix = tmp_path / folder
+    prefix.mkdir(parents=True)
+    if "Caches" in folder:  # which uv marks, wherever it is
+        (tmp_path / "Caches" / "uv" / "CACHEDIR.TAG").touch()
+    with pytest.raises(InstallError, match=r"throw-away environment, .*: uv tool install .*, then: cc-trace install"):
+        refuse_throw_away(prefix)
+    lasting = tmp_path / "share" / "uv" / "tools" / "cc-trace"
+    lasting.mkdir(parents=True)
+    (lasting / "CACHEDIR.TAG").touch()
+    refuse_throw_away(lasting)
+
+
+@pytest.mark.parametrize(
+    ("origin", "named"),
+    [
+        ('{"url": "file:///home/a%20b/cc-trace", "dir_info": {}}', "'/home/a b/cc-trace'"),
+        ('{"url": "https://example.com/x.git", "vcs_info": {"vcs": "git"}}', "git+https://example.com/x.git"),
+        (None, "cc-trace"),
+    ],
+)
+def test_it_is_installed_for_good_from_where_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, named: str
+) -> None:
+    """As pip and uv note that beside the package."""
+    about = tmp_path / "site" / "cc_trace-9.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: cc-trace\nVersion: 9\n")
+    if origin is not None:
+        (about / "direct_url.json").write_text(origin)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    with pytest.raises(InstallError, match=re.escape(f": uv tool install {named}, then")):
+        refuse_throw_away(tmp_path / ".cache" / "x")
 
 
 def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
