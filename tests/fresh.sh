@@ -122,8 +122,8 @@ extra=()
 # Runs a command of the user; what it printed is in $said. It must end with the given code.
 expect() {
     local code=0
-    said=$(user "$2" 2>&1) || code=$?
-    printf '$ %s\n%s\n' "$2" "$said" >>"$log"
+    printf '$ %s\n' "$2" >>"$log"
+    said=$(user "$2" 2>&1 | tee -a "$log") || code=$?
     [ "$code" = "$1" ] || fail "$2 ended with $code, not $1: $said"
     case $said in *Traceback*) fail "$2 ended with a traceback: $said" ;; esac
 }
@@ -170,7 +170,7 @@ installs() {
     says "fetching  the packages that cc-trace needs"
     says "command   cc-trace"
     says "registered for Stop and SessionEnd"
-    says "It works: sessions that start from now on are traced."
+    says "It works: new sessions are now traced."
     step "installed in $((SECONDS - before)) s; the environment has $(du -sm "$root/home/dev/.local/share/cc-trace/venv" | cut -f 1) MB," \
         "at most $((($(received) - bytes) / 1000000)) MB came from the network"
     expect 0 'cc-trace doctor'
@@ -249,15 +249,15 @@ uninstalls() {
     expect 0 './install.sh --uninstall --purge'
     home_is_empty "--uninstall, then --uninstall --purge"
     expect 0 './install.sh --no-hooks'
-    says "The hook works, but is not registered here"
-    says_not "are traced"
+    says "The hook works. It is registered by the plugin"
+    says_not "now traced"
     expect 0 './install.sh --uninstall --purge'
     home_is_empty "--no-hooks and --uninstall --purge"
 }
 
 throw_away() {
     expect 2 'uv tool run --quiet --from . cc-trace install'
-    says "runs in a throw-away environment"
+    says "runs in a temporary environment"
     says "uv tool install /home/dev/cc-trace"
     rm -r "$root/home/dev/.local" # uv's own
     home_is_empty "an installation that was refused"

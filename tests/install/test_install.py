@@ -449,13 +449,13 @@ def test_what_was_committed_by_earlier_versions_is_taken_out(home: Home, tmp_pat
 
 
 @pytest.mark.parametrize("folder", [".cache/uv/archive-v0/x", "Caches/uv/archive-v0/x", "pipx/.cache/x"])
-def test_a_throw_away_environment_is_refused(tmp_path: Path, folder: str) -> None:
+def test_a_temporary_environment_is_refused(tmp_path: Path, folder: str) -> None:
     """Of `uvx` and `pipx run`, by their caches; what lasts is not: uv notes its own environments as caches, too."""
     prefix = tmp_path / folder
     prefix.mkdir(parents=True)
     if "Caches" in folder:  # which uv marks, wherever it is
         (tmp_path / "Caches" / "uv" / "CACHEDIR.TAG").touch()
-    with pytest.raises(InstallError, match=r"throw-away environment, .*: uv tool install .*, then: cc-trace install"):
+    with pytest.raises(InstallError, match=r"temporary environment, .*: uv tool install .*, then run: cc-trace install"):
         refuse_throw_away(prefix)
     lasting = tmp_path / "share" / "uv" / "tools" / "cc-trace"
     lasting.mkdir(parents=True)
@@ -481,7 +481,7 @@ def test_it_is_installed_for_good_from_where_it_came(
     if origin is not None:
         (about / "direct_url.json").write_text(origin)
     monkeypatch.syspath_prepend(tmp_path / "site")
-    with pytest.raises(InstallError, match=re.escape(f": uv tool install {named}, then")):
+    with pytest.raises(InstallError, match=re.escape(f": uv tool install {named}, then run: ")):
         refuse_throw_away(tmp_path / ".cache" / "x")
 
 
