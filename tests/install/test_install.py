@@ -455,7 +455,9 @@ def test_a_temporary_environment_is_refused(tmp_path: Path, folder: str) -> None
     prefix.mkdir(parents=True)
     if "Caches" in folder:  # which uv marks, wherever it is
         (tmp_path / "Caches" / "uv" / "CACHEDIR.TAG").touch()
-    with pytest.raises(InstallError, match=r"temporary environment, .*: uv tool install .*, then run: cc-trace install"):
+    with pytest.raises(
+        InstallError, match=r"temporary environment, .*: uv tool install .*, then run: cc-trace install"
+    ):
         refuse_throw_away(prefix)
     lasting = tmp_path / "share" / "uv" / "tools" / "cc-trace"
     lasting.mkdir(parents=True)
