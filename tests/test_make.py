@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -98,3 +99,14 @@ def test_what_is_missing_is_named(machine: Machine) -> None:
         [],
         "environment.sh: python9 not found; install Python 3.11 or newer, or uv\n",
     )
+
+
+def test_a_fresh_machine_is_expected_to_say_what_is_said() -> None:
+    """The texts that tests/fresh.sh looks for stand in the programs, but for the names and numbers in them."""
+    files = [ROOT / "install.sh", ROOT / "scripts" / "environment.sh", *(ROOT / "cc_trace").rglob("*.py")]
+    said = "\n".join(path.read_text() for path in files)
+    said = re.sub(r'\\\n|"\n *f?"', "", said)
+    texts = re.findall(r'^ +says "(.+)"$', (ROOT / "tests" / "fresh.sh").read_text(), re.MULTILINE)
+    assert len(texts) > 15
+    fixed = [max(re.split(r"\$\w+|'?/[\w/.-]+|\d+(?:\.\d+)*|python3?", text), key=len) for text in texts]
+    assert [text for text in fixed if len(text) > 9 and text.strip() not in said] == []
