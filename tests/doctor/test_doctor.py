@@ -940,7 +940,7 @@ def test_a_langfuse_that_is_too_old_to_be_asked_is_told(backend: HttpBackend) ->
     settings = DestinationSettings("langfuse", "langfuse", endpoint=backend.url, public_key=PUBLIC, secret_key=SECRET)
     backend.reads = status(404)
     check = prove(settings, time.time())
-    assert (check.verdict, "does not let us read back" in check.found) == ("warning", True)
+    assert (check.verdict, "does not allow reading it back" in check.found) == ("warning", True)
     assert "<html" not in check.found
     assert check.fix is not None
     assert check.fix.startswith("update Langfuse to 4.16 or newer")
