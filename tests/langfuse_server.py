@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -92,18 +93,24 @@ class LangfuseServer(HttpBackend):
     @property
     def costs(self) -> dict[str, float]:
         """What the server says that each generation cost: once for each time it was taken."""
-        found: dict[str, float] = {}
+        return {id_: details["total"] for id_, details in self.cost_details.items()}
+
+    @property
+    def cost_details(self) -> dict[str, dict[str, float]]:
+        """The same by bucket of tokens, where the server did the pricing, and in total."""
+        found: dict[str, Counter[str]] = {}
         for span in self.spans:
             given = {pair.key: pair.value.string_value for pair in span.attributes}
             details = json.loads(given.get("langfuse.observation.cost_details", "{}"))
             usage = json.loads(given.get("langfuse.observation.usage_details", "{}"))
             name = given.get("langfuse.observation.model.name", "")
             price: dict[str, Any] = next((m["prices"] for m in self.models if re.search(m["matchPattern"], name)), {})
-            tokens = sum(count * price.get(bucket, {"price": 0})["price"] for bucket, count in usage.items())
+            if usage and not details:
+                details = {bucket: count * price[bucket]["price"] for bucket, count in usage.items() if bucket in price}
+                details["total"] = sum(details.values())
             if usage:
-                id_ = span.span_id.hex()
-                found[id_] = found.get(id_, 0.0) + (details["total"] if details else tokens)
-        return found
+                found.setdefault(span.span_id.hex(), Counter()).update(details)
+        return {id_: dict(costs) for id_, costs in found.items()}
 
     def _store(self, message: ExportTraceServiceRequest) -> None:
         super()._store(message)
@@ -122,8 +129,12 @@ class LangfuseServer(HttpBackend):
         return answer
 
     def _observations(self, path: str) -> dict[str, Any]:
-        found, costs = super()._observations(path), self.costs
-        return {**found, "data": [{**row, "totalCost": costs.get(row["id"])} for row in found["data"]]}
+        found, costs = super()._observations(path), self.cost_details
+        rows = [
+            {**row, "totalCost": costs.get(row["id"], {}).get("total"), "costDetails": costs.get(row["id"], {})}
+            for row in found["data"]
+        ]
+        return {**found, "data": rows}
 
     def _doing(self, request: Request) -> Behaviour:
         for path, behaviour in self.asking.items():

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 LIVE = {name: os.environ.get(f"CC_TRACE_TEST_LANGFUSE_{name}") for name in ("URL", "PUBLIC_KEY", "SECRET_KEY")}
 UNSET = "CC_TRACE_TEST_LANGFUSE_{URL,PUBLIC_KEY,SECRET_KEY} are not set"
 USAGE = Usage(12, 400, 50_000, 1_000, 2_000)
+BUCKETS = {
+    "input": Usage(input=12),
+    "output": Usage(output=400),
+    "cache_read_input_tokens": Usage(cache_read=50_000),
+    "input_cache_creation_5m": Usage(cache_write_5m=1_000),
+    "input_cache_creation_1h": Usage(cache_write_1h=2_000),
+}
 MODELS = ("claude-sonnet-4-5-20250929", "claude-haiku-5-5")
 
 
@@ -111,6 +118,10 @@ def test_what_it_shows(settings: DestinationSettings, tmp_path: Path) -> None:
     for span in spans[1:3]:
         assert span.response is not None
         assert rows[span.span_id]["totalCost"] == pytest.approx(span.response.cost_usd)
+    details = rows[spans[1].span_id]["costDetails"]  # the server knows this model's prices
+    assert {bucket: cost for bucket, cost in details.items() if bucket != "total"} == pytest.approx(
+        {bucket: cost_usd(MODELS[0], usage, None) for bucket, usage in BUCKETS.items()}
+    )
     id_ = json.dumps(rows[spans[0].span_id]["input"]).partition("|id=")[2].partition("|")[0]
     assert langfuse.api._api.media.get(id_).content_length == len(PNG)
     until(
