@@ -22,14 +22,20 @@ def rfc3339(time_ns: int | None) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+def local_moment(time_ns: int | None) -> datetime | None:
+    """Return a time in the user's time zone; None for an unknown one."""
+    if time_ns is None:
+        return None
+    try:
+        return (_EPOCH + timedelta(microseconds=time_ns // 1000)).astimezone()
+    except (OverflowError, ValueError, OSError):  # no clock goes so far
+        return None
+
+
 def local_time(time_ns: int | None, form: str = "%Y-%m-%d %H:%M") -> str:
     """Return a time as the user's clock shows it; empty for an unknown one."""
-    if time_ns is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).astimezone().strftime(form)
-    except (OverflowError, ValueError, OSError):  # no clock goes so far
-        return ""
+    moment = local_moment(time_ns)
+    return "" if moment is None else moment.strftime(form)
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from cc_trace.text import local_moment, local_time
+
 UNKNOWN: Final = "\N{EN DASH}"
 _MS: Final = 1_000_000
 _MINUTE_MS: Final = 60_000
@@ -58,19 +60,17 @@ def between(start_ns: int | None, end_ns: int | None) -> float | None:
 
 def clock(time_ns: int | None) -> str:
     """Return a local time of day, to the second."""
-    moment = _local(time_ns)
-    return UNKNOWN if moment is None else f"{moment:%H:%M:%S}"
+    return local_time(time_ns, "%H:%M:%S") or UNKNOWN
 
 
 def day_and_time(time_ns: int | None) -> str:
     """Return a local date and time."""
-    moment = _local(time_ns)
-    return UNKNOWN if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+    return local_time(time_ns) or UNKNOWN
 
 
 def when(time_ns: int | None, now_ns: int) -> str:
     """Return a time relative to now: today or yesterday with the time, else date and time."""
-    moment, now = _local(time_ns), _local(now_ns)
+    moment, now = local_moment(time_ns), local_moment(now_ns)
     if moment is None or now is None:
         return UNKNOWN
     days = (now.date() - moment.date()).days
@@ -80,20 +80,20 @@ def when(time_ns: int | None, now_ns: int) -> str:
 
 def periods(now_ns: int) -> list[tuple[str, str]]:
     """Return some lengths of time up to now by name, each with the day on which it begins; empty: all time."""
-    now = _local(now_ns) or datetime.fromtimestamp(0, UTC)
+    now = local_moment(now_ns) or datetime.fromtimestamp(0, UTC)
     lengths = (("today", 0), ("7 days", 6), ("30 days", 29))
     return [*((name, f"{now.date() - timedelta(days=days):%Y-%m-%d}") for name, days in lengths), ("all", "")]
 
 
 def exactly(time_ns: int | None) -> str:
     """Return a local date and time to the millisecond, empty if unknown."""
-    moment = _local(time_ns)
+    moment = local_moment(time_ns)
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
 def rfc3339(time_ns: int | None) -> str:
     """Return a time in UTC, for machines."""
-    moment = _local(time_ns)
+    moment = local_moment(time_ns)
     return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -102,12 +102,3 @@ def percent(part: float, whole: float) -> str:
     if not whole:
         return UNKNOWN
     return "< 1 %" if 0 < part < whole / 200 else f"{100 * part / whole:.0f} %"
-
-
-def _local(time_ns: int | None) -> datetime | None:
-    if time_ns is None:
-        return None
-    try:
-        return datetime.fromtimestamp(time_ns / 1e9, UTC).astimezone()
-    except (OverflowError, ValueError, OSError):
-        return None
