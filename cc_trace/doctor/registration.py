@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from cc_trace.delivery import main_transcripts
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 
-# What 2.0.77 knows; one event that it does not know makes it ignore the whole file, without a word.
-_OLD_EVENTS: Final = frozenset(
+# For one event that it does not know, Claude Code before 2.1 silently ignores the whole file. Later versions skip it.
+_STRICT_VERSIONS: Final = ("0.", "1.", "2.0.")
+# What 2.0.77 knows.
+_STRICT_EVENTS: Final = frozenset(
     {
         "Notification",
         "PermissionRequest",
@@ -37,114 +39,79 @@ _OLD_EVENTS: Final = frozenset(
         "UserPromptSubmit",
     }
 )
-# Further events that 2.1.325 knows. It skips unknown ones.
-_NEW_EVENTS: Final = frozenset(
-    {
-        "ConfigChange",
-        "CwdChanged",
-        "DirectoryAdded",
-        "Elicitation",
-        "ElicitationResult",
-        "FileChanged",
-        "InstructionsLoaded",
-        "MessageDisplay",
-        "PermissionDenied",
-        "PostCompact",
-        "PostModelSwitch",
-        "PostToolBatch",
-        "PreModelSwitch",
-        "Setup",
-        "StopFailure",
-        "TaskCompleted",
-        "TaskCreated",
-        "TeammateIdle",
-        "UserPromptExpansion",
-        "WorktreeCreate",
-        "WorktreeRemove",
-    }
-)
-_OLD_VERSIONS: Final = ("0.", "1.", "2.0.")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file of Claude Code that is there. `trouble`: why it means nothing."""
+    """A settings file of Claude Code that exists. `problem`: why it cannot be read."""
 
     path: Path
     scope: Scope
     hooks: tuple[Registration, ...] = ()  # ours
-    values: Mapping[str, Any] | None = None
-    trouble: str | None = None
-
-    def value(self, key: str) -> Any:  # noqa: ANN401  (raw JSON)
-        """Return what the file says."""
-        return None if self.values is None else self.values.get(key)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
 
     def mapping(self, key: str) -> Mapping[str, Any]:
         """Return the object under a key; empty if there is none."""
-        value = self.value(key)
+        value = self.values.get(key)
         return value if isinstance(value, dict) else {}
 
 
 def settings_files(subject: Subject) -> list[SettingsFile]:
-    """Return the settings files that hold here, the weakest first, each once: a project can be the home folder."""
+    """Return the settings files that apply here, the weakest first, each once: a project can be the home folder."""
     project = subject.project / ".claude"
-    named: list[tuple[Path, Scope]] = [
+    paths: list[tuple[Path, Scope]] = [
         (subject.config_dir / "settings.json", "user"),
         (project / "settings.json", "project"),
         (project / "settings.local.json", "project"),
         *((path, "managed") for path in reversed(subject.sources.managed)),
     ]
-    found: dict[Path, SettingsFile] = {}
-    for path, scope in named:
+    files: dict[Path, SettingsFile] = {}
+    for path, scope in paths:
         if (file := _read(path, scope)) is not None:
-            found.setdefault(path.resolve(), file)
-    return list(found.values())
+            files.setdefault(path.resolve(), file)
+    return list(files.values())
 
 
 def _read(path: Path, scope: Scope) -> SettingsFile | None:
     try:
         text = read_settings(path)
-        if text is None:
-            return None
-        return SettingsFile(path, scope, tuple(registered(text)), meaning(text))
+        return None if text is None else SettingsFile(path, scope, tuple(registered(text)), meaning(text))
     except JsonTextError as error:
-        return SettingsFile(path, scope, trouble=f"{path}: {error}")
+        return SettingsFile(path, scope, problem=f"{path}: {error}")
     except CcTraceError as error:
-        return SettingsFile(path, scope, trouble=str(error))
+        return SettingsFile(path, scope, problem=str(error))
 
 
 def enabled_plugins(files: list[SettingsFile]) -> dict[str, SettingsFile]:
-    """Return our plugin's names where it is enabled, and which file says so; a stronger file can say no."""
-    said = {
-        name: (file, on)
+    """Return the names under which our plugin is enabled, each with the file that decides it: the strongest."""
+    decided = {
+        name: (file, enabled)
         for file in files
-        for name, on in file.mapping("enabledPlugins").items()
+        for name, enabled in file.mapping("enabledPlugins").items()
         if name.partition("@")[0] == "cc-trace"
     }
-    return {name: file for name, (file, on) in said.items() if on is True}
+    return {name: file for name, (file, enabled) in decided.items() if enabled is True}
 
 
 def hook_environment(subject: Subject, *, trusted: bool = False) -> dict[str, str]:
-    """Return the environment of a hook: this process's, and what the settings files put into it.
+    """Return the environment of a hook: this process's, and the variables that settings files add.
 
-    `trusted`: without what a project's files say; a variable can make a program run another one.
+    `trusted`: without those of a project's files, because a variable can make a program run another one.
     """
     files = [file for file in settings_files(subject) if not trusted or file.scope != "project"]
-    said = {name: value for file in files for name, value in file.mapping("env").items() if isinstance(value, str)}
-    return {**subject.environment, **said}
+    added = {name: value for file in files for name, value in file.mapping("env").items() if isinstance(value, str)}
+    return {**subject.environment, **added}
 
 
 def settings_json(subject: Subject) -> Iterator[Check]:
     """Check that Claude Code can read its settings files: it ignores a broken one, with all its hooks."""
     files = settings_files(subject)
-    broken = [file for file in files if file.trouble is not None]
+    broken = [file for file in files if file.problem is not None]
     for file in broken:
-        yield failed(
-            "settings.json",
-            f"{file.trouble}; Claude Code ignores the file",
-            f"fix {file.path}; `cc-trace install` then registers the hook again if it is gone",
-        )
+        found = f"{file.problem}; Claude Code ignores the file"
+        fix = f"fix {file.path}; `cc-trace install` then registers the hook again if it is gone"
+        yield failed("settings.json", found, fix)
     if not broken:
         yield ok("settings.json", listed((file.path for file in files), most=5) or "none")
 
@@ -154,27 +121,25 @@ def hook(subject: Subject) -> Iterator[Check]:
     files = settings_files(subject)
     places = {event: _where_registered(event, files) for event in EVENTS}
     missing = [event for event in EVENTS if not places[event]]
-    everywhere = list(dict.fromkeys(place for event in EVENTS for place in places[event]))
-    if not everywhere:
-        looked = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
-        found = f"not registered in {looked}, and the plugin is not enabled there"
+    times = Counter(place for event in EVENTS for place in places[event])
+    if not times:
+        searched = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
+        found = f"not registered in {searched}, and the plugin is not enabled there"
         yield failed("hook", found, "cc-trace install; nothing, if you always start Claude Code with --plugin-dir")
     elif missing:
-        what = f"registered in {listed(everywhere)}, but not for {' and '.join(missing)}"
-        check = failed if "Stop" in missing else warning
-        yield check("hook", what, "cc-trace install")
+        found = f"registered in {listed(times)}, but not for {' and '.join(missing)}"
+        yield (failed if "Stop" in missing else warning)("hook", found, "cc-trace install")
     elif any(len(places[event]) > 1 for event in EVENTS):
-        times = Counter(place for event in EVENTS for place in places[event])
         where = listed(f"{place} ({count} times)" if count > len(EVENTS) else place for place, count in times.items())
         found = f"registered more than once: {where}. Turns are still delivered once"
-        yield warning("hook", found, _one_is_enough(files))
+        yield warning("hook", found, _how_to_keep_one(files))
     elif others := sorted({each.event for file in files for each in file.hooks} - set(EVENTS)):
         yield warning("hook", f"also registered for {listed(others)}, where it does nothing", "cc-trace install")
     elif hurried := [file.path for file in files if any(each.hurried for each in file.hooks)]:
         found = f"{listed(hurried)}: the SessionEnd hook has no timeout of its own, so in CI it may be cancelled"
         yield warning("hook", found, "cc-trace install")
     else:
-        yield ok("hook", f"registered for {' and '.join(EVENTS)} in {listed(everywhere)}")
+        yield ok("hook", f"registered for {' and '.join(EVENTS)} in {listed(times)}")
 
 
 def _where_registered(event: str, files: list[SettingsFile]) -> list[str]:
@@ -183,35 +148,30 @@ def _where_registered(event: str, files: list[SettingsFile]) -> list[str]:
     return [*own, *(f"plugin {name}" for name in enabled_plugins(files))]
 
 
-def _one_is_enough(files: list[SettingsFile]) -> str:
+def _how_to_keep_one(files: list[SettingsFile]) -> str:
+    """Return the command that removes a registration too many."""
     plugins = list(enabled_plugins(files))
-    users = [file for file in files if file.hooks and file.scope == "user"]
-    projects = [file for file in files if file.hooks and file.scope == "project"]
-    if plugins and (users or projects):
+    scopes = {file.scope for file in files if file.hooks} - {"managed"}
+    if plugins and scopes:
         return f"`cc-trace uninstall`, or `claude plugin uninstall {plugins[0]}`: one is enough"
     if len(plugins) > 1:
         return f"claude plugin uninstall {plugins[0]}"
-    if users and projects:
+    if len(scopes) > 1:
         return "`cc-trace uninstall --project` in this folder, or remove it from the project's settings by hand"
     return "cc-trace install, which keeps one"
 
 
 def hook_events(subject: Subject) -> Iterator[Check]:
-    """Check that all events are known, ours or not: one unknown event can disable all hooks of its file."""
-    old = (_version(subject) or "").startswith(_OLD_VERSIONS)
-    known = _OLD_EVENTS if old else _OLD_EVENTS | _NEW_EVENTS
-    files = settings_files(subject)
-    unknown = {file.path: sorted(set(file.mapping("hooks")) - known) for file in files}
-    unknown = {path: events for path, events in unknown.items() if events}
+    """Check that no unknown event, ours or not, makes an old Claude Code ignore a settings file."""
+    version = _version(subject) or ""
+    files = settings_files(subject) if version.startswith(_STRICT_VERSIONS) else []
+    unknown = {file.path: sorted(file.mapping("hooks").keys() - _STRICT_EVENTS) for file in files}
     for path, events in unknown.items():
-        found = f"{path} has hooks for {listed(events)}, which Claude Code {'2.0' if old else '2.1.325'} does not know"
-        yield warning(
-            "hook events",
-            f"{found}; versions before 2.1 then silently ignore the whole file",
-            f"remove {listed(events)} from {path} if mistyped, or update Claude Code",
-        )
-    if not unknown:
-        yield ok("hook events", "all known to Claude Code")
+        if events:
+            found = f"{path} has hooks for {listed(events)}, so Claude Code {version} silently ignores the whole file"
+            yield warning("hook events", found, f"update Claude Code, or remove {listed(events)} from {path}")
+    if not any(unknown.values()):
+        yield ok("hook events", "no event keeps Claude Code from reading a settings file")
 
 
 def _version(subject: Subject) -> str | None:
@@ -226,18 +186,17 @@ def hooks_enabled(subject: Subject) -> Iterator[Check]:
     files = settings_files(subject)
     managed = [file for file in files if file.scope == "managed"]
     by_managed = any(file.hooks for file in managed)
-    off = [file for file in files if file.value("disableAllHooks") is True]
-    for file in off:
-        if file.scope == "managed" or not by_managed:
-            found = f"{file.path} has disableAllHooks: Claude Code runs no hooks"
-            yield failed("hooks enabled", found, f'remove "disableAllHooks" from {file.path}')
-            return
-    for file in managed:
-        if file.value("allowManagedHooksOnly") is True and not by_managed:
-            found = f"{file.path} has allowManagedHooksOnly: Claude Code runs only the hooks that are registered there"
-            yield failed("hooks enabled", found, f"ask your administrator to register the hook in {file.path}")
-            return
-    yield ok("hooks enabled", "no settings file turns hooks off")
+    disabling = [f.path for f in (managed if by_managed else files) if f.values.get("disableAllHooks") is True]
+    restricting = [f.path for f in managed if f.values.get("allowManagedHooksOnly") is True and not by_managed]
+    if disabling:
+        found = f"{disabling[0]} has disableAllHooks: Claude Code runs no hooks"
+        yield failed("hooks enabled", found, f'remove "disableAllHooks" from {disabling[0]}')
+    elif restricting:
+        path = restricting[0]
+        found = f"{path} has allowManagedHooksOnly: Claude Code runs only the hooks that are registered there"
+        yield failed("hooks enabled", found, f"ask your administrator to register the hook in {path}")
+    else:
+        yield ok("hooks enabled", "no settings file turns hooks off")
 
 
 CHECKS: Final = (settings_json, hook, hook_events, hooks_enabled)

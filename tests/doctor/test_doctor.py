@@ -237,7 +237,7 @@ def test_text_says_the_same(healthy: Home) -> None:
     assert all(line.startswith(check.name) for (_, line), check in zip(shown, checks, strict=True))
     at = next(number for number, line in enumerate(lines) if line.startswith("failed"))
     assert lines[at] == f"failed   hook run               {home.hook} cannot be executed"
-    assert lines[at + 1] == f"         fix: chmod +x {home.hook}"
+    assert lines[at + 1] == f"         fix: chmod +rx {home.hook}"
     assert (empty, count) == ("", f"{len(checks)} checks: 1 failed, 0 warnings")
 
 
@@ -346,6 +346,12 @@ def register_in_the_project_too(home: Home) -> None:
     path = home.project / ".claude" / "settings.json"
     path.parent.mkdir()
     path.write_text(home.settings.read_text())
+
+
+def an_event_unknown_to_an_old_version(home: Home) -> None:
+    """Later versions skip the event."""
+    home.change_settings(hooks={"Stopp": [{}], **json.loads(home.settings.read_text())["hooks"]})
+    session(home.transcripts, prompt("hello", 0, version="2.0.77"))
 
 
 def enable_the_plugin_too(home: Home) -> None:
@@ -546,13 +552,13 @@ FAULTS = {
         enable_the_plugin_too, "hook", "plugin cc-trace@somewhere", "claude plugin uninstall cc-trace@", "warning"
     ),
     "hook gone": Fault(lambda home: home.hook.unlink(), "hook run", "is not there", "cc-trace install"),
-    "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook run", "be executed", "chmod +x"),
+    "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook run", "be executed", "chmod +rx"),
     "a key in the command": Fault(a_key_in_the_command, "hook command", "contains a key", "config set", "warning"),
     "settings.json broken": Fault(break_settings, "settings.json", "a comma before the closing", "fix"),
     "an unknown event": Fault(
-        lambda home: home.change_settings(hooks={"Stopp": [{}], **json.loads(home.settings.read_text())["hooks"]}),
+        an_event_unknown_to_an_old_version,
         "hook events",
-        "hooks for Stopp",
+        "hooks for Stopp, so Claude Code 2.0.77 silently ignores the whole file",
         "remove Stopp from",
         "warning",
     ),
@@ -965,10 +971,11 @@ def test_who_holds_a_lock_is_told(home: Home) -> None:
         holder.stdin.close()
         assert holder.wait(30) == 0
     [after] = locks(home.subject())
-    who = f"process {holder.pid} since " if told else "an unknown process"
+    who = holder.pid if told else "(unknown)"
     assert (now.verdict, after) == ("ok", ok("locks", "none held"))
-    assert now.found.startswith(f"1 session being worked on: {SESSION} by {who}")
-    assert (later.verdict, f"kill {holder.pid}" in (later.fix or "")) == (("warning", True) if told else ("ok", False))
+    assert now.found.startswith(f"1 session being synced: {SESSION} by process {who} since 20")
+    assert later.verdict == "warning"
+    assert (f"kill {holder.pid}" if told else "lsof ") in (later.fix or "")
 
 
 @pytest.mark.parametrize(
