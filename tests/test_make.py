@@ -1,4 +1,4 @@
-"""What `make` makes its environment by: uv, else any Python that will do; and what it says where there is neither."""
+"""What `make` makes its environment by: uv, else any Python that will do; and what it says of what is missing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import collector
 import pytest
 from shared import ROOT
 
@@ -99,6 +100,48 @@ def test_what_is_missing_is_named(machine: Machine) -> None:
         [],
         "environment.sh: python9 not found; install Python 3.11 or newer, or uv\n",
     )
+
+
+LIBRARY = f"{'libpython{}.{}'.format(*sys.version_info)}.so.1.0"
+# Starts only where the library lies in a folder that it is told of.
+LINKED = f"""#!/bin/sh
+IFS=:
+for folder in $LD_LIBRARY_PATH; do [ ! -f "$folder/{LIBRARY}" ] || exit 0; done
+echo "cannot open {LIBRARY}" >&2
+exit 127
+"""
+APT_GET = '#!/bin/sh\n[ "$1" = download ] && : >package.deb\n'
+DPKG_DEB = f'#!/bin/sh\nmkdir -p "$3/usr/lib/any" && : >"$3/usr/lib/any/{LIBRARY}"\n'
+
+
+def test_the_collector_gets_the_library_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's python3 comes without it. By apt, which needs no rights for that; else the tests say what to install."""
+    tools, fetched = tmp_path / "tools", tmp_path / "fetched"
+    tools.mkdir()
+    for name, script in (("rotel-agent", LINKED), ("apt-get", OLD), ("dpkg-deb", DPKG_DEB)):
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setattr(collector, "_binary", lambda: tools / "rotel-agent")
+    monkeypatch.setattr(collector, "_FETCHED", fetched)
+    monkeypatch.setattr(collector, "_ENVIRONMENT", {"LD_LIBRARY_PATH": f"{tmp_path}:{fetched}"})
+    package = LIBRARY.removesuffix(".so.1.0")
+    collector._fetch_library()
+    assert collector.why_not() == (
+        f"rotel does not start (cannot open {LIBRARY}); on Debian and Ubuntu: apt install {package}"
+    )
+    (tools / "apt-get").write_text(APT_GET)
+    collector._fetch_library()
+    assert collector.why_not() is None
+
+
+def test_a_run_of_the_tests_says_why_some_are_skipped(tmp_path: Path) -> None:
+    """With the settings of the project, which tests/fresh.sh relies on: it looks for reasons in what is printed."""
+    test = "import pytest\n\n\ndef test_it():\n    pytest.skip('rotel does not start')\n"
+    (tmp_path / "test_skipped.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "rotel does not start" in done.stdout
 
 
 def test_a_fresh_machine_is_expected_to_say_what_is_said() -> None:
