@@ -465,6 +465,20 @@ def test_a_temporary_environment_is_refused(tmp_path: Path, folder: str) -> None
     refuse_throw_away(lasting)
 
 
+def test_the_command_of_a_temporary_environment_installs_nothing(home: Home, tmp_path: Path) -> None:
+    """As uvx starts it: an environment below a cache."""
+    environment = tmp_path / ".cache" / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    [packages] = environment.glob("lib/python*/site-packages")
+    packages.joinpath("ours.pth").write_text(
+        "\n".join([str(ROOT), *(path for path in sys.path if "site-packages" in path)])
+    )
+    done = run([str(environment / "bin" / "python"), "-m", "cc_trace", "install"], home.variables(), home.path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"cc-trace runs in a temporary environment, {environment}; " in done.stderr
+    assert snapshot(home.path) == {}
+
+
 @pytest.mark.parametrize(
     ("origin", "named"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import sys
@@ -154,6 +155,22 @@ def test_every_shell_passes_the_options_on(fake: Home, shell: tuple[str, ...]) -
     assert tried.endswith(f"try_out(sys.argv[1], os.environ)) {ROOT}/hooks/cc-trace-hook")
     removed = install(fake, "--uninstall", "--purge", shell=whole)
     assert removed.stdout.splitlines()[-1] == "python -I -m cc_trace uninstall --purge"
+
+
+def test_without_hooks_nothing_is_said_to_be_traced(tmp_path: Path) -> None:
+    """What `--no-hooks` ends with: the hook works, and somebody else registers it."""
+    code = re.search(r"'(import os, sys; from cc_trace.*)'", SCRIPT.read_text())
+    assert code
+    home = Home(tmp_path / "home")
+    (home.path / ".local/share/cc-trace").mkdir(parents=True)
+    (home.path / ".local/share/cc-trace/venv").symlink_to(sys.prefix)
+    hook = copy_of_project(tmp_path / "plugin") / "hooks" / "cc-trace-hook"
+    done = run([sys.executable, "-I", "-c", code[1], str(hook)], home.variables(), home.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Turn 1" in done.stdout
+    assert "traced" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("The hook works. It is registered by the plugin")
+    assert not home.settings.exists()
 
 
 def test_the_path_is_mentioned_only_when_it_lacks_the_command(fake: Home) -> None:
