@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cc_trace.store import insights, lists, questions, usage
+    from cc_trace.store import filters, insights, lists, questions, usage
     from cc_trace.store.delivered import (
         StoredSession,
         find_stored,
@@ -32,6 +32,7 @@ __all__ = [
     "Store",
     "StoredSession",
     "connect",
+    "filters",
     "find_stored",
     "insights",
     "label",
@@ -71,7 +72,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name in ("insights", "lists", "questions", "usage"):
+    if name in ("filters", "insights", "lists", "questions", "usage"):
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cc_trace.store.insights import NO_TOOL, TIME_KINDS
-from cc_trace.store.questions import DAY, MAX_ROWS
+from cc_trace.store.filters import CALLS
+from cc_trace.store.questions import MAX_ROWS
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
 
+    from cc_trace.store.filters import Filter
     from cc_trace.store.store import Store
 
 _FIRST_FEW: Final = 12
@@ -27,46 +26,6 @@ _SORTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which spans a URL selects; empty: all. `time`: turns with this kind of time; `miss`: the first cause.
-
-    `called`: responses that called a tool, or `NO_TOOL`; their cost and tokens are that tool's share of them.
-    """
-
-    kind: str = ""
-    tool: str = ""
-    status: str = ""
-    model: str = ""
-    agent: str = ""
-    project: str = ""
-    day: str = ""
-    since: str = ""
-    until: str = ""
-    time: str = ""
-    miss: str = ""
-    called: str = ""
-    sort: str = "recent"
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> Chosen:
-        """Return the known parameters of a query."""
-        found = {field.name: query[field.name][:500] for field in fields(cls) if field.name in query}
-        if found.get("sort") not in _SORTS:
-            found.pop("sort", None)
-        if found.get("time") not in TIME_KINDS:
-            found.pop("time", None)
-        return cls(**found)
-
-    def asked(self) -> dict[str, str]:
-        """Return the parameters that are set, as in the URL."""
-        return {
-            field.name: value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) and (field.name != "sort" or value != "recent")
-        }
-
-
 class Picked(NamedTuple):
     """Some of the selected spans, and the totals of all of them."""
 
@@ -77,67 +36,30 @@ class Picked(NamedTuple):
     took_ms: float
 
 
-def spans(store: Store, chosen: Chosen, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
-    """Return the selected spans. A span copied by a fork is not counted again."""
-    where, values = _where(chosen)
+def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
+    """Return the selected spans. Of a response that called several tools, each has an even share."""
+    where = chosen.spans()
     took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else "end_ns - start_ns"
-    order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS[chosen.sort]
-    table = f"FROM spans JOIN sessions USING (session_id) WHERE {where}"
+    order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS.get(chosen.sort, _SORTS["recent"])
+    table = f"FROM spans JOIN sessions USING (session_id) WHERE {where.text}"
     part, tool = "1", list[Any]()
-    if chosen.called and chosen.called != NO_TOOL:
-        part = "(SELECT AVG(value = ?) FROM json_each(calls))"
-        tool = [chosen.called]
+    if chosen.called:
+        part, tool = f"(SELECT AVG(value = ?) FROM json_each({CALLS}))", [chosen.called]
+    # What an agent cost is part of what the agent that started it cost.
+    total = {"turn": "total_usd", "subagent": "CASE lane WHEN 'null' THEN total_usd END"}.get(chosen.spans_kind)
     sums = store.read(
-        f"SELECT COUNT(*) count, SUM(spans.cost_usd * {part}) cost, SUM(spans.total_usd) total,"
+        f"SELECT COUNT(*) count, SUM({total or 'spans.cost_usd'} * {part}) cost,"
         f" SUM((input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) * {part}) tokens,"
         f" SUM({took}) took {table}",
-        [*tool, *tool, *values],
+        [*tool, *tool, *where.values],
     )[0]
     rows = store.read(
         f"SELECT {_PICK}, title, project, {took} took_ns,"
         " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
-        [*values, min(limit, MAX_ROWS), max(0, offset)],
+        [*where.values, min(limit, MAX_ROWS), max(0, offset)],
     )
-    cost = sums["total"] if chosen.kind == "turn" else sums["cost"]
-    return Picked(rows, sums["count"], cost or 0.0, round(sums["tokens"] or 0), (sums["took"] or 0) / 1e6)
-
-
-def _where(chosen: Chosen) -> tuple[str, list[Any]]:
-    parts, values = ["copied = 0"], list[Any]()
-    kind = (
-        "turn"
-        if chosen.time
-        else "tool"
-        if chosen.tool
-        else "generation"
-        if chosen.miss or chosen.called
-        else chosen.kind
-    )
-    called = "" if chosen.called == NO_TOOL else chosen.called
-    for condition, value in (
-        ("kind = ?", kind),
-        ("COALESCE(tool, name) = ?", chosen.tool),
-        ("EXISTS (SELECT 1 FROM json_each(calls) WHERE value = ?)", called),
-        ("status = ?", chosen.status),
-        ("model = ?", chosen.model),
-        ("agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
-        ("project = ?", chosen.project),
-        (f"{DAY} = ?", chosen.day),
-        (f"{DAY} >= ?", chosen.since),
-        (f"{DAY} <= ?", chosen.until),
-        ("cache_miss = ?", chosen.miss),
-    ):
-        if value:
-            parts.append(condition)
-            values.append(value)
-    if chosen.called == NO_TOOL:
-        parts.append("COALESCE(json_array_length(calls), 0) = 0")
-    if chosen.agent == "main thread":
-        parts.append("agent = ''")
-    if chosen.time:
-        parts.append(f"json_extract(span, '$.metadata.time_ms.{chosen.time}') > 0")
-    return " AND ".join(parts), values
+    return Picked(rows, sums["count"], sums["cost"] or 0.0, round(sums["tokens"] or 0), (sums["took"] or 0) / 1e6)
 
 
 class Notable(NamedTuple):
@@ -233,14 +155,14 @@ class Miss(NamedTuple):
     cost_usd: float
 
 
-def misses(store: Store, chosen: Chosen) -> list[Miss]:
+def misses(store: Store, chosen: Filter) -> list[Miss]:
     """Return the cache misses by cause, those with the most tokens first."""
-    where, values = _where(chosen)
+    where = chosen.spans()
     found = store.read(
         "SELECT cache_miss cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
         " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')) cost FROM spans JOIN sessions USING (session_id)"
-        f" WHERE kind = 'generation' AND {where} AND cause IS NOT NULL GROUP BY 1 ORDER BY tokens DESC LIMIT 20",
-        values,
+        f" WHERE kind = 'generation' AND {where.text} AND cause IS NOT NULL GROUP BY 1 ORDER BY tokens DESC LIMIT 20",
+        where.values,
     )
     return [Miss(row["cause"], row["requests"], row["tokens"] or 0, row["cost"] or 0.0) for row in found]
 

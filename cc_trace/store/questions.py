@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
 
+    from cc_trace.store.filters import Filter
     from cc_trace.store.store import Store
 
 MAX_ROWS: Final = 200  # of one request
@@ -24,89 +23,19 @@ _SORTS: Final = {
     "errors": "errors DESC",
 }
 _SESSION: Final = "session_id, title, project, cwd, branch, first_ns, last_ns, turns, cost_usd, tokens, errors, state"
-DAY: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"  # on which a span began
 _ROW: Final = (
     "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_token_ns, status, cost_usd,"
     " total_usd, hot, lane, waits"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The filter in a page's URL; empty: everything."""
-
-    project: str = ""
-    model: str = ""
-    agent: str = ""
-    tool: str = ""
-    day: str = ""
-    since: str = ""
-    until: str = ""
-    state: str = ""
-    errors: str = ""
-    title: str = ""
-    sort: str = "recent"
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> Filter:
-        """Return the known parameters of a query."""
-        found = cls(**{field.name: query[field.name][:500] for field in fields(cls) if field.name in query})
-        return found if found.sort in _SORTS else cls(**{**found.asked(), "sort": "recent"})
-
-    def asked(self) -> dict[str, str]:
-        """Return the parameters that are set, as in the URL."""
-        return {
-            field.name: value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) and (field.name != "sort" or value != "recent")
-        }
-
-
-class Where(NamedTuple):
-    """A condition and its values."""
-
-    text: str
-    values: list[object]
-
-
-def _sessions_where(chosen: Filter) -> Where:
-    parts: list[str] = ["1"]
-    values: list[object] = []
-    for column, value in (("project", chosen.project), ("state", chosen.state)):
-        if value:
-            parts.append(f"{column} = ?")
-            values.append(value)
-    if chosen.errors:
-        parts.append("errors > 0")
-    for word in chosen.title.split():
-        parts.append("instr(lower(title), lower(?))")
-        values.append(word)
-    spans: list[str] = []
-    for condition, value in (
-        ("model = ?", chosen.model),
-        ("kind = 'generation' AND agent = ?", "" if chosen.agent == "main thread" else chosen.agent),
-        ("kind = 'tool' AND name = ?", chosen.tool),
-        (f"{DAY} = ?", chosen.day),
-        (f"{DAY} >= ?", chosen.since),
-        (f"{DAY} <= ?", chosen.until),
-    ):
-        if value:
-            spans.append(condition)
-            values.append(value)
-    if spans:
-        parts.append(
-            f"EXISTS (SELECT 1 FROM spans WHERE spans.session_id = sessions.session_id AND {' AND '.join(spans)})"
-        )
-    return Where(" AND ".join(parts), values)
-
-
 def sessions(store: Store, chosen: Filter, offset: int, limit: int) -> tuple[list[sqlite3.Row], int]:
     """Return some of the sessions, and the number of all of them."""
-    where = _sessions_where(chosen)
+    where = chosen.sessions()
     total = store.read(f"SELECT COUNT(*) FROM sessions WHERE {where.text}", where.values)[0][0]
     rows = store.read(
         f"SELECT {_SESSION} FROM sessions WHERE {where.text}"
-        f" ORDER BY {_SORTS[chosen.sort]}, session_id LIMIT ? OFFSET ?",
+        f" ORDER BY {_SORTS.get(chosen.sort, _SORTS['recent'])}, session_id LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],
     )
     return rows, total
@@ -123,7 +52,7 @@ def latest(store: Store, project: str | None, since_ns: int, limit: int | None) 
 
 def sessions_total(store: Store, chosen: Filter) -> sqlite3.Row:
     """Return the totals of all sessions that match a filter."""
-    where = _sessions_where(chosen)
+    where = chosen.sessions()
     return store.read(
         "SELECT COUNT(*) sessions, SUM(turns) turns, SUM(cost_usd) cost_usd, SUM(tokens) tokens, SUM(errors) errors"
         f" FROM sessions WHERE {where.text}",

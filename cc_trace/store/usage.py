@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cc_trace.store.filters import AGENT, MODEL, PROJECT
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -21,9 +23,9 @@ By: TypeAlias = Literal["day", "project", "model", "agent", "tool", "session"]
 QUARTER_SECONDS: Final = 900  # of an hour: days begin at one in every time zone
 _NAMES: Final[dict[By, str]] = {
     "day": "date(quarter * 900, 'unixepoch', 'localtime')",
-    "project": "COALESCE(NULLIF(project, ''), 'unknown')",
-    "model": "COALESCE(NULLIF(model, ''), 'unknown')",
-    "agent": "COALESCE(NULLIF(agent, ''), 'main thread')",
+    "project": PROJECT,
+    "model": MODEL,
+    "agent": AGENT,
     "tool": "COALESCE(NULLIF(tool, ''), 'no tool')",
     "session": "usage.session_id",
 }

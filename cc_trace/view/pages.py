@@ -18,7 +18,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
-from cc_trace.store import insights, lists, plain, questions
+from cc_trace.store import filters, insights, lists, plain, questions
 from cc_trace.transcript import agent_paths, find_media, media_type
 from cc_trace.view import charts, figures, markdown, sent
 from cc_trace.view.details import detail
@@ -106,7 +106,7 @@ class Pages:
     def sessions(self, request: Request) -> Response:
         """Return the list of sessions, with its first rows."""
         seen = self._watch.changes  # before anything is read: of what is written meanwhile the page is told
-        chosen = questions.Filter.of(request.query_params)
+        chosen = filters.Filter.of(request.query_params, filters.OF_SESSIONS)
         rows, total = questions.sessions(self._index, chosen, 0, _FIRST_ROWS)
         return self._page(
             "sessions.html",
@@ -124,7 +124,7 @@ class Pages:
 
     def session_rows(self, request: Request) -> Response:
         """Return some rows of that table."""
-        chosen = questions.Filter.of(request.query_params)
+        chosen = filters.Filter.of(request.query_params, filters.OF_SESSIONS)
         offset = _number(request.query_params.get("offset"))
         rows, total = questions.sessions(self._index, chosen, offset, _FIRST_ROWS)
         html = self._templates.get_template("session_rows.html").render(rows=rows, offset=offset)
@@ -272,20 +272,18 @@ class Pages:
     def insights(self, request: Request) -> Response:
         """Return the Insights page: cost, tokens and time over all sessions."""
         seen = self._watch.changes
-        chosen = questions.Filter.of(request.query_params)
+        chosen = filters.Filter.of(request.query_params, filters.PERIOD)
         found = insights.insights(self._index, chosen)
-        kept = {name: value for name, value in chosen.asked().items() if name in ("project", "since", "until")}
         return self._page(
             "insights.html",
             page="insights",
             live="*",
             seen=seen,
             chosen=chosen,
-            asked=kept,
-            kept=kept,
+            asked=chosen.asked(),
             found=found,
             days=charts.day_chart(found.by["day"]),
-            misses=lists.misses(self._index, lists.Chosen.of(kept)),
+            misses=lists.misses(self._index, chosen),
             periods=figures.periods(time.time_ns()),
             projects=questions.projects(self._index),
         )
@@ -293,7 +291,7 @@ class Pages:
     def spans(self, request: Request) -> Response:
         """Return the list of the spans that a chart's mark counts."""
         seen = self._watch.changes
-        chosen = lists.Chosen.of(request.query_params)
+        chosen = filters.Filter.of(request.query_params, filters.OF_SPANS)
         offset = _number(request.query_params.get("offset"))
         asked = chosen.asked()
         return self._page(
@@ -303,7 +301,7 @@ class Pages:
             seen=seen,
             chosen=chosen,
             asked=asked,
-            kept={name: value for name, value in asked.items() if name in ("project", "since", "until")},
+            kept={name: value for name, value in asked.items() if name in filters.PERIOD},
             heading=_heading(chosen),
             found=lists.spans(self._index, chosen, offset),
             offset=offset,
@@ -413,7 +411,7 @@ def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
     return None
 
 
-def _heading(chosen: lists.Chosen) -> str:
+def _heading(chosen: filters.Filter) -> str:
     """Return the heading of a list."""
     if chosen.time:
         return f"Turns by {chosen.time} time"

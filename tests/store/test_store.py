@@ -18,7 +18,7 @@ from cc_trace.errors import StateError
 from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
 from cc_trace.spans import Session
-from cc_trace.store import VERSION, Store, insights, questions, read_session, store_path, to_json
+from cc_trace.store import VERSION, Store, filters, insights, questions, read_session, store_path, to_json
 from cc_trace.store.schema import TYPED
 from cc_trace.store.span_rows import typed
 
@@ -59,7 +59,7 @@ def test_a_turn_whose_times_were_written_anew_is_left_out_of_where_the_time_went
     turns = [prompt("a", 0), reply("m1", "A", at=9_000), prompt("b", 9_001), reply("m2", "B", at=9_003)]
     write(projects / f"{OWN}.jsonl", turns)
     with running(tmp_path) as viewer:
-        found = insights.insights(viewer.index, questions.Filter())
+        found = insights.insights(viewer.index, filters.Filter())
     assert (found.time_ms["model"], sum(found.time_ms.values()), found.untimed) == (2_000, 2_000, 1)
 
 

@@ -1,0 +1,128 @@
+"""What the parameters of a page's URL select, as conditions of a query. Pure.
+
+Rule: whoever divides spans by project, model and so on uses these expressions, so that a chart's mark and the filter
+that its link sets are about the same spans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+UNKNOWN: Final = "unknown"
+TIME_KINDS: Final = ("model", "tools", "permission", "hooks", "retries", "idle", "unknown")
+# The day on which a span began, and so on; of `spans`, and for the project of `sessions`.
+_DATE: Final = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
+DAY: Final = f"COALESCE({_DATE}, '{UNKNOWN}')"
+PROJECT: Final = f"COALESCE(NULLIF(project, ''), '{UNKNOWN}')"
+MODEL: Final = f"COALESCE(NULLIF(model, ''), '{UNKNOWN}')"
+AGENT: Final = "COALESCE(NULLIF(agent, ''), 'main thread')"
+TOOL: Final = "COALESCE(tool, name)"
+CALLS: Final = """COALESCE(NULLIF(calls, '[]'), '["no tool"]')"""  # what a response called, as JSON
+
+# Which parameters a list knows.
+PERIOD: Final = ("project", "since", "until")
+OF_SESSIONS: Final = (*PERIOD, "day", "model", "agent", "tool", "title", "state", "errors", "sort")
+OF_SPANS: Final = (*PERIOD, "day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "sort")
+
+_MAX_CHARS: Final = 500
+
+
+class Where(NamedTuple):
+    """A condition and its values."""
+
+    text: str
+    values: list[object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """The parameters that are set; empty: everything.
+
+    `called`: responses that called a tool; `time`: turns that spent such time; `miss`: responses by the first cause for
+    which the cache was missed; `errors`: sessions that have some.
+    """
+
+    project: str = ""
+    since: str = ""
+    until: str = ""
+    day: str = ""
+    model: str = ""
+    agent: str = ""
+    tool: str = ""
+    kind: str = ""
+    status: str = ""
+    called: str = ""
+    time: str = ""
+    miss: str = ""
+    title: str = ""
+    state: str = ""
+    errors: str = ""
+    sort: str = "recent"
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], known: Collection[str]) -> Filter:
+        """Return the known parameters of a query."""
+        found = {name: query[name][:_MAX_CHARS] for name in known if name in query}
+        if found.get("time") not in TIME_KINDS:
+            found.pop("time", None)
+        return cls(**found)
+
+    def asked(self) -> dict[str, str]:
+        """Return the parameters that are set, as in the URL."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value and (name, value) != ("sort", "recent")}
+
+    @property
+    def spans_kind(self) -> str:
+        """Return the kind of the spans, which other parameters may imply."""
+        if self.time:
+            return "turn"
+        if self.tool:
+            return "tool"
+        if self.called or self.miss:
+            return "generation"
+        return self.kind or ("generation" if self.model else "")
+
+    def spans(self) -> Where:
+        """Return the condition on `spans JOIN sessions`. What a fork copied does not count again."""
+        return _joined([("copied = 0", None), (f"{PROJECT} = ?", self.project), *self._of_spans()])
+
+    def sessions(self) -> Where:
+        """Return the condition on `sessions`: those that have such spans, copies included."""
+        conditions: list[_Condition] = [(f"{PROJECT} = ?", self.project), ("state = ?", self.state)]
+        if self.errors:
+            conditions.append(("errors > 0", None))
+        conditions += [("instr(lower(title), lower(?))", word) for word in self.title.split()]
+        of_spans = _joined([("spans.session_id = sessions.session_id", None), *self._of_spans()])
+        where = _joined(conditions)
+        if not of_spans.values:
+            return where
+        text = f"{where.text} AND EXISTS (SELECT 1 FROM spans WHERE {of_spans.text})"  # noqa: S608  (ours)
+        return Where(text, where.values + of_spans.values)
+
+    def _of_spans(self) -> list[_Condition]:
+        return [
+            ("kind = ?", self.spans_kind),
+            (f"{DAY} = ?", self.day),
+            (f"{_DATE} >= ?", self.since),
+            (f"{_DATE} <= ?", self.until),
+            (f"{MODEL} = ?", self.model),
+            (f"{AGENT} = ?", self.agent),
+            (f"{TOOL} = ?", self.tool),
+            ("status = ?", self.status),
+            (f"EXISTS (SELECT 1 FROM json_each({CALLS}) WHERE value = ?)", self.called),  # noqa: S608  (likewise)
+            ("json_extract(span, '$.metadata.time_ms.' || ?) > 0", self.time),
+            ("cache_miss = ?", self.miss),
+        ]
+
+
+_Condition = tuple[str, str | None]  # with its value; empty: not asked for; None: it needs none
+
+
+def _joined(conditions: list[_Condition]) -> Where:
+    asked = [(text, value) for text, value in conditions if value != ""]
+    return Where(" AND ".join(text for text, _ in asked) or "1", [value for _, value in asked if value is not None])
