@@ -281,6 +281,17 @@ def test_a_run_that_prints_text_is_traced_from_its_transcript(tmp_path: Path, as
     assert (turn.status, generation.status) == ("ok", "ok")
 
 
+def test_a_transcript_written_within_a_tick_of_the_start_belongs_to_the_run(tmp_path: Path) -> None:
+    """File times come from a coarser clock: they may lie some milliseconds before the time the file was written."""
+    recorded = RECORDINGS / "2.1.325-hello-stream" / "transcript" / f"{HELLO}.jsonl"
+    folder = tmp_path / ".claude" / "projects" / str(tmp_path).replace("/", "-").replace("_", "-").replace(".", "-")
+    moved = f"sed 's#/home/user/project#{tmp_path}#' {recorded} > {folder}/{HELLO}.jsonl"
+    back = f"touch -d @$(awk 'BEGIN {{ printf \"%.3f\", '$began' - 0.015 }}') {folder}/{HELLO}.jsonl"
+    program = claude(tmp_path, f"began=$(date +%s.%N); mkdir -p {folder}; {moved}; {back}; echo Hello.")
+    assert ended(start(tmp_path, program, "-p", "hi")) == (0, b"Hello.\n", b"")
+    assert [span.status for span in read_session(tmp_path / "state" / "traces.db", HELLO)] == ["ok", "ok"]
+
+
 def test_a_transcript_of_another_time_is_left_alone(tmp_path: Path) -> None:
     """A script that wrote no transcript: those that lie there already are none of its business."""
     folder = tmp_path / ".claude" / "projects" / str(tmp_path).replace("/", "-").replace("_", "-")
