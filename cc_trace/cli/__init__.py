@@ -48,6 +48,11 @@ def _main(given: Sequence[str]) -> int:
             from cc_trace.cli.run import run_command  # noqa: PLC0415  (argparse, see above)
 
             return run_command(given[1:], os.environ)
+        match given:
+            case ["sync", "--spooled", payload]:
+                return _work(payload, None)
+            case ["sync", "--spooled", payload, "--deadline", seconds]:
+                return _work(payload, float(seconds))
         if not given[0].startswith("-") and given[0] not in COMMANDS:
             print(f"cc-trace: {_unknown(given[0])}", file=sys.stderr)
             return 2
@@ -60,6 +65,24 @@ def _main(given: Sequence[str]) -> int:
     except OSError as error:  # a full disk, a folder in a file's place: said in one line, wherever it happened
         print(f"cc-trace: {error}", file=sys.stderr)
         _drop_output()
+        return 2
+
+
+def _work(payload: str, deadline_seconds: float | None) -> int:
+    """Be the worker that a hook starts. It runs at every Stop, so it does without argparse."""
+    from pathlib import Path  # noqa: PLC0415  (see above)
+
+    gc.set_threshold(GC_THRESHOLD)
+    if project := os.environ.get("CLAUDE_PROJECT_DIR"):
+        from cc_trace.settings import remove_distrusted  # noqa: PLC0415  (see above)
+
+        remove_distrusted(os.environ, Path(project))  # before anything is imported that reads one of them
+    from cc_trace.delivery import run_worker  # noqa: PLC0415  (see above)
+
+    try:
+        return run_worker(os.environ, Path(payload), deadline_seconds)
+    except CcTraceError as error:
+        print(f"cc-trace: {error}", file=sys.stderr)
         return 2
 
 
@@ -77,7 +100,7 @@ def _called(given: Sequence[str]) -> int:
     options = parse(given)
     gc.set_threshold(GC_THRESHOLD)
     try:
-        if options.command not in ("completion", "uninstall") and getattr(options, "spooled", None) is None:
+        if options.command not in ("completion", "uninstall"):
             _say_what_the_hook_noted()
         code = _run(options)
         sys.stdout.flush()  # here, where a reader that has gone is dealt with
@@ -106,12 +129,6 @@ def _drop_output() -> None:
 def _run(options: argparse.Namespace) -> int:
     import importlib  # noqa: PLC0415  (see above)
 
-    if options.command == "sync" and options.spooled is not None and (project := os.environ.get("CLAUDE_PROJECT_DIR")):
-        from pathlib import Path  # noqa: PLC0415  (see above)
-
-        from cc_trace.settings import remove_distrusted  # noqa: PLC0415  (see above)
-
-        remove_distrusted(os.environ, Path(project))  # before anything is imported that reads one of them
     # Imported when called: what one command needs, another need not pay for.
     module = importlib.import_module(f"cc_trace.cli.{options.command}")
     code: int = module.run(options, os.environ)

@@ -188,8 +188,6 @@ def _delivering(commands: Commands) -> None:
     about = "only this session: an id or its first characters, or `latest` (the default)"
     which.add_argument("--session", metavar="ID", nargs="?", const="latest", help=about)
     which.add_argument("--transcript", metavar="PATH", help="only this transcript")
-    which.add_argument("--spooled", metavar="FILE", help=argparse.SUPPRESS)  # the payload, from the hook
-    sync.add_argument("--deadline", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     run = _command(commands, "run")
     about = "pass CC_TRACE_TRACEPARENT to the command as TRACEPARENT, so that what it starts joins the same trace"
     run.add_argument("--propagate", action="store_true", help=about)

@@ -1,9 +1,8 @@
-"""`cc-trace sync`: deliver now, in the foreground; also what the hook starts in the background."""
+"""`cc-trace sync`: deliver now, in the foreground."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from cc_trace.delivery import (
     App,
     main_transcript,
     pending_sessions,
-    run_worker,
     take_spool,
 )
 from cc_trace.errors import NotFoundError
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver what the options name; print a line per session. Exit 1 if anything is still pending."""
-    if options.spooled is not None:
-        return run_worker(environment, Path(options.spooled), options.deadline)
     app = App.open(environment)
     named = options.session or options.transcript
     stop_flag: StopFlag = SimpleNamespace(value=False)

@@ -25,7 +25,7 @@ WATCH = """
 import sys
 from cc_trace.cli import main
 code = main()
-print(sorted({"langfuse", "httpx", "pydantic", "regex"} & set(sys.modules)))
+print(sorted({"argparse", "langfuse", "httpx", "pydantic", "regex"} & set(sys.modules)))
 sys.exit(code)
 """
 
