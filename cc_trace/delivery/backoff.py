@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.files import read_regular, write_private
 
@@ -22,8 +21,7 @@ _MAX_STEPS: Final = 10
 _LONGEST_SECONDS: Final = 86_400.0 * 1.1  # a longer wait means that the clock was set back
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Why, and until when, a destination is not retried."""
 
     failures: int  # in a row
@@ -58,7 +56,7 @@ class Backoff:
         before = self._read(address)
         failures = 1 + (before.failures if before is not None else 0)
         wait = Wait(failures, now + wait_seconds(failures, after_seconds, jitter), error)
-        write_private(self._path(address), json.dumps(asdict(wait)).encode())
+        write_private(self._path(address), json.dumps(wait._asdict()).encode())
 
     def recovered(self, address: str) -> None:
         """Forget the failures of a destination that responded."""

@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
 
@@ -81,8 +80,7 @@ _RECORD: Final = re.compile(r"[1-9][0-9]{0,9}\.json")
 _ENDED: Final = ("Z", "X")  # zombies: the process has ended, and its parent has not collected it
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """A process: its id and, since ids are reused, its start time; None if that is unknown."""
 
     pid: int
@@ -113,8 +111,7 @@ class Process:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+class _Record(NamedTuple):
     """The content of such a file."""
 
     process: Process

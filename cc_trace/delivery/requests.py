@@ -6,9 +6,8 @@ Any worker may handle a request, and its environment may differ from the hook's.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from cc_trace.settings import HookEnvironment
 
 
-@dataclass(frozen=True, slots=True)
-class HookContext:
+class HookContext(NamedTuple):
     """What only the worker started by the hook itself knows. None: unknown."""
 
     claude_pid: int | None = None
@@ -33,8 +31,7 @@ class HookContext:
 NO_CONTEXT: Final = HookContext()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+class SyncRequest(NamedTuple):
     """A request to sync one session."""
 
     payload: Payload

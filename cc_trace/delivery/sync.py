@@ -12,7 +12,7 @@ import contextlib
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.delivery.agent_deliveries import AgentDeliveries
 from cc_trace.delivery.cursor import SessionState
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from cc_trace.spans import Ending, Session
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(NamedTuple):
     """What asked for a session to be synced. A sweep asks for no session in particular and has none of this."""
 
     context: HookContext = NO_CONTEXT
@@ -87,8 +86,7 @@ class Report:
         return not self.pending and not self.busy
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(NamedTuple):
     """One session while it is synced."""
 
     transcript: OpenTranscript

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from cc_trace.export.endpoint import redacted
@@ -62,8 +61,7 @@ _PORTAL: Final = "the URL is wrong, or a network sign-in page answered"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(NamedTuple):
     """An HTTP response, possibly with a truncated body."""
 
     status: int

@@ -7,10 +7,9 @@ cost is None, never 0 and never the price of a similar model.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cc_trace.pricing.price_table import MATCHES, PRICES
 
@@ -28,8 +27,7 @@ _BEFORE_ANY_CALL = -(2**63)
 _BEDROCK = r"(?:arn:.+/)?(?:[a-z-]+\.)?anthropic\.(claude-.+?)(?:-v\d+(?::\w+)*)?"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
+class _Rates(NamedTuple):
     """USD per million tokens and per thousand searches, valid from a time and a context size on."""
 
     since_ns: int

@@ -5,8 +5,7 @@ Rule: every span passes through here before any destination sees it, including t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from cc_trace.privacy.project_masks import ProjectMasks
 from cc_trace.privacy.redactor import Redactor
@@ -68,8 +67,7 @@ _CONTAINERS: Final = (dict, list)
 _MAX_DEPTH: Final = MAX_DEPTH + 1  # for all texts of a span
 
 
-@dataclass(frozen=True, slots=True)
-class PrivacySettings:
+class PrivacySettings(NamedTuple):
     """The user's choice of what to withhold."""
 
     content: Content = "full"

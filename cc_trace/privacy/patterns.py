@@ -6,15 +6,13 @@ longer than reading the text it matches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from cc_trace.privacy.services import SERVICE_HINTS
 from cc_trace.privacy.token_facts import TOKEN_FACTS, TokenFact, front_run, hints, token_expression
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """One kind of secret.
 
     The expression is tried wherever one of the hints occurs in the text, from the hint's first character on; hints are

@@ -8,10 +8,9 @@ least 32, `<hex 32..40>` of 32 to 40. Everything else is literal.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,8 +54,7 @@ _SHORTEST_HINT: Final = 3
 _WORDS_BEGIN: Final[Mapping[str, str]] = MappingProxyType({"pat": "htcie", "test_": "abcdef"})
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFact:
+class TokenFact(NamedTuple):
     """One form of a token.
 
     Characters after a token that may belong to it are masked, too, unless `exact`: then none may follow. With `digits`

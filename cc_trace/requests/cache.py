@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.pricing import cost_usd
 from cc_trace.transcript import text_field
@@ -19,8 +18,7 @@ _LIFETIME_SECONDS: Final = {"5m": 300, "1h": 3600}
 _DEFAULT_TTL: Final = "5m"
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """An answered request, with everything that decides whether the next one hits the cache."""
 
     attempt: Attempt
@@ -29,16 +27,14 @@ class Sent:
     message_names: tuple[str, ...] | None  # None: not all are known, so messages are not compared
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """A reason why a request could not use the cache that the previous one filled."""
 
     kind: str
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheMiss:
+class CacheMiss(NamedTuple):
     """Tokens that were processed again although they had been cached, or for the first time, and all causes.
 
     `cost_usd` is the extra cost compared with reading them from the cache; None: the model has no known price.

@@ -7,8 +7,7 @@ rounded to whole numbers that add up to the total (largest remainder method).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -45,8 +44,7 @@ ORIGINS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One origin's share. For tool calls and results `name` is the tool."""
 
     origin: str
@@ -55,8 +53,7 @@ class Part:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """A request's context. The total is what the API reported; the shares are estimates."""
 
     total_tokens: int

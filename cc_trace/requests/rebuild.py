@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
 
@@ -34,8 +33,7 @@ class Parts(Protocol):
         """Return the message with this hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request's body. A message that was not found is None, and `missing` lists it.
 
     `verified`: whether the digest recorded by Claude Code matches this body; None: no digest was recorded.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cc_trace.transcript import count_field, object_field, parse_time, plain_text, text_field, usage
 
@@ -13,16 +12,14 @@ if TYPE_CHECKING:
 JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
+class Breakpoint(NamedTuple):
     """Where a request asked the API to cache what comes before, and how: `{"type": "ephemeral", "ttl": "1h"}`."""
 
     path: tuple[str | int, ...]
     value: JsonValue
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One request as sent. Its messages are the first `keep` of request `base`, then those with hashes in `tail`."""
 
     id: str
@@ -69,8 +66,7 @@ class Attempt:
         return tuple(beta for beta in found if isinstance(beta, str)) if isinstance(found, list) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """A failed attempt that was going to be retried."""
 
     attempt_id: str
@@ -82,8 +78,7 @@ class Retry:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """What Claude Code wrote in place of a response when it gave up."""
 
     message_id: str
@@ -94,8 +89,7 @@ class Failure:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """A response without its content. `attempt_id` is None if its request is not recorded."""
 
     message_id: str
@@ -113,8 +107,7 @@ class Response:
         """Merge two lines of one response. Each block has its own line."""
         tokens = self.usage.maximum(other.usage) if self.usage and other.usage else self.usage or other.usage
         times = [time for time in (self.first_ns, self.last_ns, other.first_ns, other.last_ns) if time is not None]
-        return replace(
-            self,
+        return self._replace(
             attempt_id=self.attempt_id or other.attempt_id,
             request_id=self.request_id or other.request_id,
             usage=tokens,
@@ -126,8 +119,7 @@ class Response:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """All attempts for one response, in order, and the outcome. Neither: it was abandoned, or is still running."""
 
     attempts: tuple[Attempt, ...]

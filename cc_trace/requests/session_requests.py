@@ -7,7 +7,6 @@ reported about a request depends only on lines before its response, wherever rea
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.requests.cache import Sent, cache_miss, common_start, missed_tokens
@@ -32,11 +31,10 @@ _LONG_BETA: Final = "context-1m"
 _KEPT_SHAPES: Final = 2  # a request's, and that of the one before
 
 
-@dataclass(frozen=True, slots=True)
-class _Messages:
+class _Messages(NamedTuple):
     """The number of a request's messages and their sizes by origin. `complete` False: some were not found."""
 
-    count: int
+    number: int
     sizes: dict[str, int]
     complete: bool
 
@@ -148,7 +146,7 @@ class SessionRequests:
     def _cache_miss(self, attempt: Attempt, call: Call, usage: Usage) -> JsonValue:
         if call.response is None:
             return None
-        response, previous = replace(call.response, usage=usage), self._log.previous(attempt)
+        response, previous = call.response._replace(usage=usage), self._log.previous(attempt)
         if missed_tokens(previous.response if previous is not None else None, response) <= 0:
             return None
         before = None
@@ -186,16 +184,16 @@ class SessionRequests:
         base = self._messages.get(attempt.base or "")
         if not attempt.keep:
             kept = _Messages(0, {}, complete=True)
-        elif base is not None and base.count == attempt.keep:
+        elif base is not None and base.number == attempt.keep:
             kept = base
         else:
             names, missing = message_names(attempt, self._log)
             kept = self._added(_Messages(0, {}, not missing), names[: max(0, len(names) - len(attempt.tail))])
         made = self._added(kept, attempt.tail)
-        return replace(made, count=attempt.keep + len(attempt.tail))
+        return made._replace(number=attempt.keep + len(attempt.tail))
 
     def _added(self, messages: _Messages, names: Iterable[str]) -> _Messages:
-        count, sizes, complete = messages.count, messages.sizes, messages.complete
+        count, sizes, complete = messages.number, messages.sizes, messages.complete
         for name in names:
             if name not in self._message_sizes:
                 message = self._message(name)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.export import LANGFUSE_CLOUD
 
@@ -16,8 +15,7 @@ ProjectUse: TypeAlias = Literal["ignored", "restriction", "value"]
 OPTION: Final = "CLAUDE_PLUGIN_OPTION_"  # prefix of the variables that pass a plugin's options to its hooks
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting. `name` is its key in config.toml. In each layer the first of `variables` that is set counts."""
 
     name: str

@@ -5,7 +5,6 @@ Types created for every line are named tuples: creating a frozen dataclass takes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, Union
 
@@ -23,8 +22,7 @@ Trigger: TypeAlias = Literal["prompt", "command", "bash", "notification", "teamm
 Speaker: TypeAlias = Literal["human", "model", "tool", "agent", "teammate", "hook", "system", "other"]
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """The session, folder and version a line was written in. Lines with equal contexts share one object."""
 
     session_id: str | None = None
@@ -374,8 +372,7 @@ class Progress(NamedTuple):
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMeta:
+class AgentMeta(NamedTuple):
     """The contents of the `.meta.json` file beside an agent's transcript."""
 
     kind: str | None = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.paths import is_uuid
 from cc_trace.transcript.entries import Prompt, Reply
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 _HEAD_LINES: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptHead:
+class TranscriptHead(NamedTuple):
     """What the first lines say. In a very short transcript some of it may still be missing."""
 
     first_session_id: str | None  # of the very first line; after some transitions that of the previous session

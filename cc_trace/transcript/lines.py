@@ -7,7 +7,6 @@ it is yielded only to a caller that knows the file has stopped growing.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from cc_trace.files import open_regular
@@ -30,8 +29,7 @@ class Line(NamedTuple):
     torn: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where to resume reading: the byte offset of a line's start, and the line's number counted from 0."""
 
     offset: int = 0

@@ -9,8 +9,7 @@ import base64
 import binascii
 import hashlib
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -36,8 +35,7 @@ _BEGINNINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(NamedTuple):
     """An image or document, and where its content is. The content is read only when needed."""
 
     digest: str  # of the base64, as in its mark

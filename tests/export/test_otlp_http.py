@@ -363,7 +363,7 @@ def test_an_answer_that_breaks_off_is_one() -> None:
     """Its status and type are known; a page that breaks off is still a page."""
     cut = HttpResponse(200, "application/json", b'{"partialSuccess":', complete=False)
     assert outcome(cut, (), 0) == Accepted()
-    assert isinstance(outcome(replace(cut, content_type="text/html"), (), 0), Retryable)
+    assert isinstance(outcome(cut._replace(content_type="text/html"), (), 0), Retryable)
 
 
 def test_a_captive_portal_costs_nothing(backend: HttpBackend, destination: Destination, spans: list[Span]) -> None:

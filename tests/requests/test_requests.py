@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -555,7 +554,7 @@ def one(at: float = 0, usage: Usage = READ_ALL, messages: list[Line] | None = No
     answer = response(reply("m", "x", at=at, promptCacheRequested="5m"))
     assert made is not None
     assert answer is not None
-    return Sent(made, replace(answer, usage=usage), shape, made.tail)
+    return Sent(made, answer._replace(usage=usage), shape, made.tail)
 
 
 MISSED = Usage(input=10, cache_write_5m=1200)
@@ -604,7 +603,7 @@ def test_why_the_cache_was_missed(now: dict[str, Any], causes: list[Cause]) -> N
 
 def test_messages_that_are_not_known_are_no_cause() -> None:
     """Where the request before is not in the transcript whole, nobody can say that it was rewritten."""
-    miss = cache_miss(replace(one(), message_names=None), one(usage=MISSED, messages=[SECOND]))
+    miss = cache_miss(one()._replace(message_names=None), one(usage=MISSED, messages=[SECOND]))
     assert miss is not None
     assert miss.causes == (Cause("unknown"),)
 
@@ -640,7 +639,7 @@ def test_no_more_is_missed_than_was_sent() -> None:
 def test_a_model_without_a_price_costs_nobody_knows_what() -> None:
     """None, not zero."""
     made = one(usage=MISSED)
-    miss = cache_miss(None, replace(made, response=replace(made.response, model="no-such-model")))
+    miss = cache_miss(None, made._replace(response=made.response._replace(model="no-such-model")))
     assert miss is not None
     assert miss.cost_usd is None
 
