@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,7 +13,8 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
-from installed import Home, run, snapshot
+import yaml
+from installed import Home, copy_of_project, run, snapshot
 from shared import ROOT
 
 from cc_trace import __version__
@@ -22,7 +24,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = f"cc_trace-{__version__}"
-TOP = {".claude-plugin", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md"}
+TOP = {
+    ".claude-plugin",
+    ".github",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+}
 TOP |= {
     "LICENSE",
     "Makefile",
@@ -118,20 +128,97 @@ def test_the_wheel_alone_installs_traces_shows_and_goes_again(dist: Path, tmp_pa
     assert left == [".claude"]
 
 
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text())
+REPOSITORY = "https://git.example.com/someone/cc-trace"
+
+
+def steps(job: str) -> dict[str, str]:
+    """What a job runs, or which action, by the step's name."""
+    listed = WORKFLOW["jobs"][job]["steps"]
+    return {step.get("name", f"{number}"): step.get("run") or step["uses"] for number, step in enumerate(listed)}
+
+
+def succeeds(script: str, folder: Path, tag: str) -> bool:
+    """Run a step as GitHub does, in a folder."""
+    server, _, name = REPOSITORY.partition("/someone/")
+    variables = {"GITHUB_SERVER_URL": server, "GITHUB_REPOSITORY": f"someone/{name}", "GITHUB_REF_NAME": tag}
+    command = ["bash", "--noprofile", "--norc", "-e", "-c", script]
+    environment = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode == 0
+
+
 def test_a_tag_publishes_without_a_token() -> None:
-    """By trusted publishing; what is published was tested, and its tag is its version."""
-    workflow = (ROOT / ".github" / "workflows" / "publish.yml").read_text()
-    assert "id-token: write" in workflow
-    assert "make test dist" in workflow
-    assert "secrets." not in workflow
-    check = re.search(r"run: (test .*)", workflow)
-    assert check
-    for tag, code in ((f"v{__version__}", 0), ("v9.9.9", 1)):
-        environment = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin"}
-        assert subprocess.run(["/bin/sh", "-c", check[1]], cwd=ROOT, env=environment, check=False).returncode == code
-    changes = (ROOT / "CHANGELOG.md").read_text()
-    assert "## Unreleased" in changes or f"## {__version__}" in changes
+    """By trusted publishing, in a job of its own, which gets what the other one tested and built."""
+    assert WORKFLOW[True] == {"push": {"tags": ["v*"]}}  # YAML takes `on` for a truth value
+    assert (set(WORKFLOW["jobs"]), WORKFLOW["permissions"]) == ({"build", "publish"}, {"contents": "read"})
+    publish = WORKFLOW["jobs"]["publish"]
+    assert (publish["needs"], publish["environment"], publish["permissions"]) == (
+        "build",
+        "pypi",
+        {"id-token": "write"},
+    )
+    assert list(steps("publish").values()) == ["actions/download-artifact@v4", "pypa/gh-action-pypi-publish@release/v1"]
+    done = [step for step in steps("build").values() if step.startswith(("make", "python3", "actions/upload"))]
+    addresses = 'python3 scripts/addresses.py "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY" "$GITHUB_REF_NAME"'
+    assert done == ["make test", addresses, "make dist", "actions/upload-artifact@v4"]
+    assert "secrets." not in str(WORKFLOW)
+
+
+def test_only_the_version_is_published(tmp_path: Path) -> None:
+    """The tag, the program and the top of the changelog must agree."""
+    check = steps("build")["The tag is the version, and the changelog begins with it"]
+    (tmp_path / "cc_trace").mkdir()
+    (tmp_path / "cc_trace" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    changes = tmp_path / "CHANGELOG.md"
+    changes.write_text("# Changelog\n\n## 1.2.3\n\n## 1.2.2\n")
+    assert succeeds(check, tmp_path, "v1.2.3")
+    assert not succeeds(check, tmp_path, "v1.2.4")
+    changes.write_text("# Changelog\n\n## Unreleased\n\n## 1.2.3\n")
+    assert not succeeds(check, tmp_path, "v1.2.3")
+
+
+def test_the_changelog_has_this_version() -> None:
+    """At the top, but for what will be in the next one."""
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert next(heading for heading in headings if heading != "Unreleased") == __version__
+    assert "Unreleased" not in headings[1:]
+
+
+def test_what_is_published_says_where_it_is_from(dist: Path, tmp_path: Path) -> None:
+    """The project names no repository; the one that publishes it is written into what it publishes."""
+    check = steps("build")["Nothing is published without them"]
+    if shutil.which("unzip") is None:
+        pytest.skip("unzip is not installed; on Debian and Ubuntu: apt install unzip")
+    copy_of_project(tmp_path / "copy")
+    shutil.copytree(ROOT / "scripts", tmp_path / "copy" / "scripts")
+    (tmp_path / "before").mkdir()
+    shutil.copytree(dist, tmp_path / "before" / "dist")
+    assert not succeeds(check, tmp_path / "before", "v9")
+    assert succeeds(steps("build")["The addresses of this repository"], tmp_path / "copy", "v9")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(tmp_path / "copy")]
+    subprocess.run(command, check=True, capture_output=True)
+    assert succeeds(check, tmp_path / "copy", "v9")
+    with zipfile.ZipFile(next((tmp_path / "copy" / "dist").iterdir())) as wheel:
+        about = wheel.read(f"{NAME}.dist-info/METADATA").decode()
+    assert dict(re.findall(r"^Project-URL: (\w+), (.*)$", about, re.MULTILINE)) == {
+        "Source": REPOSITORY,
+        "Issues": f"{REPOSITORY}/issues",
+        "Changelog": f"{REPOSITORY}/blob/v9/CHANGELOG.md",
+        "Documentation": f"{REPOSITORY}/tree/v9/docs",
+    }
+    links = re.findall(r"\]\(([^)]*)\)", about)
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert f"{REPOSITORY}/raw/v9/docs/pictures/turn.png" in links
+    assert f"{REPOSITORY}/blob/v9/docs/install.md" in links
 
 
 def test_a_report_asks_for_the_doctor() -> None:
-    assert "cc-trace doctor --json" in (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text()
+    """And must have it; every form is one that GitHub takes: a name, a description, labelled fields."""
+    forms = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")}
+    assert forms.pop("config") == {"blank_issues_enabled": False}
+    for form in forms.values():
+        assert {"name", "description", "body"} <= set(form)
+        assert all(field["id"] and field["attributes"]["label"] for field in form["body"])
+    [doctor] = [field for field in forms["bug"]["body"] if field["id"] == "doctor"]
+    assert doctor["attributes"]["label"] == "cc-trace doctor --json"
+    assert doctor["validations"] == {"required": True}
