@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from cc_trace.doctor.check import failed, ok, warning
+from cc_trace.doctor.local_store import check_store, remove_span
 from cc_trace.errors import CcTraceError, ConfigError
-from cc_trace.export import Accepted, Rejected, open_destination
+from cc_trace.export import Accepted, Rejected, Retryable, Unclear, open_destination
 from cc_trace.files import open_regular
 from cc_trace.settings import why_off
 from cc_trace.spans import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cc_trace.doctor.check import Check, Subject
@@ -38,7 +39,7 @@ _OLD_LANGFUSE: Final = (
 )
 _ENVIRONMENT: Final = "cc-trace-doctor"  # of the test span in Langfuse, where it can be filtered out should it stay
 # Third-party exporters do not respect our timeout.
-_LONGEST_SECONDS: Final = 90.0
+_MAX_SECONDS: Final = 90.0
 # The kind of a refusal, by its message: an HTTP status, a gRPC status, or a connection error.
 _KINDS: Final = (
     ("redirect", re.compile(r"^3\d\d |header with status: 3")),
@@ -47,7 +48,6 @@ _KINDS: Final = (
     ("plain", re.compile(r"WRONG_VERSION_NUMBER")),
     ("certificate", re.compile(r"certificate|handshake|\bSSL\b|\bTLS\b", re.IGNORECASE)),
     ("network", re.compile(r"^cannot connect|^no response|no response within|^UNAVAILABLE|DEADLINE_EXCEEDED")),
-    ("load", re.compile(r"^(?:429|5\d\d) |^RESOURCE_EXHAUSTED")),
 )
 
 
@@ -84,70 +84,61 @@ def destinations(subject: Subject) -> Iterator[Check]:
         return
     for settings in config.destinations:
         if settings.store is not None:
-            from cc_trace.doctor.local_store import looked_through  # noqa: PLC0415  (sqlite3, only here)
-
             if not subject.states.folder.is_dir():
                 continue  # to be made by the hook or `install`, not by us; the state folder has its own check
             if settings.store.exists():
-                store = looked_through(settings.store)
+                store = check_store(settings.store)
                 yield store
                 if store.verdict == "failed":
                     continue
-        yield _in_time(lambda settings=settings: prove(settings, subject.now), settings)  # type: ignore[misc]
+        yield _prove_in_time(settings, subject.now)
 
 
-def _in_time(check: Callable[[], Check], settings: DestinationSettings) -> Check:
-    """Run a check with a time limit; a failure if it does not finish."""
-    found: queue.Queue[Check | Exception] = queue.Queue()
+def _prove_in_time(settings: DestinationSettings, now: float) -> Check:
+    """Prove a destination; a failure if that does not finish in time."""
+    results: queue.Queue[Check | Exception] = queue.Queue()
 
     def work() -> None:
         try:
-            found.put(check())
-        except Exception as error:  # noqa: BLE001  (given on)
-            found.put(error)
+            results.put(prove(settings, now))
+        except Exception as error:  # noqa: BLE001  (raised below)
+            results.put(error)
 
     with contextlib.redirect_stdout(io.StringIO()):  # some exporters print what they get
         threading.Thread(target=work, daemon=True).start()
         try:
-            outcome = found.get(timeout=_LONGEST_SECONDS)
+            result = results.get(timeout=_MAX_SECONDS)
         except queue.Empty:
-            what = f"sending a test span did not finish within {_LONGEST_SECONDS:g} seconds"
-            return failed(_name(settings), what, f"set a shorter timeout: {_set('timeout_seconds', '10')}")
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+            found = f"sending a test span did not finish within {_MAX_SECONDS:g} seconds"
+            return failed(_name(settings), found, f"set a shorter timeout: {_set('timeout_seconds', '10')}")
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
-    """Send a test span and, if possible, read it back; it is removed from Langfuse again."""
+    """Send a test span and, if possible, read it back and remove it again."""
+    name, address = _name(settings), _address(settings)
     if settings.kind == "langfuse":
         settings = replace(settings, labels=replace(settings.labels, environment=_ENVIRONMENT))
     try:
         destination = open_destination(settings)
     except CcTraceError as error:
-        return failed(
-            _name(settings), str(error), "do that, or choose other settings; `cc-trace config` shows all of them"
-        )
+        return failed(name, str(error), "do that, or choose other settings; `cc-trace config` shows all of them")
     except ImportError as error:
-        return failed(_name(settings), f"a package is missing: {error}", "install cc-trace again")
-    try:
+        return failed(name, f"a package is missing: {error}", "install cc-trace again")
+    with contextlib.closing(destination):
         encoded = destination.encode(trial_span(now))
-        outcome = destination.send([encoded])
-        match outcome:
+        match destination.send([encoded]):
             case Accepted(refused=0):
                 return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
-                found = f"{_address(settings)} accepted the test span and discarded it: {message or 'without a reason'}"
-                return failed(_name(settings), found, "check the server's log; it gave no other reason")
+                found = f"{address} accepted the test span and discarded it: {message or 'without a reason'}"
+                return failed(name, found, "check the server's log; it gave no other reason")
             case Rejected(status=status, message=message):
-                found = f"{_address(settings)} refused the test span: {status} {message}"
-                return failed(_name(settings), found, _rejected(settings))
-            case _:
-                address, message = _address(settings), outcome.message
-                found = message if address in message else f"{address}: {message}"
-                return failed(_name(settings), found, fix(settings, message))
-    finally:
-        destination.close()
+                return failed(name, f"{address} refused the test span: {status} {message}", _fix_rejected(settings))
+            case Retryable(message=message) | Unclear(message=message):
+                return failed(name, message if address in message else f"{address}: {message}", fix(settings, message))
 
 
 def _read_back(
@@ -155,70 +146,59 @@ def _read_back(
 ) -> Check:
     name, address = _name(settings), _address(settings)
     if settings.kind == "file" and settings.path is not None:
-        if not _in_tail(settings.path, encoded.span_id):
-            return warning(
-                name,
-                f"a test span was written to {address}, but is not there",
-                "find out what moves or empties that file",
-            )
-        return ok(name, f"a test span was written to {address}")
-    if not _tells(destination):
-        return ok(name, f"{address} accepted a test span; it cannot be read back from there")
-    if _wait_until_stored(destination, encoded, pauses):
-        if settings.store is not None:
-            from cc_trace.doctor.local_store import forget  # noqa: PLC0415  (sqlite3, only here)
-
-            forget(settings.store, encoded.span_id)
-        if settings.kind == "langfuse":
-            return ok(name, _remove_test_span(address, destination, encoded, pauses))
-        return ok(name, f"a test span was sent to {address} and read back")
-    if not _tells(destination):
+        if _is_in_file(settings.path, encoded.span_id):
+            return ok(name, f"a test span was written to {address}")
+        found = f"a test span was written to {address}, but is not there"
+        return warning(name, found, "find out what moves or empties that file")
+    stored = _is_stored(destination, encoded, pauses)
+    if stored is None and settings.kind == "langfuse":
         found = f"{address} accepted a test span, but this server does not allow reading it back"
-        if settings.kind == "langfuse":
-            return warning(name, found, _OLD_LANGFUSE)
-        return ok(name, found)
-    found = f"{address} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
-    return warning(
-        name, found, f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
-    )
+        return warning(name, found, _OLD_LANGFUSE)
+    if stored is None:
+        return ok(name, f"{address} accepted a test span; it cannot be read back from there")
+    if not stored:
+        found = f"{address} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
+        fix = f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
+        return warning(name, found, fix)
+    if settings.kind == "langfuse":
+        return ok(name, _remove_from_langfuse(address, destination, encoded, pauses))
+    if settings.store is not None:
+        remove_span(settings.store, encoded.span_id)
+    return ok(name, f"a test span was sent to {address} and read back")
 
 
-def _remove_test_span(address: str, destination: Any, encoded: EncodedSpan, pauses: Sequence[float]) -> str:  # noqa: ANN401
-    """Remove a test span from Langfuse; return what is known of the project and of the span."""
-    project = destination.api.project()
-    where = f"{address}, project {project}" if isinstance(project, str) else address
-    if destination.api.remove_trace(encoded.trace_id) is None:
-        for pause in (0.0, *pauses):
-            time.sleep(pause)
-            if destination.stored_ids([encoded]) == frozenset():
-                return f"a test span was sent to {where}, read back and removed"
-    return f"a test span was sent to {where} and read back; it is in environment {_ENVIRONMENT}"
-
-
-def _wait_until_stored(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool:
-    """Ask the backend until it has the span, cannot be queried after all, or has been asked often enough."""
-    for pause in (0.0, *pauses):
-        time.sleep(pause)
+def _is_stored(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool | None:
+    """Ask the backend repeatedly for a span; None if it cannot be queried, which some say only when they are asked."""
+    for pause in (*pauses, 0.0):
         if destination.stored_ids([encoded]):
             return True
-        if not _tells(destination):
-            break
+        if not destination.queryable:
+            return None
+        time.sleep(pause)
     return False
 
 
-def _tells(destination: Destination) -> bool:
-    """Tell whether the backend can be queried, which may turn out only when it is asked."""
-    return destination.queryable
+def _remove_from_langfuse(address: str, destination: Any, encoded: EncodedSpan, pauses: Sequence[float]) -> str:  # noqa: ANN401
+    """Remove the test span; return what is known of the project and of the span."""
+    project = destination.api.project()
+    where = f"{address}, project {project}" if isinstance(project, str) else address
+    if destination.api.remove_trace(encoded.trace_id) is None:
+        for pause in (*pauses, 0.0):
+            if destination.stored_ids([encoded]) == frozenset():
+                return f"a test span was sent to {where}, read back and removed"
+            time.sleep(pause)
+    return f"a test span was sent to {where} and read back; it is in environment {_ENVIRONMENT}"
 
 
-def _in_tail(path: Path, span_id: str) -> bool:
+def _is_in_file(path: Path, span_id: str) -> bool:
+    """Tell whether a file ends with a span."""
     with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return span_id.encode() in file.read()
 
 
 def fix(settings: DestinationSettings, message: str) -> str:
-    """Return what to do about a refusal."""
+    """Return what to do about the message of a destination that stored nothing."""
     url = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
     kind = next((kind for kind, words in _KINDS if words.search(message)), None)
     if settings.path is not None:
@@ -247,7 +227,7 @@ def fix(settings: DestinationSettings, message: str) -> str:
             return "wait until the backend has recovered; nothing is lost, the next turn or `cc-trace sync` sends it"
 
 
-def _rejected(settings: DestinationSettings) -> str:
+def _fix_rejected(settings: DestinationSettings) -> str:
     if settings.kind == "langfuse":
         return f"update the server, or correct the address: {_set('langfuse_base_url', 'URL')}"
     protocol = _set("otlp_protocol", "http/protobuf|http/json|grpc")
@@ -269,7 +249,7 @@ def _address(settings: DestinationSettings) -> str:
         return str(settings.path)
     if settings.exporter is not None:
         return f"exporter {settings.exporter}"
-    text = settings.endpoint or ""
+    text = settings.traces_endpoint or settings.endpoint or ""
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")
         host, port = parts.hostname or settings.name, parts.port

@@ -1,4 +1,4 @@
-"""Whether the databases on this machine are whole, the local store and the ledger; and taking a test span out again."""
+"""Whether the databases on this machine, the local store and the ledger, are intact."""
 
 from __future__ import annotations
 
@@ -10,98 +10,80 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.doctor.check import failed, ok
-from cc_trace.files import check_beside_database, open_regular
+from cc_trace.files import check_beside_database
 from cc_trace.store import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cc_trace.doctor.check import Check
 
-_SECONDS: Final = 10.0  # that looking through a large store may take
+_MAX_SECONDS: Final = 10.0  # for reading a large database
 _BUSY_SECONDS: Final = 10.0
 _STEPS: Final = 10_000  # of SQLite's machine, between two looks at the clock
+_NOT_FINISHED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY)  # it is large, or in use
 
 
-def looked_through(path: Path) -> Check:
-    """Return whether a store that is there can be read and has our form."""
-    version, whole, said = _look(path, "ro", "spans")
-    if version not in (0, VERSION):
+def check_store(path: Path) -> Check:
+    """Check the store, which exists."""
+    version, problem = _inspect(path, "ro")
+    if version > VERSION:
         found = f"{path} has schema version {version}, but this cc-trace writes version {VERSION}"
-        return failed("local store", found, f"update cc-trace, or move it away: {_moved(path)}")
-    if whole:
-        return ok("local store", f"{path}, {said}")
-    back = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
-    found = f"{path} is damaged: {said}"
-    return failed("local store", found, f"{_moved(path)}; `{back}` recovers what can still be read")
+        return failed("local store", found, f"update cc-trace, or move it away: {_move_away(path)}")
+    if problem is not None:
+        recover = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
+        fix = f"{_move_away(path)}; `{recover}` recovers what can still be read"
+        return failed("local store", f"{path} {problem}", fix)
+    return ok("local store", f"{path}, no damage found")
 
 
-def _moved(path: Path) -> str:
-    return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+def check_ledger(path: Path) -> Check:
+    """Check the ledger, which exists: if it cannot be used, nothing is delivered."""
+    # Opened to be read only, it would leave the files behind that SQLite makes beside it.
+    _, problem = _inspect(path, "rw")
+    if problem is not None:
+        fix = f"{_move_away(path)}; the next delivery creates a new one, and each session's state knows what was sent"
+        return failed("ledger", f"{path} {problem}", fix)
+    return ok("ledger", f"{path}, no damage found")
 
 
-def _look(path: Path, mode: str, table: str) -> tuple[int, bool, str]:
-    """Return the form of a database, whether it is whole, and what is said of it."""
-    version = 0
-    try:
-        open_regular(path).close()  # SQLite opens whatever is there, and waits for the other end of a pipe
-        with contextlib.closing(_opened(path, mode)) as database:
-            version = int(database.execute("PRAGMA user_version").fetchone()[0])
-            return version, *_quick_check(database, table)
-    except sqlite3.Error as error:
-        return version, False, str(error)
-    except OSError as error:
-        return version, False, str(error.strerror)
-
-
-def _quick_check(database: sqlite3.Connection, table: str) -> tuple[bool, str]:
-    """Return whether a database is whole, and what is said of it; `table` is what is counted, if it is there yet."""
-    end = time.monotonic() + _SECONDS
-    database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
-    try:
-        said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
-        if said != "ok":
-            return False, " ".join(said.split())
-        there = database.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-        count = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] if there else 0  # noqa: S608  (our own)
-    except sqlite3.OperationalError:
-        if time.monotonic() <= end:
-            raise
-        return True, f"no damage found within {_SECONDS:g} seconds"
-    return True, f"intact, with {count} {table}"
-
-
-def ledger_looked_through(path: Path) -> Check:
-    """Return whether the ledger that is there can be used: without it nothing is delivered."""
-    trouble = _no_file(path)
-    if trouble is None:
-        # Who may not write leaves the files beside it behind that SQLite makes for a look.
-        _, whole, said = _look(path, "rw", "claims")
-        if whole:
-            return ok("ledger", f"{path}, {said}")
-        trouble = f"is damaged: {said}"
-    fix = f"{_moved(path)}; the next delivery creates a new one, and each session's state still knows what was sent"
-    return failed("ledger", f"{path} {trouble}", fix)
-
-
-def _no_file(path: Path) -> str | None:
-    """Return what keeps a path from being used as a file."""
-    if path.is_symlink():
-        return "is a symlink, which is not followed"
-    if not path.is_file():
-        return "is not a file"
-    if not os.access(path, os.R_OK | os.W_OK):
-        return "cannot be read and written"
-    return None
-
-
-def forget(path: Path, span_id: str) -> None:
-    """Take one span out."""
-    with contextlib.closing(_opened(path, "rw")) as database:
+def remove_span(path: Path, span_id: str) -> None:
+    """Remove a span from the store."""
+    with _open(path, "rw") as database:
         database.execute("DELETE FROM spans WHERE span_id = ?", (span_id,))
 
 
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
+def _inspect(path: Path, mode: str) -> tuple[int, str | None]:
+    """Return the version of a database's schema, and what is wrong with it. Of a large one only a part is read."""
+    if path.is_symlink():
+        return 0, "is a symlink, which is not followed"
+    if not path.is_file():  # such as a pipe, for whose other end SQLite would wait
+        return 0, "is not a file"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return 0, "cannot be read and written"
+    version, result = 0, "ok"
+    end = time.monotonic() + _MAX_SECONDS
+    try:
+        with _open(path, mode) as database:
+            version = int(database.execute("PRAGMA user_version").fetchone()[0])
+            database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+            result = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) not in _NOT_FINISHED:
+            result = str(error)
+    except OSError as error:
+        result = str(error.strerror)
+    return version, None if result == "ok" else f"is damaged: {' '.join(result.split())}"
+
+
+@contextlib.contextmanager
+def _open(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     check_beside_database(path)
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, isolation_level=None)
+    with contextlib.closing(sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, isolation_level=None)) as database:
+        yield database
+
+
+def _move_away(path: Path) -> str:
+    return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"

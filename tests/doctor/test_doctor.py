@@ -643,7 +643,7 @@ FAULTS = {
         lambda home: (home.state / "ledger.db").write_bytes(b"nothing of the kind" * 100),
         "ledger",
         "file is not a database",
-        "each session's state still knows what was sent",
+        "each session's state knows what was sent",
     ),
     "no ledger but a folder": Fault(a_folder_for_the_ledger, "ledger", "is not a file", "mv "),
     "no ledger but a link": Fault(a_link_for_the_ledger, "ledger", "is a symlink", "mv "),
@@ -1119,7 +1119,7 @@ def test_what_to_do_follows_from_what_was_said(kind: DestinationKind, message: s
 
 def test_a_destination_that_does_not_end_is_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exporters of others keep to no time of ours."""
-    monkeypatch.setattr("cc_trace.doctor.destinations._LONGEST_SECONDS", 0.2)
+    monkeypatch.setattr("cc_trace.doctor.destinations._MAX_SECONDS", 0.2)
     home.otlp()
     home.backend.behaviour = HANG
     [check] = destinations(home.subject())
