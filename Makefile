@@ -23,7 +23,7 @@ unit: $(STAMP)
 
 # Random histories of a machine with real processes and kills, 2,000 steps: about twenty minutes.
 test-long: $(STAMP)
-	CC_TRACE_TEST_STEPS=2000 $(BIN)/pytest --numprocesses 2 --dist load tests/delivery/test_histories.py
+	CC_TRACE_TEST_STEPS=2000 $(BIN)/pytest --numprocesses 2 --dist load tests/delivery/test_random_processes.py
 
 # The real Claude Code, fetched once by npm; needs npm, node and tmux.
 test-e2e: $(STAMP)

@@ -20,7 +20,7 @@ from hypothesis.stateful import rule
 from lines import NOON, SESSION, prompt, reply, write
 from shared import CASES
 from sink import Sink
-from test_model import Histories
+from test_random_syncs import Histories
 from test_sync import AGENTS, TWO_TURNS, Killed, Machine, expected
 from test_worker import CASE, Home, quieten
 
@@ -397,7 +397,7 @@ def test_a_worker_cleans_up(tmp_path: Path) -> None:
 
 
 class Returning(Histories):
-    """The histories of `test_model`, with sessions that are gone for a while in which the machine is cleaned up."""
+    """The histories of `test_random_syncs`, with sessions that are gone for a while in which the machine is cleaned up."""
 
     @rule(path=Histories.sessions, other=Histories.sessions, number=st.none() | st.integers(0, 4))
     def gone_for_a_while(self, path: Path, other: Path, number: int | None) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lines import SESSION
 from sink import Sink
-from test_agents_later import MAIN, STORIES, Story
+from test_late_agent_work import MAIN, STORIES, Story
 from test_sync import STEPS, Killed
 
 from cc_trace.delivery.sweep import pending_sessions
