@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from cc_trace.doctor.registration import SettingsFile
 
 _SECRETS: Final = [setting for setting in SETTINGS if setting.secret]
-_SECRET_VARIABLES: Final = frozenset(variable for setting in _SECRETS for variable in setting.variables)
-_SHORTEST: Final = 6  # shorter values would be found in any text
+_MIN_CHARS: Final = 6  # shorter values would be found in any text
 
 
 def configuration(subject: Subject) -> Iterator[Check]:
@@ -33,20 +32,22 @@ def configuration(subject: Subject) -> Iterator[Check]:
     except ConfigError as error:
         fix = "correct the setting; `cc-trace config` shows every setting and where it is set"
         if enabled_plugins(settings_files(subject)):
-            # Claude Code keeps those where it keeps its own, and we do not look.
+            # Claude Code keeps secret options where it keeps its own secrets, and we do not read those.
             fix += ". Keys in the plugin's options reach only hooks; `cc-trace config set` works everywhere"
         yield failed("configuration", str(error), fix)
         return
+    names = ", ".join(destination.name for destination in config.destinations)
+    metrics_unused = subject.settings().text("metrics") == "on" and not any(
+        each.metrics for each in config.destinations
+    )
     if (off := why_off(config, str(subject.project))) is not None:
         fix = "nothing, if this is intended; otherwise `cc-trace config` shows where it is set"
         yield warning("configuration", f"sessions of {subject.project} are not traced: {off}", fix)
-        return
-    names = ", ".join(destination.name for destination in config.destinations)
-    if subject.settings().text("metrics") == "on" and not any(each.metrics for each in config.destinations):
+    elif metrics_unused:
         fix = "run `cc-trace config set otlp_endpoint URL`, or `cc-trace config unset metrics`"
         yield warning("configuration", f"metrics is on, but only destination otlp takes metrics, not {names}", fix)
-        return
-    yield ok("configuration", f"traces of {subject.project} go to {names}")
+    else:
+        yield ok("configuration", f"traces of {subject.project} go to {names}")
 
 
 def config_file(subject: Subject) -> Iterator[Check]:
@@ -66,34 +67,18 @@ def config_file(subject: Subject) -> Iterator[Check]:
 def keys(subject: Subject) -> Iterator[Check]:
     """Check that other users cannot read files with keys."""
     toml = subject.sources.config_file
-    in_toml = any(table.get(setting.name) for table in _toml_tables(toml) for setting in _SECRETS)
-    holding: list[Path] = [toml] if in_toml else []
-    holding += [file.path for file in settings_files(subject) if _has_key(file)]
-    opened = [path for path in holding if _others_can_read(path)]
-    for path in opened:
-        mode = f"{stat.S_IMODE(path.stat().st_mode):04o}"
+    paths = [toml] if any(table.get(setting.name) for table in _toml_tables(toml) for setting in _SECRETS) else []
+    for file in settings_files(subject):
+        variables = _variables(file)
+        if any(variables.get(name) for setting in _SECRETS for name in setting.variables):
+            paths.append(file.path)
+    exposed = [path for path in paths if os.name == "posix" and path.stat().st_mode & 0o077]
+    for path in exposed:
+        found = f"{path} contains a key that other users can read (mode {stat.S_IMODE(path.stat().st_mode):04o})"
         fix = f"chmod 600 {shlex.quote(str(path))}"
-        if path != toml:
-            fix += ", or keep the keys with `cc-trace config set`"
-        yield warning("keys", f"{path} contains a key that other users can read (mode {mode})", fix)
-    if not opened:
-        yield ok("keys", f"in {listed(holding)}, which only you can read" if holding else "none in any file")
-
-
-def _has_key(file: SettingsFile) -> bool:
-    return any(name in _SECRET_VARIABLES and value for name, value in _variables(file).items())
-
-
-def _variables(file: SettingsFile) -> Mapping[str, object]:
-    """Return the variables of ours that a file sets, by the options of the plugin too."""
-    try:
-        return env_layer(file.path).values
-    except ConfigError:
-        return file.mapping("env")
-
-
-def _others_can_read(path: Path) -> bool:
-    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+        yield warning("keys", found, fix if path == toml else f"{fix}, or keep the keys with `cc-trace config set`")
+    if not exposed:
+        yield ok("keys", f"in {listed(paths)}, which only you can read" if paths else "none in any file")
 
 
 def _toml_tables(path: Path) -> list[dict[str, Any]]:
@@ -105,19 +90,27 @@ def _toml_tables(path: Path) -> list[dict[str, Any]]:
     return [toml, *(table for _, table in project_tables(toml))]
 
 
+def _variables(file: SettingsFile) -> Mapping[str, object]:
+    """Return our variables in a settings file, and the options of the plugin."""
+    try:
+        return env_layer(file.path).values
+    except ConfigError:  # as for a number of thousands of digits, which Claude Code can read
+        return file.mapping("env")
+
+
 def secret_values(subject: Subject) -> frozenset[str]:
-    """Return every value of a secret setting, wherever it stands: none of them may be printed."""
+    """Return every value of a secret setting, wherever it is set: none of them may be printed."""
     tables = _toml_tables(subject.sources.config_file)
-    given = [(setting, table.get(setting.name)) for table in tables for setting in _SECRETS]
-    for variables in (subject.environment, *map(_variables, settings_files(subject))):
-        given += [(setting, variables.get(name)) for setting in _SECRETS for name in setting.variables]
-    found: set[str] = set()
-    for setting, value in given:
+    layers = [subject.environment, *map(_variables, settings_files(subject))]
+    values = [(setting, table.get(setting.name)) for table in tables for setting in _SECRETS]
+    values += [(setting, layer.get(name)) for layer in layers for setting in _SECRETS for name in setting.variables]
+    secrets: set[str] = set()
+    for setting, value in values:
         texts = [str(text) for text in (value.values() if isinstance(value, dict) else [value]) if text]
         if setting.kind == "pairs":
             texts += [part.partition("=")[2].strip() for text in texts for part in text.split(",")]
-        found.update(word for text in texts for word in (text, *text.split()))
-    return frozenset(text for text in found if len(text) >= _SHORTEST)
+        secrets.update(word for text in texts for word in (text, *text.split()))
+    return frozenset(text for text in secrets if len(text) >= _MIN_CHARS)
 
 
 CHECKS: Final = (configuration, config_file, keys)
