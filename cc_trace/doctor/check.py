@@ -78,8 +78,8 @@ def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> 
         yield from check(subject)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is named)
         name = check.__name__.replace("_", " ")
-        what = f"the check failed with {type(error).__name__}: {error}"
-        yield failed(name, what, "report this as a bug in cc-trace, with the output of `cc-trace doctor --json`")
+        found = f"the check failed with {type(error).__name__}: {error}"
+        yield failed(name, found, "report this as a bug in cc-trace, with the output of `cc-trace doctor --json`")
 
 
 def moment(seconds: float) -> str:
@@ -88,11 +88,6 @@ def moment(seconds: float) -> str:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # a file's time can be anything
         return f"{seconds:g} seconds after 1970"
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a count with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(items: Iterable[object], most: int = 3) -> str:

@@ -39,8 +39,9 @@ from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
 from cc_trace.doctor.destinations import destinations, fix, prove
 from cc_trace.doctor.hook_run import hook_python, hook_run
+from cc_trace.doctor.local_store import check_store
 from cc_trace.doctor.locks import locks
-from cc_trace.doctor.machine import environment
+from cc_trace.doctor.machine import environment, hooks_state_folder
 from cc_trace.doctor.registration import hook, hook_events, hooks_enabled
 from cc_trace.doctor.state_folder import log
 from cc_trace.doctor.transcripts import last_run
@@ -813,6 +814,24 @@ def test_a_folder_excluded_through_a_link_is_left_out_as_by_the_worker(home: Hom
     assert home.backend.requests == []
 
 
+def test_a_store_of_an_earlier_version_is_no_fault(healthy: Home) -> None:
+    """It is brought up to date when it is next written to."""
+    path = healthy.state / "traces.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 1")
+    assert check_store(path) == ok("local store", f"{path}, no damage found")
+
+
+def test_a_store_that_is_in_use_is_not_damaged(healthy: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while another program has locked it."""
+    monkeypatch.setattr("cc_trace.doctor.local_store._BUSY_SECONDS", 0.1)
+    path = healthy.state / "traces.db"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        assert check_store(path) == ok("local store", f"{path}, no damage found")
+
+
 def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
     """Its project has a destination that this one has not; or had, and then it may be dropped."""
     home = healthy
@@ -1132,7 +1151,7 @@ def test_what_else_a_hook_gets_is_told(home: Home) -> None:
     home.claude.mkdir()
     env = {"CC_TRACE_HOME": "/elsewhere", "CI": "true", "HTTPS_PROXY": "http://user:secret@proxy.example"}
     home.settings.write_text(json.dumps({"env": env}))
-    state, told = environment(home.subject())
+    [state], [told] = hooks_state_folder(home.subject()), environment(home.subject())
     assert (state.verdict, state.fix) == ("warning", "export CC_TRACE_HOME=/elsewhere")
     said = "CI is set, so the hook waits for its worker; requests go through the proxy in HTTPS_PROXY"
     assert told == ok("environment", said)
