@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import collector
 import pytest
 from shared import ROOT
 
@@ -98,6 +100,55 @@ def test_every_command_that_is_named_exists(page: Path) -> None:
         assert name in known, name
         used = set(re.findall(r"(?<!\S)--[a-z-]+", rest.split(" -- ")[0]))
         assert used <= options(known[name]) | {"--help"}, (name, used)
+
+
+def shown(page: Path) -> list[list[str]]:
+    """The commands of ours that a page shows, as a shell would read them, without what follows a pipe."""
+    text = page.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^(?:    (?:\$ )?)?(?:\S+ \| )?(cc-trace .*)$", text, re.MULTILINE)
+    return [shlex.split(re.split(r" \| | >>? ", line)[0], comments=True)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("page", USERS_PAGES, ids=page_name)
+def test_every_command_that_is_shown_can_be_typed(page: Path, tmp_path: Path) -> None:
+    """Its options take these values; and a setting takes them too, also in the order of the page."""
+    typed = shown(page)
+    assert len(typed) > 8 or page.name != "README.md"
+    for words in typed:
+        parser().parse_args(words)
+        if words[:2] != ["config", "set"]:
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "cc_trace", *words],
+            env={"HOME": str(tmp_path)},
+            cwd=tmp_path,
+            input="typed-at-the-prompt\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), words
+
+
+def test_the_pictures_of_the_readme_are_those_that_are_taken() -> None:
+    taken = re.findall(r'^    "(\w+)": \(f?"/', (ROOT / "scripts" / "screenshots.py").read_text(), re.MULTILINE)
+    assert set(re.findall(r"\(docs/pictures/(\w+)\.png\)", README)) == set(taken)
+
+
+@pytest.mark.skipif(collector.why_not() is not None, reason=str(collector.why_not()))
+def test_the_collector_of_the_docs_takes_its_options() -> None:
+    """As shown, but for `start`, which would start it."""
+    text = (ROOT / "docs" / "backends.md").read_text().replace("\\\n", " ")
+    options = set(re.findall(r"(--[a-z-]+)=", re.findall(r"^    rotel-agent start (.*)$", text, re.MULTILINE)[0]))
+    done = subprocess.run(
+        [str(collector._binary()), "start", "--help"],
+        env=collector._ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(options) > 2
+    assert options - set(re.findall(r"--[a-z-]+", done.stdout)) == set()
 
 
 def test_every_command_and_option_is_documented() -> None:
