@@ -255,12 +255,22 @@ uninstalls() {
     home_is_empty "--no-hooks and --uninstall --purge"
 }
 
+# What is printed is run as it stands, and all of it is removed.
 throw_away() {
     expect 2 'uv tool run --quiet --from . cc-trace install'
     says "runs in a temporary environment"
-    says "uv tool install /home/dev/cc-trace"
+    local command
+    command=$(printf '%s\n' "$said" | sed -n 's/.*permanently: \(uv tool install .*\), then run: cc-trace install$/\1/p')
+    [ "$command" = "uv tool install /home/dev/cc-trace" ] || fail "this has no command that installs it: $said"
     rm -r "$root/home/dev/.local" # uv's own
     home_is_empty "an installation that was refused"
+    expect 0 "$command"
+    expect 0 'cc-trace install'
+    says "It works: new sessions are now traced."
+    expect 0 'cc-trace uninstall --purge'
+    expect 0 'uv tool uninstall cc-trace'
+    rm -r "$root/home/dev/.local" # uv's own
+    home_is_empty "an installation by uv"
 }
 
 # What is printed where gRPC is missing is run as it stands.
