@@ -107,14 +107,9 @@ def _plugin_commands(subject: Subject, files: list[SettingsFile]) -> Iterator[_C
 def _plugin_folders(subject: Subject, name: str) -> list[Path]:
     """Return where Claude Code keeps a plugin; none if its list of plugins cannot be read."""
     try:
-        raw = json.loads(read_regular(subject.config_dir / "plugins" / "installed_plugins.json"))
-    except (OSError, ValueError, RecursionError):
+        copies = json.loads(read_regular(subject.config_dir / "plugins" / "installed_plugins.json"))["plugins"][name]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return []
-    match raw:
-        case {"plugins": {**plugins}}:
-            copies = plugins.get(name)
-        case _:
-            return []
     copies = copies if isinstance(copies, list) else [copies]  # version 2 of the list; version 1
     paths = [copy.get("installPath") for copy in copies if isinstance(copy, dict)]
     return [Path(path) for path in paths if isinstance(path, str)]
