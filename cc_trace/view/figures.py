@@ -32,25 +32,25 @@ def short(count: float | None) -> str:
     if count is None:
         return UNKNOWN
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
+        if round(count / size, 3) >= 1:  # 999,500 is 1.0M, not 1000k
             value = count / size
-            return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"  # noqa: PLR2004
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"  # noqa: PLR2004
     return f"{count:.0f}"
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return a length of time: 12 ms, 3.4 s, 5 m 6 s, 7 h 8 m."""
+    """Return a length of time: 12 ms, 3.4 s, 5 m 6 s, 7 h 8 m. The pages' scripts have the same (`time`)."""
     if milliseconds is None:
         return UNKNOWN
-    if milliseconds < 1_000:  # noqa: PLR2004
+    if round(milliseconds) < 1_000:  # noqa: PLR2004
         return f"{milliseconds:.0f} ms"
-    if milliseconds < _MINUTE_MS:
+    if round(milliseconds, -2) < _MINUTE_MS:
         return f"{milliseconds / 1000:.1f} s"
-    if milliseconds < _HOUR_MS:
+    if round(milliseconds, -3) < _HOUR_MS:
         minutes, seconds = divmod(round(milliseconds / 1000), 60)
-        return f"{minutes} m {seconds} s"
+        return f"{minutes} m {seconds} s" if seconds else f"{minutes} m"
     hours, minutes = divmod(round(milliseconds / _MINUTE_MS), 60)
-    return f"{hours} h {minutes} m"
+    return f"{hours} h {minutes} m" if minutes else f"{hours} h"
 
 
 def between(start_ns: int | None, end_ns: int | None) -> float | None:
@@ -98,7 +98,9 @@ def rfc3339(time_ns: int | None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return a share as a percentage."""
+    """Return a share as a percentage; only nothing is 0 %, and only everything is 100 %."""
     if not whole:
         return UNKNOWN
-    return "< 1 %" if 0 < part < whole / 200 else f"{100 * part / whole:.0f} %"
+    if 0 < part < whole / 200:
+        return "< 1 %"
+    return "> 99 %" if whole - whole / 200 <= part < whole else f"{100 * part / whole:.0f} %"

@@ -1,8 +1,13 @@
-"""Texts of transcripts as HTML in which nothing runs."""
+"""Texts of transcripts as HTML in which nothing runs, and numbers as people read them.
+
+What is rounded is never told in a unit that it has outgrown, nor as nothing or everything.
+"""
 
 from __future__ import annotations
 
-from cc_trace.view import ansi, diff, folding, markdown
+import pytest
+
+from cc_trace.view import ansi, diff, figures, folding, markdown
 
 
 def test_markdown_runs_and_fetches_nothing() -> None:
@@ -38,3 +43,55 @@ def test_an_edit_is_a_diff_with_the_numbers_of_the_file() -> None:
         ("removed", 8, None, "y"),
         ("added", None, 8, "z"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "told"),
+    [
+        (None, "\N{EN DASH}"),
+        (0, "0 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1.0 s"),
+        (59_940, "59.9 s"),
+        (59_960, "1 m"),
+        (306_000, "5 m 6 s"),
+        (3_599_700, "1 h"),
+        (25_680_000, "7 h 8 m"),
+    ],
+)
+def test_a_duration(milliseconds: float | None, told: str) -> None:
+    assert figures.duration(milliseconds) == told
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (None, "\N{EN DASH}"),
+        (0, "0"),
+        (999, "999"),
+        (1_000, "1.0k"),
+        (9_960, "10k"),
+        (34_400, "34k"),
+        (999_400, "999k"),
+        (999_600, "1.0M"),
+        (16_327_915, "16M"),
+        (2_500_000_000, "2.5G"),
+    ],
+)
+def test_a_short_count(count: int | None, told: str) -> None:
+    assert figures.short(count) == told
+
+
+@pytest.mark.parametrize(
+    ("part", "told"), [(0, "0 %"), (1, "< 1 %"), (10, "1 %"), (994, "99 %"), (999, "> 99 %"), (1_000, "100 %")]
+)
+def test_a_percentage(part: int, told: str) -> None:
+    assert figures.percent(part, 1_000) == told
+    assert figures.percent(part, 0) == "\N{EN DASH}"
+
+
+@pytest.mark.parametrize(
+    ("usd", "told"), [(None, "\N{EN DASH}"), (0, "$0.00"), (0.00456, "$0.0046"), (1, "$1.00"), (1_234.5, "$1,234.50")]
+)
+def test_money(usd: float | None, told: str) -> None:
+    assert figures.money(usd) == told

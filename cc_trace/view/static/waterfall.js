@@ -333,9 +333,9 @@ const brief = (name) => name.replace(/^claude-/, "").replace(/-20\d{6}$/, "");
 
 export function time(ms) {
   if (ms < 1) return `${ms.toFixed(ms ? 1 : 0)} ms`;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
-  const [all, large, small] = ms < 3600000 ? [Math.round(ms / 1000), "m", "s"] : [Math.round(ms / 60000), "h", "m"];
+  if (Math.round(ms) < 1000) return `${Math.round(ms)} ms`;
+  if (Math.round(ms / 100) < 600) return `${(ms / 1000).toFixed(1)} s`;
+  const [all, large, small] = Math.round(ms / 1000) < 3600 ? [Math.round(ms / 1000), "m", "s"] : [Math.round(ms / 60000), "h", "m"];
   return all % 60 ? `${Math.floor(all / 60)} ${large} ${all % 60} ${small}` : `${all / 60} ${large}`;
 }
 
