@@ -1,0 +1,669 @@
+"""Every number on a page is the store's: each is compared with SQL of the test's own on the store's file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sqlite3
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+
+from cc_trace.view import figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from playwright.sync_api import Page
+    from viewer import Viewer
+
+MADE = "11111111-0000-4000-8000-000000000001"
+TOOLS = "bbbbbbbb-0000-4000-8000-000000000001"
+BACKGROUND = "cccccccc-0000-4000-8000-000000000004"
+SHOP = "5403f1c5-0000-4000-8000-000000000001"
+RETRIED = "eeeeeeee-0000-4000-8000-000000000001"
+ASKED = "44444444-0000-4000-8000-000000000003"
+COMPACTED = "44444444-0000-4000-8000-000000000004"
+FORK = "35e95895-b490-45b6-99f9-2d715768dc02"
+LONG = "8463c716-a2ea-4c14-9efa-87158ebd9f20"  # of the corpus
+SESSIONS = [MADE, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
+TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
+
+
+@pytest.fixture
+def ask(viewer: Viewer) -> Iterator[Callable[..., list[Any]]]:
+    """Ask the store's file, not the program."""
+    path = viewer.projects.parents[1] / "state" / "cc-trace" / "traces.db"
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        database.row_factory = sqlite3.Row
+        yield lambda sql, *values: database.execute(sql, values).fetchall()
+
+
+def have(ask: Callable[..., list[Any]], session_id: str) -> None:
+    if session_id == LONG and not ask("SELECT 1 FROM sessions WHERE session_id = ?", LONG):
+        pytest.skip("the corpus is not here")
+
+
+def flat(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    """Return what elements say, also those that are folded away."""
+    return [flat(text) for text in page.locator(selector).all_text_contents()]
+
+
+def heads(page: Page) -> dict[str, str]:
+    """Return the figures in the head of a page by what stands under them."""
+    found = page.locator(".figure").evaluate_all(
+        "all => all.map(each => [each.querySelector(':scope > span').textContent, each.querySelector('b').textContent])"
+    )
+    return {name: flat(value) for name, value in found}
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def failures(count: int) -> str:
+    return f" · {plural(count, 'error')}" if count else ""
+
+
+def milliseconds(start_ns: int | None, end_ns: int | None) -> str:
+    return figures.duration(None if start_ns is None or end_ns is None else (end_ns - start_ns) / 1e6)
+
+
+def clock(time_ns: int, form: str = "%H:%M:%S") -> str:
+    return datetime.fromtimestamp(time_ns / 1e9).astimezone().strftime(form)
+
+
+def rank(values: Sequence[float], percent: int) -> float | None:
+    """Return a percentile by nearest rank."""
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1] if values else None
+
+
+# Sessions
+
+
+def having(condition: str) -> str:
+    """Return the condition on sessions that have such a span."""
+    return f"EXISTS (SELECT 1 FROM spans WHERE session_id = m.session_id AND {condition})"  # noqa: S608  (ours)
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ({}, "1"),
+        ({"errors": "1"}, having("status = 'error' AND kind <> 'turn'")),
+        ({"project": "shop"}, "project = 'shop'"),
+        ({"tool": "Bash", "sort": "cost"}, having("tool = 'Bash'")),
+        ({"agent": "Explore"}, having("agent = 'Explore'")),
+    ],
+    ids=str,
+)
+def test_the_list_of_sessions(
+    page: Page, viewer: Viewer, ask: Callable[..., list[Any]], query: dict[str, str], condition: str
+) -> None:
+    """A row says what the session's spans sum up to, and the head what the rows do."""
+    spans = ask(
+        "SELECT session_id, title, first_ns, last_ns, COUNT(CASE kind WHEN 'turn' THEN 1 END) turns,"  # noqa: S608  (ours)
+        f" SUM({TOKENS}) tokens, SUM(s.cost_usd) cost, COUNT(CASE WHEN status = 'error' AND kind <> 'turn' THEN 1 END)"
+        f" errors FROM sessions m LEFT JOIN spans s USING (session_id) WHERE {condition} GROUP BY session_id"
+    )
+    page.set_viewport_size({"width": 1280, "height": 2400})  # so that all rows are near the screen
+    page.goto(viewer.url(f"/?{urlencode(query)}"))
+    page.wait_for_selector("#list.drawn")
+    told = {
+        row.get_attribute("data-key"): row.evaluate(
+            "row => ['turns', 'duration', 'tokens', 'cost', 'errors'].map(name => row.querySelector('.c-' + name)"
+            ".textContent).concat(row.querySelector('.c-tokens').title, row.querySelector('.c-under').textContent)"
+        )
+        for row in page.locator("a.row").all()
+    }
+    assert told.keys() == {row["session_id"] for row in spans}
+    for row in spans:
+        *cells, tokens, under = told[row["session_id"]]
+        assert cells == [
+            str(row["turns"]),
+            milliseconds(row["first_ns"], row["last_ns"]),
+            figures.short(row["tokens"] or 0),
+            figures.money(row["cost"]),
+            str(row["errors"] or ""),
+        ], row["title"]
+        assert tokens == f"{row['tokens'] or 0:,}"
+        assert f"· {plural(row['turns'], 'turn')}" in flat(under)
+        assert not row["errors"] or f"· {plural(row['errors'], 'error')}" in flat(under)
+    turns, errors = (sum(row[name] for row in spans) for name in ("turns", "errors"))
+    tokens, cost = (sum(row[name] or 0 for row in spans) for name in ("tokens", "cost"))
+    assert texts(page, "#sums")[0] == (
+        f"{plural(len(spans), 'session')} · {plural(turns, 'turn')} · {figures.short(tokens)} tokens ·"
+        f" {figures.money(cost)}{failures(errors)}"
+    )
+
+
+# A session
+
+
+@pytest.mark.parametrize("session_id", SESSIONS)
+def test_the_head_and_the_turns_of_a_session(
+    page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str
+) -> None:
+    have(ask, session_id)
+    page.goto(viewer.url(f"/sessions/{session_id}"))
+    about = ask("SELECT first_ns, last_ns FROM sessions WHERE session_id = ?", session_id)[0]
+    sums = ask(
+        f"SELECT SUM(kind = 'turn') turns, SUM({TOKENS}) tokens, SUM(cost_usd) cost,"  # noqa: S608  (ours)
+        " SUM(status = 'error' AND kind <> 'turn') errors,"
+        " SUM(CASE kind WHEN 'tool' THEN json_extract(span, '$.metadata.lines_added') END) added,"
+        " SUM(CASE kind WHEN 'tool' THEN json_extract(span, '$.metadata.lines_removed') END) removed"
+        " FROM spans WHERE session_id = ?",
+        session_id,
+    )[0]
+    assert heads(page) == {
+        "turn" if sums["turns"] == 1 else "turns": str(sums["turns"]),
+        "duration": milliseconds(about["first_ns"], about["last_ns"]),
+        "cost": figures.money(sums["cost"]),
+        "tokens": f"{sums['tokens'] or 0:,}",
+        "error" if sums["errors"] == 1 else "errors": str(sums["errors"]),
+        "lines": f"+{sums['added'] or 0:,} \N{MINUS SIGN}{sums['removed'] or 0:,}",
+    }
+    turns = ask(
+        "SELECT turn, MAX(CASE kind WHEN 'turn' THEN start_ns END) start,"
+        " MAX(CASE kind WHEN 'turn' THEN end_ns END) end,"
+        " SUM(kind = 'tool') tools, SUM(cost_usd) cost, SUM(status = 'error' AND kind <> 'turn') errors"
+        " FROM spans WHERE session_id = ? GROUP BY turn ORDER BY turn",
+        session_id,
+    )
+    expected = [
+        f"{clock(row['start'])} · {milliseconds(row['start'], row['end'])} · {plural(row['tools'], 'tool call')} ·"
+        f" {figures.money(row['cost'])}{failures(row['errors'])}"
+        for row in turns
+    ]
+    told = texts(page, ".turn .meta")
+    assert [text.partition(" ")[2] if not text[0].isdigit() else text for text in told] == expected
+    assert texts(page, ".turn .number") == [f"Turn {row['turn']}" for row in turns]
+    if len(turns) > 1:
+        shares = [figures.percent(row["cost"] or 0, sums["cost"]) for row in turns]
+        assert texts(page, ".turn .meter title") == [f"{share} of the session's cost" for share in shares]
+
+
+@pytest.mark.parametrize("session_id", SESSIONS)
+def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
+    have(ask, session_id)
+    page.goto(viewer.url(f"/sessions/{session_id}"))
+    requests = ask(
+        "SELECT turn, model, context_tokens tokens, cost_usd, json_extract(span, '$.metadata.context') context,"
+        " json_extract(span, '$.metadata.cache_miss.tokens') missed,"
+        " json_extract(span, '$.metadata.cache_miss.cost_usd') missed_usd,"
+        " json_extract(span, '$.metadata.cache_miss.causes[0].kind') = 'first request' first FROM spans"
+        " WHERE session_id = ? AND kind = 'generation' AND agent = '' AND input_tokens IS NOT NULL"
+        " ORDER BY turn, place",
+        session_id,
+    )
+    contexts = [json.loads(row["context"] or "{}") for row in requests]
+    sizes = [
+        sum(each["by_origin"].values()) if each.get("by_origin") else row["tokens"]
+        for each, row in zip(contexts, requests, strict=True)
+    ]
+    bars = texts(page, ".context a.mark:has(rect.hit) title")
+    for row, each, size, bar in zip(requests, contexts, sizes, bars, strict=True):
+        assert f"Turn {row['turn']} · {row['model']} · {size:,} tokens · {figures.money(row['cost_usd'])}" in bar
+        assert all(f"{name}: {count:,}" in bar for name, count in each.get("by_origin", {}).items() if count)
+        if row["missed"] is not None:
+            assert f"cache miss of {row['missed']:,} tokens, {figures.money(row['missed_usd'])} more" in bar
+    limits = [each["limit"] for each in contexts if each.get("limit")]
+    said = f"{plural(len(requests), 'request')} of the main thread, at most {max(sizes):,} tokens"
+    caption = page.locator("figure:has(svg.context) figcaption .quiet")
+    assert flat(caption.text_content()) == said + (f" of {limits[-1]:,}" if limits else "")
+    if origins := contexts[-1].get("by_origin"):
+        legend = dict(text.rsplit(" ", 1) for text in texts(page, "figure:has(svg.context) .legend li:has(b)"))
+        assert {name: count for name, count in legend.items() if count != "0"} == {
+            name: f"{count:,}" for name, count in origins.items() if count
+        }
+    missed = [row for row in requests if row["missed"] is not None and not row["first"]]
+    for row, text in zip(missed, texts(page, ".explained .miss"), strict=True):
+        assert f"Turn {row['turn']}: cache miss of {row['missed']:,} tokens, {figures.money(row['missed_usd'])}" in text
+    compactions = ask(
+        "SELECT turn, json_extract(span, '$.metadata.preTokens') before,"
+        " json_extract(span, '$.metadata.postTokens') after FROM spans WHERE session_id = ? AND name = 'compaction'"
+        " AND agent = '' ORDER BY turn, place",
+        session_id,
+    )
+    for row, text in zip(compactions, texts(page, ".explained .compaction"), strict=True):
+        assert text.startswith(f"Turn {row['turn']}: compaction")
+        assert row["before"] is None or f"at {row['before']:,} tokens" in text
+        assert row["after"] is None or f"down to {row['after']:,}" in text
+    # What the turns cost, and when.
+    spent = ask(
+        "SELECT turn, SUM(cost_usd) cost FROM spans WHERE session_id = ? GROUP BY 1",
+        session_id,
+    )
+    total = figures.money(sum(row["cost"] or 0 for row in spent))
+    scales = texts(page, "#cost .scale span:first-child")
+    if len(spent) > 1:
+        marks = [f"Turn {row['turn']}: {figures.money(row['cost'])}" for row in spent]
+        assert texts(page, "#cost svg a title") == marks
+        assert scales.pop(0) == figures.money(max(row["cost"] or 0 for row in spent))
+    assert scales == [total]
+    assert flat(page.locator("#cost figcaption .quiet").last.text_content()) == total
+    paid = ask("SELECT MIN(end_ns), MAX(end_ns) FROM spans WHERE session_id = ? AND cost_usd IS NOT NULL", session_id)[
+        0
+    ]
+    under = texts(page, "#cost .under span")[-2:]
+    form = "%H:%M:%S" if len({clock(moment, "%Y-%m-%d") for moment in paid}) == 1 else "%Y-%m-%d %H:%M"
+    assert under[1] == clock(paid[1], form)
+
+
+@pytest.mark.parametrize("session_id", SESSIONS)
+def test_files_hooks_and_permissions_of_a_session(
+    page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str
+) -> None:
+    have(ask, session_id)
+    page.goto(viewer.url(f"/sessions/{session_id}"))
+    files = ask(
+        "SELECT json_extract(span, '$.tool.file_path') path, SUM(json_extract(span, '$.metadata.lines_added')) added,"
+        " SUM(json_extract(span, '$.metadata.lines_removed')) removed FROM spans WHERE session_id = ? AND status = 'ok'"
+        " AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit') GROUP BY 1",
+        session_id,
+    )
+    told = page.locator("#files li").evaluate_all(
+        "all => all.map(each => [each.querySelector('a').title, each.querySelector('.plus').textContent,"
+        " each.querySelector('.minus').textContent])"
+    )
+    expected = [[row["path"], f"+{row['added'] or 0}", f"\N{MINUS SIGN}{row['removed'] or 0}"] for row in files]
+    assert sorted(told) == sorted(expected)
+    assert texts(page, "#files h2 .quiet") == ([str(len(files))] if files else [])
+    hooks = ask(
+        "SELECT json_extract(span, '$.metadata.hook_event') event, json_extract(span, '$.metadata.command') command,"
+        " COUNT(*) runs, SUM(COALESCE(json_extract(span, '$.metadata.duration_ms'), (end_ns - start_ns) / 1e6)) took,"
+        " SUM(status = 'error') failed FROM spans WHERE session_id = ? AND kind = 'event' AND name = 'hook'"
+        " GROUP BY 1, 2 ORDER BY took DESC",
+        session_id,
+    )
+    assert texts(page, "#hooks h2 .quiet") == ([f"{sum(row['runs'] for row in hooks)} runs"] if hooks else [])
+    for row, text in zip(hooks, texts(page, "#hooks li"), strict=True):
+        assert text.endswith(f"{row['runs']} \N{MULTIPLICATION SIGN}{figures.duration(row['took'])}")
+        assert f"failed {row['failed']}" in text or not row["failed"]
+    asked = ask(
+        "SELECT json_extract(span, '$.metadata.permission.wait_ms') waited FROM spans WHERE session_id = ?"
+        " AND kind = 'tool' AND (json_extract(span, '$.metadata.permission.decision') IS NOT NULL"
+        " OR json_extract(span, '$.metadata.denial') IS NOT NULL)",
+        session_id,
+    )
+    assert texts(page, "#permissions h2 .quiet") == ([str(len(asked))] if asked else [])
+    waits = [figures.duration(row["waited"]) for row in asked if row["waited"]]
+    assert sorted(texts(page, "#permissions .warn")) == sorted(f"waited {wait}" for wait in waits)
+    single = page.locator("#permissions li:has(a)").count()
+    counted = [int(text.split()[0]) for text in texts(page, "#permissions li:not(:has(a)) span:nth-child(2)")]
+    assert single + sum(counted) == len(asked)
+
+
+# A turn
+
+
+@pytest.mark.parametrize("session_id", SESSIONS)
+def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
+    have(ask, session_id)
+    turns = ask("SELECT * FROM spans WHERE session_id = ? AND kind = 'turn' ORDER BY turn", session_id)
+    for turn in turns:
+        page.goto(viewer.url(f"/sessions/{session_id}/turns/{turn['turn']}"))
+        which = (session_id, turn["turn"])
+        sums = ask(
+            "SELECT SUM(cost_usd) cost, SUM(kind = 'generation') requests, SUM(kind = 'tool') tools,"
+            " SUM(output_tokens) output, SUM(status = 'error' AND kind <> 'turn') errors"
+            " FROM spans WHERE session_id = ? AND turn = ?",
+            *which,
+        )[0]
+        assert heads(page) == {
+            "duration": milliseconds(turn["start_ns"], turn["end_ns"]),
+            "cost": figures.money(sums["cost"]),
+            "requests": f"{sums['requests']:,}",
+            "tool calls": f"{sums['tools']:,}",
+            "tokens out": figures.short(sums["output"] or 0),
+        }
+        assert texts(page, ".steps .quiet") == [f"of {len(turns)}"]
+        times = json.loads(turn["span"])["metadata"].get("time_ms") or {}
+        assert texts(page, ".spent .legend li") == [
+            f"{kind} {figures.duration(ms)}" for kind, ms in times.items() if ms
+        ]
+        assert texts(page, ".spent title") == [f"{kind}: {figures.duration(ms)}" for kind, ms in times.items() if ms]
+        assert texts(page, "#failed .badge") == ([str(sums["errors"])] if sums["errors"] else [])
+        assert page.locator("#failed a").count() == min(3, sums["errors"])
+        # An agent costs what all its responses do, those of agents below it included.
+        spent = ask(
+            "WITH RECURSIVE below (top, id) AS (SELECT span_id, span_id FROM spans WHERE session_id = ?1 AND turn = ?2"
+            " AND kind = 'subagent'"
+            " UNION SELECT top, span_id FROM spans JOIN below ON parent_id = id WHERE session_id = ?1)"
+            " SELECT SUM(cost_usd) cost FROM below JOIN spans ON span_id = id AND session_id = ?1 GROUP BY top"
+            " UNION ALL SELECT cost_usd FROM spans WHERE session_id = ?1 AND turn = ?2 AND kind = 'generation'"
+            " AND agent = ''",
+            *which,
+        )
+        dearest = sorted((row["cost"] for row in spent if row["cost"]), reverse=True)
+        assert texts(page, "#dearest a b") == [figures.money(cost) for cost in dearest[:3]]
+        waits = ask("SELECT wait_ms FROM spans WHERE session_id = ? AND turn = ? ORDER BY 1 DESC", *which)
+        longest = [row["wait_ms"] for row in waits if row["wait_ms"]][:3]
+        assert texts(page, "#waited a b") == [figures.duration(wait) for wait in longest]
+
+
+@pytest.mark.parametrize("session_id", SESSIONS)
+def test_the_rows_of_a_waterfall(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
+    """A row says how long its span took, and what it cost with all below it."""
+    have(ask, session_id)
+    page.set_viewport_size({"width": 1280, "height": 1600})
+    page.goto(viewer.url(f"/sessions/{session_id}/turns/1"))
+    page.wait_for_selector(".detail-body")
+    told = dict(
+        page.locator(".span").evaluate_all(
+            "rows => rows.map(row => [row.dataset.id, [row.querySelector('.took')?.textContent ?? '',"
+            " row.querySelector('.cost').textContent]])"
+        )
+    )
+    rows = ask(
+        "WITH RECURSIVE below (top, id) AS (SELECT span_id, span_id FROM spans WHERE session_id = ?1 AND turn = 1"
+        " UNION SELECT top, span_id FROM spans JOIN below ON parent_id = id WHERE session_id = ?1)"
+        " SELECT top, (SELECT SUM(cost_usd) FROM below JOIN spans ON span_id = id AND session_id = ?1"
+        " WHERE top = own.span_id) cost, (MAX(end_ns, start_ns) - start_ns) / 1e6 took FROM spans own"
+        " JOIN (SELECT DISTINCT top FROM below) ON"
+        " top = own.span_id WHERE session_id = ?1 AND place < 100",
+        session_id,
+    )
+    seen = 0
+    for row in rows:
+        if row["top"] not in told:  # far from the screen
+            continue
+        took, cost = told[row["top"]]
+        assert took == figures.duration(row["took"]) or (row["took"] or 0) < 1, row["top"]
+        assert cost == (f"${row['cost']:.{2 if row['cost'] >= 1 else 4}f}" if row["cost"] else "")
+        seen += 1
+    assert seen == len(told) > 1
+    # The marks of the axis stand where they say.
+    length = (
+        ask("SELECT MAX(end_ns) - MIN(start_ns) FROM spans WHERE session_id = ? AND turn = 1", session_id)[0][0] / 1e6
+    )
+    units = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+    for text, left in page.locator(".tick").evaluate_all("all => all.map(each => [each.textContent, each.style.left])"):
+        parts = text.split()
+        moment = sum(float(count) * units[unit] for count, unit in zip(parts[::2], parts[1::2], strict=True))
+        assert abs(moment - float(left.rstrip("%")) / 100 * length) <= max(0.06 * units[parts[1]], 0.01 * length / 100)
+
+
+@pytest.mark.parametrize("session_id", [MADE, SHOP, RETRIED, ASKED, LONG])
+def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
+    have(ask, session_id)
+    rows = ask("SELECT * FROM spans WHERE session_id = ? AND turn = 1 ORDER BY place LIMIT 30", session_id)
+    for row in rows:
+        page.goto(viewer.url(f"/sessions/{session_id}/turns/1?span={row['span_id']}"))
+        page.wait_for_selector(f'.detail-body[data-span="{row["span_id"]}"]')
+        names, values = texts(page, ".detail-body > .facts dt"), texts(page, ".detail-body > .facts dd")
+        told = dict(zip(names, values, strict=True))
+        expected = {"Duration": milliseconds(row["start_ns"], row["end_ns"])}
+        if row["first_token_ns"] is not None:
+            expected["First token after"] = milliseconds(row["start_ns"], row["first_token_ns"])
+        if row["cost_usd"] is not None:
+            expected["Cost"] = figures.money(row["cost_usd"])
+        if row["input_tokens"] is not None:
+            share = figures.percent(row["cache_read_tokens"], row["context_tokens"])
+            expected["Input, not cached"] = f"{row['input_tokens']:,}"
+            expected["Read from cache"] = f"{row['cache_read_tokens']:,} ({share})"
+            expected["Written to cache"] = f"{row['cache_write_tokens']:,}"
+            expected["Output"] = f"{row['output_tokens']:,}"
+        assert {name: told.get(name) for name in expected} == expected
+        notes = " ".join(texts(page, ".detail-body .note"))
+        if (row["attempts"] or 1) > 1:
+            assert f"It took {row['attempts']} attempts." in notes
+        if row["cache_miss"] is not None:
+            missed = json.loads(row["span"])["metadata"]["cache_miss"]
+            assert f"Cache miss of {missed['tokens']:,} tokens" in notes
+        if row["kind"] == "tool" and row["wait_ms"] and row["tool"] != "AskUserQuestion":
+            assert f"after {figures.duration(row['wait_ms'])}" in notes
+
+
+# Insights
+
+DAY = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
+PERIODS = ["all", "project", "since", "until"]
+
+
+def size(row: Any) -> int:
+    """Return all tokens of a response."""
+    return sum(row[f"{name}_tokens"] or 0 for name in ("input", "output", "cache_read", "cache_write"))
+
+
+def metadata(row: Any, name: str) -> Any:
+    return json.loads(row["span"])["metadata"].get(name)
+
+
+def columns(page: Page, rows: str, *parts: str) -> list[list[str]]:
+    """Return the texts of some parts of each row."""
+    return page.locator(rows).evaluate_all(  # type: ignore[no-any-return]
+        "(rows, parts) => rows.map(row => parts.map(part => row.querySelector(part).textContent))", list(parts)
+    )
+
+
+@pytest.fixture
+def period(
+    page: Page, viewer: Viewer, ask: Callable[..., list[Any]], request: pytest.FixtureRequest
+) -> tuple[list[Any], str]:
+    """Open the page for a period or a project; return the spans that it is about, and the condition for them."""
+    days = [row[0] for row in ask(f"SELECT DISTINCT {DAY} FROM spans ORDER BY 1")]  # noqa: S608  (ours)
+    middle = days[len(days) // 2]
+    query, condition = {
+        "all": ({}, "1"),
+        "project": ({"project": "shop"}, "project = 'shop'"),
+        "since": ({"since": middle}, f"{DAY} >= '{middle}'"),
+        "until": ({"until": middle, "project": "project"}, f"{DAY} <= '{middle}' AND project = 'project'"),
+    }[request.param]
+    page.goto(viewer.url(f"/insights?{urlencode(query)}"))
+    condition = f"copied = 0 AND {condition}"
+    spans = ask(f"SELECT s.*, project FROM spans s JOIN sessions USING (session_id) WHERE {condition}")  # noqa: S608
+    assert any(row["kind"] == "generation" for row in spans)
+    return spans, condition
+
+
+@pytest.mark.parametrize("period", PERIODS, indirect=True)
+def test_the_sums_of_insights(page: Page, period: tuple[list[Any], str]) -> None:
+    responses = [row for row in period[0] if row["kind"] == "generation"]
+
+    def total(name: str) -> Any:
+        return sum(row[name] or 0 for row in responses)
+
+    assert heads(page) == {
+        "cost": figures.money(total("cost_usd")),
+        "sessions": f"{len({row['session_id'] for row in responses}):,}",
+        "requests": f"{len(responses):,}",
+        "tokens in, not cached": figures.short(total("input_tokens")),
+        "read from cache": figures.short(total("cache_read_tokens")),
+        "written to cache": figures.short(total("cache_write_tokens")),
+        "tokens out": figures.short(total("output_tokens")),
+    }
+    assert texts(page, "#cache .big") == [figures.percent(total("cache_read_tokens"), total("context_tokens"))]
+    days: dict[str, list[Any]] = {}
+    for row in responses:
+        days.setdefault(clock(row["start_ns"], "%Y-%m-%d"), []).append(row)
+    costs = {name: sum(row["cost_usd"] or 0 for row in rows) for name, rows in sorted(days.items())}
+    assert texts(page, "#by-day svg a title") == [
+        f"{name}: {figures.money(cost)}, {sum(map(size, days[name])):,} tokens in {len(days[name]):,} requests"
+        for name, cost in costs.items()
+    ]
+    assert f"the last {len(days)} days" in texts(page, "#by-day figcaption")[0]
+    assert texts(page, "#by-day .scale span:first-child") == [figures.money(max(costs.values()))]
+
+
+@pytest.mark.parametrize("period", PERIODS, indirect=True)
+def test_the_shares_of_insights(page: Page, period: tuple[list[Any], str]) -> None:
+    """Of a response that called several tools, each has an even share."""
+    ways: dict[str, Callable[[Any], list[str]]] = {
+        "project": lambda row: [row["project"]],
+        "model": lambda row: [row["model"]],
+        "agent": lambda row: [row["agent"] or "main thread"],
+        "tool": lambda row: json.loads(row["calls"]) if row["calls"] else ["no tool"],
+    }
+    for name, way in ways.items():
+        groups: dict[str, list[float]] = {}
+        for row in period[0]:
+            names = way(row) if row["kind"] == "generation" else []
+            for each in set(names):
+                part = names.count(each) / len(names)
+                sums = groups.setdefault(each, [0.0, 0.0, 0])
+                sums[0] += (row["cost_usd"] or 0) * part
+                sums[1] += size(row) * part
+                sums[2] += 1
+        bars = columns(page, f"#by-{name} li a", ".value", ".quiet")
+        titles = page.locator(f"#by-{name} li a").evaluate_all("all => all.map(each => each.title)")
+        told = [[title, *bar] for title, bar in zip(titles, bars, strict=True)]
+        assert sorted(told) == sorted(
+            [
+                f"{each}: {round(tokens):,} tokens in {count:,} requests",
+                figures.money(cost),
+                figures.short(round(tokens)),
+            ]
+            for each, (cost, tokens, count) in groups.items()
+        ), name
+
+
+@pytest.mark.parametrize("period", PERIODS, indirect=True)
+def test_the_times_and_cache_misses_of_insights(page: Page, period: tuple[list[Any], str]) -> None:
+    times = [metadata(row, "time_ms") for row in period[0] if row["kind"] == "turn"]
+    kinds = {kind: sum(each[kind] for each in times if each) for kind in next(each for each in times if each)}
+    assert columns(page, "#time li a", ".name", ".value", ".quiet") == [
+        [kind, figures.duration(ms), figures.percent(ms, sum(kinds.values()))] for kind, ms in kinds.items()
+    ]
+    untimed = times.count(None)
+    assert [int(text.split()[1]) for text in texts(page, "#time .sums")] == ([untimed] if untimed else [])
+    misses: dict[str, list[float]] = {}
+    for row in period[0]:
+        if row["kind"] == "generation" and (miss := metadata(row, "cache_miss")) is not None:
+            found = misses.setdefault(miss["causes"][0]["kind"], [0, 0, 0])
+            found[0] += 1
+            found[1] += miss.get("tokens") or 0
+            found[2] += miss.get("cost_usd") or 0
+    bars = columns(page, "#cache li a", ".name", ".value", ".quiet")
+    titles = page.locator("#cache li a").evaluate_all("all => all.map(each => each.title)")
+    assert sorted([*bar, title] for bar, title in zip(bars, titles, strict=True)) == sorted(
+        [cause, figures.money(cost), figures.short(tokens), f"{count:,} requests, {tokens:,} tokens"]
+        for cause, (count, tokens, cost) in misses.items()
+    )
+    if misses:
+        tokens, cost = (sum(found[place] for found in misses.values()) for place in (1, 2))
+        assert texts(page, "#cache .sums b") == [figures.short(tokens), figures.money(cost)]
+
+
+@pytest.mark.parametrize("period", PERIODS, indirect=True)
+def test_the_percentiles_and_error_rates_of_tools(page: Page, period: tuple[list[Any], str]) -> None:
+    tools: dict[str, list[Any]] = {}
+    for row in period[0]:
+        if row["kind"] == "tool":
+            tools.setdefault(row["tool"], []).append(row)
+    expected = []
+    for name, calls in sorted(tools.items(), key=lambda item: (-len(item[1]), item[0])):
+        took = [(row["end_ns"] - row["start_ns"]) / 1e6 for row in calls if row["status"] != "incomplete"]
+        failed = sum(row["status"] == "error" for row in calls)
+        rate = [str(failed), figures.percent(failed, len(calls))] if failed else ["", ""]
+        latency = [figures.duration(rank(took, percent)) for percent in (50, 95)]
+        expected.append([name, f"{len(calls):,}", *latency, *rate])
+    assert columns(page, "#tools tbody tr", *(f"td:nth-child({number})" for number in range(1, 7))) == expected
+
+
+@pytest.mark.parametrize("period", PERIODS, indirect=True)
+def test_the_most_expensive_turns(page: Page, ask: Callable[..., list[Any]], period: tuple[list[Any], str]) -> None:
+    costs = ask(
+        "SELECT SUM(cost_usd) cost FROM spans WHERE session_id || turn IN (SELECT session_id || turn FROM spans"  # noqa: S608
+        f" JOIN sessions USING (session_id) WHERE kind = 'turn' AND {period[1]}) GROUP BY session_id, turn"
+        " HAVING cost > 0 ORDER BY cost DESC LIMIT 10"
+    )
+    shown = columns(page, "#dearest tr", "b", "td:nth-child(3)")
+    assert [cost for cost, _ in shown] == [figures.money(row["cost"]) for row in costs]
+    turns = {f"/sessions/{row['session_id']}/turns/{row['turn']}": row for row in period[0] if row["kind"] == "turn"}
+    for place, (_, took) in enumerate(shown):
+        turn = turns[page.locator("#dearest tr a").nth(place).get_attribute("href") or ""]
+        assert took == milliseconds(turn["start_ns"], turn["end_ns"])
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ({"kind": "generation", "sort": "cost"}, "kind = 'generation'"),
+        ({"kind": "turn"}, "kind = 'turn'"),
+        ({"kind": "subagent"}, "kind = 'subagent'"),
+        ({"tool": "Bash", "status": "error"}, "kind = 'tool' AND tool = 'Bash' AND status = 'error'"),
+        ({"time": "hooks", "sort": "duration"}, "kind = 'turn' AND json_extract(span, '$.metadata.time_ms.hooks') > 0"),
+        ({"miss": "model changed"}, "json_extract(span, '$.metadata.cache_miss.causes[0].kind') = 'model changed'"),
+        ({"called": "Read"}, "calls LIKE '%\"Read\"%'"),
+        ({"called": "no tool", "agent": "main thread"}, "kind = 'generation' AND calls IS NULL AND agent = ''"),
+        (
+            {"agent": "Explore", "kind": "generation", "project": "shop"},
+            "kind = 'generation' AND agent = 'Explore' AND project = 'shop'",
+        ),
+    ],
+    ids=str,
+)
+def test_a_list_of_spans(
+    page: Page, viewer: Viewer, ask: Callable[..., list[Any]], query: dict[str, str], condition: str
+) -> None:
+    """Its head is about all of them, though one page lists no more than 200."""
+    page.goto(viewer.url(f"/spans?{urlencode(query)}"))
+    rows = ask(f"SELECT s.* FROM spans s JOIN sessions USING (session_id) WHERE copied = 0 AND {condition}")  # noqa: S608
+    assert rows
+
+    def share(row: Any) -> float:
+        names = json.loads(row["calls"]) if row["calls"] else ["no tool"]
+        return names.count(query["called"]) / len(names) if "called" in query else 1
+
+    def cost(row: Any) -> float | None:
+        found = ask(
+            "WITH RECURSIVE below (id) AS (VALUES (?2) UNION SELECT span_id FROM spans JOIN below ON parent_id = id"
+            " WHERE session_id = ?1) SELECT SUM(cost_usd) FROM below JOIN spans ON span_id = id AND session_id = ?1",
+            *(row["session_id"], row["span_id"]),
+        )
+        known: float | None = found[0][0] if row["kind"] in ("turn", "subagent") else row["cost_usd"]
+        return known
+
+    def took(row: Any) -> float:
+        if "time" in query:
+            return float(metadata(row, "time_ms")[query["time"]])
+        length: int = row["end_ns"] - row["start_ns"]
+        return length / 1e6
+
+    of_tools = "tool" in query
+    tokens = sum(size(row) * share(row) for row in rows)
+    expected = {
+        "in all": f"{len(rows):,}",
+        "cost": figures.money(sum((cost(row) or 0) * share(row) for row in rows)),
+        "tokens": figures.short(round(tokens)),
+        f"{query['time']} time" if "time" in query else "time": figures.duration(sum(map(took, rows))),
+    }
+    if of_tools:
+        del expected["cost"]
+    if not tokens:
+        del expected["tokens"]
+    assert heads(page) == expected
+    shown = page.locator("a.row").evaluate_all(
+        "rows => rows.map(row => [row.getAttribute('href').split('/')[2], row.querySelector('.c-duration').textContent,"
+        " row.querySelector('.c-tokens')?.textContent, row.querySelector('.c-cost')?.textContent])"
+    )
+    assert len(shown) == min(200, len(rows))
+    by_id = {row["span_id"]: row for row in rows}
+    for span_id, took_told, tokens_told, cost_told in shown:
+        row = by_id[span_id]
+        assert took_told == figures.duration(took(row))
+        if not of_tools:
+            assert (tokens_told, cost_told) == (
+                figures.short(None if row["input_tokens"] is None else size(row)),
+                figures.money(cost(row)),
+            )
+    if len(rows) > 200:
+        assert f"1 to 200 of {len(rows):,}" in texts(page, "main > p.sums")[0]
+
+
+def test_the_number_of_hits(page: Page, viewer: Viewer, ask: Callable[..., list[Any]]) -> None:
+    for word in ("cent", "hostile", "zzzzzz"):
+        page.goto(viewer.url(f"/search?q={word}"))
+        found = ask(
+            "SELECT COUNT(*) FROM texts JOIN spans ON spans.row = texts.rowid WHERE texts MATCH ? AND copied = 0",
+            f"{word}*",
+        )[0][0]
+        assert texts(page, ".head .sums")[0].startswith(f"{min(found, 100)}{'+' if found >= 100 else ''} hit")
