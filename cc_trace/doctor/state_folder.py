@@ -58,7 +58,10 @@ def _not_private(subject: Subject) -> Check | None:
     if os.name != "posix":
         return None
     folder, user = subject.states.folder, os.geteuid()
-    files = [(path, os.lstat(path)) for path in islice(_files(subject), _MAX_FILES)]
+    files: list[tuple[Path, os.stat_result]] = []
+    for path in islice(_files(subject), _MAX_FILES):
+        with contextlib.suppress(FileNotFoundError):  # a worker has just removed it
+            files.append((path, os.lstat(path)))
     if foreign := [(path, status.st_uid) for path, status in files if status.st_uid != user]:
         found = f"{listed(path for path, _ in foreign)} belongs to user {foreign[0][1]}, but you are user {user}"
         fix = f"chown -R $(id -u) {shlex.quote(str(folder))}, or set CC_TRACE_HOME to a folder of yours"
