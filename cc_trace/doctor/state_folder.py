@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import stat
 from datetime import datetime
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_FILES: Final = 20_000
 _WORKER_SECONDS: Final = 120.0  # a worker takes what its hook spooled within a tenth of a second
 _PAYLOADS: Final = (".json", ".tmp", ".request")
-_ENDED: Final = "the worker ended: "
+_FAILURE: Final = re.compile(r"^(\d{4}-\S+Z) \d+ the worker ended: (.*)$", re.MULTILINE)
 
 
 def state_folder(subject: Subject) -> Iterator[Check]:
@@ -108,7 +109,7 @@ def log(subject: Subject) -> Iterator[Check]:
     failure = _last_failure(path) or _last_failure(path.with_name(f"{path.name}.1"))
     if failure is not None and failure[0] > _last_delivery(subject):
         fix = f"`cc-trace sync` delivers now; if that fails too, report it with the lines around it in {path}"
-        yield warning("log", f"{_ENDED}{failure[1]} (at {moment(failure[0])})", fix)
+        yield warning("log", f"the worker ended: {failure[1]} (at {moment(failure[0])})", fix)
     else:
         yield ok("log", f"{path}, {path.stat().st_size // 1000} KB, last written {moment(mtime(path))}")
 
@@ -119,14 +120,11 @@ def _last_failure(path: Path) -> tuple[float, str] | None:
         return None
     with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - 2 * MAX_BYTES))
-        lines = file.read(2 * MAX_BYTES).decode(errors="replace").splitlines()
-    for line in reversed(lines):
-        time, _, rest = line.partition(" ")
-        _process, _, message = rest.partition(" ")
-        if message.startswith(_ENDED):
-            with contextlib.suppress(ValueError):
-                return datetime.fromisoformat(time).timestamp(), message.removeprefix(_ENDED)
-    return None
+        failures = _FAILURE.findall(file.read(2 * MAX_BYTES).decode(errors="replace"))
+    if not failures:
+        return None
+    time, message = failures[-1]
+    return datetime.fromisoformat(time).timestamp(), message
 
 
 def _last_delivery(subject: Subject) -> float:
