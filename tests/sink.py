@@ -1,4 +1,4 @@
-"""A destination for tests that counts what it stored, and fails as it is told."""
+"""A destination for tests that counts what it stored, and fails on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cc_trace.spans.model import Span
 
-Mood = Literal["ok", "down", "unclear stored", "unclear lost"]
+SinkBehaviour = Literal["ok", "down", "unclear stored", "unclear lost"]
 
 
 class Sink:
@@ -25,8 +25,8 @@ class Sink:
         self.name = name
         self.idempotent = False
         self.queryable = queryable
-        self.mood: Mood = "ok"
-        self.poison: set[str] = set()  # span ids it refuses for good
+        self.behaviour: SinkBehaviour = "ok"
+        self.rejected_ids: set[str] = set()  # spans for which it answers 400
         self.taken: Counter[str] = Counter()
         self.stored: dict[str, bytes] = {}
         self.changed: list[str] = []  # ids that came again with other bytes
@@ -43,15 +43,15 @@ class Sink:
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         self.batches.append(len(batch))
-        if self.mood == "down":
+        if self.behaviour == "down":
             return Retryable("connection refused")
-        if self.poison & {encoded.span_id for encoded in batch}:
-            return Rejected("400", "a span is not to its taste")
-        if self.mood == "unclear lost":
-            return Unclear("no answer")
+        if self.rejected_ids & {encoded.span_id for encoded in batch}:
+            return Rejected("400", "invalid span")
+        if self.behaviour == "unclear lost":
+            return Unclear("no response")
         for encoded in batch:
             self._store(encoded)
-        return Unclear("no answer") if self.mood == "unclear stored" else Accepted()
+        return Unclear("no response") if self.behaviour == "unclear stored" else Accepted()
 
     def _store(self, encoded: EncodedSpan) -> None:
         if encoded.span_id in self.stored and self.stored[encoded.span_id] != encoded.data:
@@ -61,7 +61,7 @@ class Sink:
         self.stored[encoded.span_id] = encoded.data
 
     def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
-        if not self.queryable or self.mood == "down":
+        if not self.queryable or self.behaviour == "down":
             return None
         return frozenset(encoded.span_id for encoded in batch) & self.stored.keys()
 
@@ -94,7 +94,7 @@ class Late(Sink):
         self._shown_at: dict[str, float] = {}
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
-        if self.mood.startswith("unclear"):
+        if self.behaviour.startswith("unclear"):
             self._clock.now += self.timeout
         return super().send(batch)
 

@@ -1,4 +1,4 @@
-"""Many sessions on one machine, many machines after an outage: few workers, nothing missed, nobody hammered."""
+"""Many sessions on one machine: few workers, a bounded number of attempts at a failing backend, nothing lost."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def backend() -> Iterator[HttpBackend]:
         yield running
 
 
-def test_waits_grow_have_a_random_part_and_an_end() -> None:
-    """One failure is no reason to wait; what a backend asks for is waited for."""
+def test_backoff_grows_with_jitter_up_to_a_limit() -> None:
+    """The first failure causes no wait; Retry-After is respected."""
     assert [wait_seconds(failures, None, 1.0) for failures in range(1, 9)] == [0, 5, 15, 35, 75, 155, 300, 300]
     assert [wait_seconds(failures, None, 0.0) for failures in (2, 60)] == [2.5, 150]
     assert [wait_seconds(1, 30.0, jitter) for jitter in (0.0, 1.0)] == [30, 33]
 
 
-def test_failures_are_shared_and_forgotten_with_the_first_answer(tmp_path: Path) -> None:
+def test_backoff_is_shared_and_reset_by_first_response(tmp_path: Path) -> None:
     backoff = Backoff(tmp_path)
     for _ in range(2):
         backoff.failed("a", 100.0, "down", None, 1.0)
@@ -55,8 +55,8 @@ def test_failures_are_shared_and_forgotten_with_the_first_answer(tmp_path: Path)
     assert backoff.waiting("a", 100.0) is None
 
 
-def test_what_is_written_while_a_destination_is_left_alone_is_pending(tmp_path: Path) -> None:
-    """The state has the new size by then; it must not look as if all of it were delivered."""
+def test_growth_during_backoff_is_pending(tmp_path: Path) -> None:
+    """The state records the new size without an attempt to send; the session must not look delivered."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.projects / "00000001-0000-4000-8000-000000000001.jsonl"
@@ -70,11 +70,11 @@ def test_what_is_written_while_a_destination_is_left_alone_is_pending(tmp_path: 
     assert machine.states.index.rows()[path.stem].pending == {"sink"}
 
 
-@pytest.mark.parametrize("mood", ["down", "unclear lost"])
-def test_a_dead_backend_is_not_tried_by_every_session(tmp_path: Path, mood: str) -> None:
-    """Two find out, the others leave it alone; a user who calls by hand tries at once, and then all may again."""
+@pytest.mark.parametrize("behaviour", ["down", "unclear lost"])
+def test_backoff_limits_attempts_over_all_sessions(tmp_path: Path, behaviour: str) -> None:
+    """Two sessions try; a sync command tries at once, and its success ends the backoff for all."""
     sink = Sink()
-    sink.mood = mood  # type: ignore[assignment]
+    sink.behaviour = behaviour  # type: ignore[assignment]
     machine = Machine(tmp_path, sink)
     machine.clock = lambda: now
     now = 1_800_000_000.0
@@ -85,7 +85,7 @@ def test_a_dead_backend_is_not_tried_by_every_session(tmp_path: Path, mood: str)
         assert not machine.sync(path)
         paths.append(path)
     assert len(sink.batches) == 2
-    sink.mood = "ok"
+    sink.behaviour = "ok"
     machine.patient = False
     assert machine.sync(paths[0])
     machine.patient = True
@@ -94,7 +94,7 @@ def test_a_dead_backend_is_not_tried_by_every_session(tmp_path: Path, mood: str)
 
 
 def test_retry_after_holds_for_all_sessions(tmp_path: Path, backend: HttpBackend) -> None:
-    """Also for those that have not been refused themselves."""
+    """Also for sessions that have sent nothing yet."""
     home = Home(tmp_path, backend)
     backend.behaviour = status(429, retry_after="3600")
     first, second = (_session(home, number) for number in range(2))
@@ -115,8 +115,8 @@ def _session(home: Home, number: int) -> Path:
     return path
 
 
-def test_few_workers_serve_many_hooks(tmp_path: Path, backend: HttpBackend) -> None:
-    """Those that find enough at work leave their request and go; all sessions are delivered, each once."""
+def test_worker_count_is_limited(tmp_path: Path, backend: HttpBackend) -> None:
+    """Workers without a slot leave their request; each session is delivered once."""
     home = Home(tmp_path, backend)
     home.environment |= {"CC_TRACE_WORKERS": "1"}
     paths = [_session(home, number) for number in range(12)]
@@ -127,10 +127,8 @@ def test_few_workers_serve_many_hooks(tmp_path: Path, backend: HttpBackend) -> N
     assert not list((home.state / "spool").iterdir())
 
 
-def test_a_worker_that_finds_no_place_leaves_its_request_with_all_it_knows(
-    tmp_path: Path, backend: HttpBackend
-) -> None:
-    """The seed of its environment reaches the worker that serves it; killed workers leave theirs to the next."""
+def test_worker_without_slot_leaves_request_with_hook_context(tmp_path: Path, backend: HttpBackend) -> None:
+    """CC_TRACE_SEED of its environment reaches the worker that handles the request."""
     home = Home(tmp_path, backend)
     home.environment |= {"CC_TRACE_WORKERS": "1", "CC_TRACE_TIMEOUT_SECONDS": "30"}
     first, second, third = (_session(home, number) for number in range(3))
@@ -152,8 +150,8 @@ def test_a_worker_that_finds_no_place_leaves_its_request_with_all_it_knows(
 
 
 @pytest.mark.parametrize("step", ["slot taken", "slot given back", "unlocked", "state saved"])
-def test_workers_killed_at_their_place_lose_nothing(tmp_path: Path, backend: HttpBackend, step: str) -> None:
-    """Whoever comes next has the place and serves what they left."""
+def test_requests_survive_workers_killed_in_a_slot(tmp_path: Path, backend: HttpBackend, step: str) -> None:
+    """The next worker gets the slot and handles their requests."""
     home = Home(tmp_path, backend)
     home.environment |= {"CC_TRACE_WORKERS": "1"}
     paths = [_session(home, number) for number in range(4)]
@@ -164,8 +162,8 @@ def test_workers_killed_at_their_place_lose_nothing(tmp_path: Path, backend: Htt
     assert backend.counts == Counter(expected(*paths))
 
 
-def test_a_hook_that_waits_does_its_own_work(tmp_path: Path, backend: HttpBackend) -> None:
-    """In CI the machine may be gone with the turn: it never leaves its request to others."""
+def test_waiting_hook_needs_no_slot(tmp_path: Path, backend: HttpBackend) -> None:
+    """In CI the machine may be gone after the turn, so a worker with a deadline leaves no request to others."""
     home = Home(tmp_path, backend)
     path = _session(home, 1)
     states = States(home.state)

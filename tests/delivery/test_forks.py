@@ -1,4 +1,4 @@
-"""Which sessions hold turns that another one wrote while tracing was off."""
+"""Which sessions contain turns that another session wrote while tracing was off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ns(seconds: float) -> int:
 
 
 def session(folder: Path, session_id: str, *turns: tuple[str, float], changed: float) -> Path:
-    """Write turns that begin at these seconds after noon, to a file that was changed last at `changed`."""
+    """Write turns that begin at these seconds after noon, to a file last changed at `changed`."""
     lines = [
         each
         for word, at in turns
@@ -58,15 +58,15 @@ def fork(origin: Path, session_id: str, at: float, *turns: tuple[str, float], ch
     return own
 
 
-def test_a_fork_has_the_turns_of_its_origin(tmp_path: Path) -> None:
+def test_fork_is_recognized_as_copy_of_suppressed_source(tmp_path: Path) -> None:
     origin = session(tmp_path, ORIGIN, ("a", 0), ("b", 10), changed=11)
     path = fork(origin, FORK, 100, ("c", 101), changed=102)
     assert copied_from(path, {ORIGIN: ns(12)}) == ORIGIN
     assert copied_from(path, {OTHER: ns(12)}) is None
 
 
-def test_an_origin_has_no_turn_of_its_fork(tmp_path: Path) -> None:
-    """Whether it goes on or not."""
+def test_source_is_not_suppressed_by_its_fork(tmp_path: Path) -> None:
+    """Whether or not it grows after the fork."""
     origin = session(tmp_path, ORIGIN, ("a", 0), changed=1)
     fork(origin, FORK, 100, ("secret", 101), changed=102)
     assert copied_from(origin, {FORK: ns(103)}) is None
@@ -74,21 +74,21 @@ def test_an_origin_has_no_turn_of_its_fork(tmp_path: Path) -> None:
     assert copied_from(origin, {FORK: ns(103)}) is None
 
 
-def test_two_forks_have_no_turn_of_each_other(tmp_path: Path) -> None:
-    """Only of their origin, which is traced; a fork of a fork has turns of both."""
+def test_sibling_fork_is_not_suppressed(tmp_path: Path) -> None:
+    """A fork of the suppressed fork is."""
     origin = session(tmp_path, ORIGIN, ("a", 0), changed=1)
     first = fork(origin, FORK, 100, ("secret", 101), changed=102)
     assert copied_from(fork(origin, OTHER, 200, ("b", 201), changed=202), {FORK: ns(103)}) is None
     assert copied_from(fork(first, OTHER, 200, ("b", 201), changed=202), {FORK: ns(103)}) == FORK
 
 
-def test_what_began_later_has_none(tmp_path: Path) -> None:
-    """The other one is not even opened."""
+def test_newer_session_is_not_compared(tmp_path: Path) -> None:
+    """The suppressed session's file is not even opened."""
     (tmp_path / f"{ORIGIN}.jsonl").mkdir()
     assert copied_from(session(tmp_path, FORK, ("a", 100), changed=101), {ORIGIN: ns(50)}) is None
 
 
-def test_a_session_that_is_gone_has_none(tmp_path: Path) -> None:
+def test_missing_transcript_suppresses_nothing(tmp_path: Path) -> None:
     path = session(tmp_path, FORK, ("a", 0), changed=100)
     assert copied_from(path, {ORIGIN: ns(50)}) is None
     path.unlink()
@@ -96,8 +96,8 @@ def test_a_session_that_is_gone_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recorded", FORKS)
-def test_recorded_forks(tmp_path: Path, recorded: str) -> None:
-    """Each way round."""
+def test_recorded_forks_are_recognized(tmp_path: Path, recorded: str) -> None:
+    """And their sources are not taken for forks."""
     origin = CASES / recorded.partition("/")[0] / "dddddddd-0000-4000-8000-000000000001.jsonl"
     path = CASES / recorded
     for each in (origin, path):

@@ -1,4 +1,4 @@
-"""Both hooks keep one contract: each test runs the shell script under every shell at hand, and the Python module.
+"""The shell script, under every installed shell, and the Python module behave the same as hooks.
 
 They run as processes, in a home folder with an awkward name, with a worker that writes down how it was started and
 then stays until it is told to end: no test leaves a process behind.
@@ -78,7 +78,7 @@ sys.exit(os.environ["MODE"] == "fail")
 
 
 def eventually(found: Callable[[], T | None], what: str) -> T:
-    """What is found, as soon as it is."""
+    """Return what `found` returns, as soon as it is not empty."""
     patience = time.monotonic() + 20
     while time.monotonic() < patience:
         if result := found():
@@ -88,38 +88,38 @@ def eventually(found: Callable[[], T | None], what: str) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A home folder of its own, and what happened in it."""
+class HookHome:
+    """A home folder, and what the hook and its worker did in it."""
 
-    home: Path
+    folder: Path
     records: Path
     environment: dict[str, str]
     hooks: list[subprocess.Popen[bytes]]
 
     @property
     def state(self) -> Path:
-        """The state folder, where nothing else is said."""
-        return self.home / ".claude" / "state" / "cc-trace"
+        """The default state folder."""
+        return self.folder / ".claude" / "state" / "cc-trace"
 
     def start(self, hook: list[str], prelude: str = ":", changes: Changes = NONE) -> subprocess.Popen[bytes]:
-        """The hook with a changed environment (None: without), after some shell commands in the same process."""
+        """Start the hook with changed variables (None: unset), after some shell commands in the same process."""
         merged = {**self.environment, **changes}
         environment = {name: value for name, value in merged.items() if value is not None}
         command = ["/bin/sh", "-c", f'{prelude}; exec "$@"', "sh", shutil.which(hook[0]) or hook[0], *hook[1:]]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=self.home)
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=self.folder)
         self.hooks.append(process)
         return process
 
     def run(self, hook: list[str], payload: bytes = PAYLOAD, prelude: str = ":", changes: Changes = NONE) -> int:
-        """The hook to its end: silent and with 0. The process id it had."""
+        """Run the hook to its end, which must be silent with 0; return the process id it had."""
         process = self.start(hook, prelude, changes)
         out, err = process.communicate(payload, timeout=30)
         assert (process.returncode, out, err) == (0, b"", b"")
         return process.pid
 
     def workers(self, count: int = 1) -> list[dict[str, Any]]:
-        """How the workers were started, once there are so many."""
+        """Return how the workers were started, once there are so many."""
 
         def found() -> list[dict[str, Any]] | None:
             files = list(self.records.glob("*.started"))
@@ -134,12 +134,12 @@ class Place:
         }
 
     def end_workers(self) -> None:
-        """They end by themselves; one that was killed never gets to say so."""
+        """Tell the workers to end, and wait until they have."""
         (self.records / "stop").touch()
         eventually(lambda: not self.running(), "the end of the workers")
 
     def kept(self, state: Path | None = None, count: int = 1) -> list[Path]:
-        """The spool's files, once there are so many and none is being written."""
+        """Return the spool's files, once there are so many and none is being written."""
 
         def found() -> list[Path] | None:
             files = list(((state or self.state) / "spool").iterdir())
@@ -148,38 +148,38 @@ class Place:
         return eventually(found, f"{count} spooled files")
 
     def nothing_happened(self) -> bool:
-        """No file and no worker, also a moment later."""
+        """Return whether there is no file and no worker, also a moment later."""
         time.sleep(0.2)
         spool = self.state / "spool"
         return not list(self.records.iterdir()) and not (spool.exists() and list(spool.iterdir()))
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    home, records = tmp_path / AWKWARD, tmp_path / "records"
-    home.mkdir()
+def home(tmp_path: Path) -> Iterator[HookHome]:
+    folder, records = tmp_path / AWKWARD, tmp_path / "records"
+    folder.mkdir()
     records.mkdir()
     (tmp_path / "worker.py").write_text(WORKER)
     environment = {
-        "HOME": str(home),
+        "HOME": str(folder),
         "PATH": os.environ["PATH"],
         "CC_TRACE_PYTHON": str(fake_python(tmp_path / "python of choice")),
         "RECORDS": str(records),
         "MODE": "hold",
         "SETSID": shutil.which("setsid") or "",
     }
-    place = Place(home, records, environment, [])
-    yield place
-    for process in place.hooks:
+    home = HookHome(folder, records, environment, [])
+    yield home
+    for process in home.hooks:
         if process.poll() is None:
             process.kill()
             process.communicate()
     (records / "stop").touch()
-    eventually(lambda: not any(exists(int(name)) for name in place.running()), "the end of the workers")
+    eventually(lambda: not any(exists(int(name)) for name in home.running()), "the end of the workers")
 
 
 def fake_python(path: Path) -> Path:
-    """An interpreter that runs WORKER whatever module it is asked for, and finds whatever it is to import."""
+    """An interpreter that runs WORKER for every module, and can import anything."""
     path.parent.mkdir(parents=True, exist_ok=True)
     worker = next(folder / "worker.py" for folder in path.parents if (folder / "worker.py").exists())
     run = f'exec {shlex.quote(sys.executable)} {shlex.quote(str(worker))} "$0" "$@"'
@@ -189,7 +189,7 @@ def fake_python(path: Path) -> Path:
 
 
 def feed(process: subprocess.Popen[bytes], payload: bytes) -> None:
-    """All the hook gets, without waiting for its end."""
+    """Write all of the hook's stdin, without waiting for its end."""
     assert process.stdin
     process.stdin.write(payload)
     process.stdin.close()
@@ -224,46 +224,44 @@ both = each(SHELLS, PYTHON)
 
 
 @both
-def test_the_payload_is_kept_and_a_worker_started_that_the_hook_does_not_wait_for(
-    hook: list[str], place: Place
-) -> None:
-    pid = place.run(hook)
-    [worker] = place.workers()
-    [file] = place.kept()
+def test_hook_spools_payload_and_detaches_worker(hook: list[str], home: HookHome) -> None:
+    pid = home.run(hook)
+    [worker] = home.workers()
+    [file] = home.kept()
     assert file.read_bytes() == PAYLOAD
     assert worker["argv"] == ["-E", "-P", "-m", "cc_trace", "sync", "--spooled", str(file)]
     assert worker["null"] == [True, True, True]
     assert worker["parent"] != pid
-    assert place.running() == {str(worker["pid"])}
+    assert home.running() == {str(worker["pid"])}
     assert "s-5ec2e7" not in json.dumps(worker)
 
 
 @both
-def test_the_worker_survives_the_end_of_the_hooks_process_group(hook: list[str], place: Place) -> None:
-    pid = place.run([sys.executable, "-c", "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])", *hook])
-    place.workers()
+def test_worker_survives_kill_of_hook_process_group(hook: list[str], home: HookHome) -> None:
+    pid = home.run([sys.executable, "-c", "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])", *hook])
+    home.workers()
     with contextlib.suppress(ProcessLookupError):  # nobody is left in it
         os.killpg(pid, signal.SIGKILL)
-    place.end_workers()
+    home.end_workers()
 
 
 @both
-def test_nobody_sees_half_a_payload(hook: list[str], place: Place) -> None:
-    process = place.start(hook)
+def test_partial_payload_is_not_visible(hook: list[str], home: HookHome) -> None:
+    process = home.start(hook)
     assert process.stdin
     process.stdin.write(PAYLOAD)
     process.stdin.flush()
-    eventually(lambda: [*(place.state / "spool").glob("*.tmp")] if place.state.exists() else None, "the first half")
-    assert list((place.state / "spool").glob("*.json")) == []
+    eventually(lambda: [*(home.state / "spool").glob("*.tmp")] if home.state.exists() else None, "the first half")
+    assert list((home.state / "spool").glob("*.json")) == []
     assert process.communicate(PAYLOAD, timeout=30) == (b"", b"")
-    [file] = place.kept()
+    [file] = home.kept()
     assert file.read_bytes() == PAYLOAD * 2
 
 
 @both
-def test_only_the_user_can_read_even_under_umask_0(hook: list[str], place: Place) -> None:
-    place.run(hook, prelude="umask 0")
-    [file] = place.kept()
+def test_spool_modes_are_private_under_umask_0(hook: list[str], home: HookHome) -> None:
+    home.run(hook, prelude="umask 0")
+    [file] = home.kept()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     spool = file.parent
     folders = [spool, spool.parent, spool.parent.parent, spool.parent.parent.parent]
@@ -271,32 +269,32 @@ def test_only_the_user_can_read_even_under_umask_0(hook: list[str], place: Place
 
 
 @both
-def test_the_state_folder_is_where_the_environment_says(hook: list[str], place: Place) -> None:
-    config, own = place.home / "config", place.home / "own"
-    place.run(hook, changes={"CLAUDE_CONFIG_DIR": str(config)})
-    place.kept(config / "state" / "cc-trace")
-    place.run(hook, changes={"CLAUDE_CONFIG_DIR": str(config / "unused"), "CC_TRACE_HOME": str(own)})
-    place.kept(own)
-    place.run(hook, changes={"CC_TRACE_HOME": "-n"})
-    place.kept(place.home / "-n")
-    place.run(hook, changes={"CLAUDE_CONFIG_DIR": "", "CC_TRACE_HOME": ""})
-    place.kept()
+def test_state_folder_is_taken_from_environment(hook: list[str], home: HookHome) -> None:
+    config, own = home.folder / "config", home.folder / "own"
+    home.run(hook, changes={"CLAUDE_CONFIG_DIR": str(config)})
+    home.kept(config / "state" / "cc-trace")
+    home.run(hook, changes={"CLAUDE_CONFIG_DIR": str(config / "unused"), "CC_TRACE_HOME": str(own)})
+    home.kept(own)
+    home.run(hook, changes={"CC_TRACE_HOME": "-n"})
+    home.kept(home.folder / "-n")
+    home.run(hook, changes={"CLAUDE_CONFIG_DIR": "", "CC_TRACE_HOME": ""})
+    home.kept()
 
 
 @both
 @pytest.mark.parametrize("payload", [b"", b"{", b"\xff" * 70_000], ids=["empty", "broken", "binary"])
-def test_any_payload_is_kept(hook: list[str], place: Place, payload: bytes) -> None:
-    place.run(hook, payload)
-    [file] = place.kept()
+def test_any_payload_is_spooled(hook: list[str], home: HookHome, payload: bytes) -> None:
+    home.run(hook, payload)
+    [file] = home.kept()
     assert file.read_bytes() == payload
-    place.workers()
+    home.workers()
 
 
 @both
-def test_of_a_huge_payload_the_beginning_is_kept(hook: list[str], place: Place) -> None:
+def test_huge_payload_is_truncated(hook: list[str], home: HookHome) -> None:
     payload = (bytes(range(256)) + b"odd") * 400_000  # 100 MB
-    place.run(hook, payload)
-    [file] = place.kept()
+    home.run(hook, payload)
+    [file] = home.kept()
     assert file.read_bytes() == payload[:LIMIT]
 
 
@@ -312,104 +310,103 @@ def test_of_a_huge_payload_the_beginning_is_kept(hook: list[str], place: Place) 
     ],
     ids=str,
 )
-def test_odd_environments_change_nothing(hook: list[str], place: Place, changes: Changes) -> None:
-    place.run(hook, changes=changes)
-    [worker] = place.workers()
-    [file] = place.kept()
+def test_unusual_environment_starts_same_worker(hook: list[str], home: HookHome, changes: Changes) -> None:
+    home.run(hook, changes=changes)
+    [worker] = home.workers()
+    [file] = home.kept()
     assert worker["argv"] == ["-E", "-P", "-m", "cc_trace", "sync", "--spooled", str(file)]
 
 
 @both
-def test_nothing_happens_without_a_place_or_when_switched_off(hook: list[str], place: Place) -> None:
-    for home in (None, ""):
-        place.run(hook, changes={"HOME": home})
+def test_hook_does_nothing_without_state_folder_or_when_disabled(hook: list[str], home: HookHome) -> None:
+    for value in (None, ""):
+        home.run(hook, changes={"HOME": value})
     for state in ("/dev/null/x", "x" * 5000):
-        place.run(hook, changes={"CC_TRACE_HOME": state})
+        home.run(hook, changes={"CC_TRACE_HOME": state})
     for word in ("false", "0", "no", "off", "False", "OFF"):
-        place.run(hook, changes={"CC_TRACE_ENABLED": word})
-    assert place.nothing_happened()
-    assert list(place.home.iterdir()) == []
+        home.run(hook, changes={"CC_TRACE_ENABLED": word})
+    assert home.nothing_happened()
+    assert list(home.folder.iterdir()) == []
 
 
 @both
-def test_a_session_is_noted_when_switched_off(hook: list[str], place: Place) -> None:
-    """By its id in the environment, without a worker; where there is none, the worker notes it."""
-    off = place.home / ".claude" / "state" / "cc-trace" / "off"
+def test_disabled_hook_marks_session_suppressed(hook: list[str], home: HookHome) -> None:
+    """By CLAUDE_CODE_SESSION_ID; without a valid one, the payload is spooled for a worker to do it."""
+    off = home.folder / ".claude" / "state" / "cc-trace" / "off"
     off.mkdir(parents=True)
-    place.run(hook, changes={"CC_TRACE_ENABLED": "false", "CLAUDE_CODE_SESSION_ID": "a-1"})
-    place.run(hook, changes={"CC_TRACE_ENABLED": "off", "CLAUDE_CODE_SESSION_ID": "a-1"})
-    assert place.nothing_happened()
+    home.run(hook, changes={"CC_TRACE_ENABLED": "false", "CLAUDE_CODE_SESSION_ID": "a-1"})
+    home.run(hook, changes={"CC_TRACE_ENABLED": "off", "CLAUDE_CODE_SESSION_ID": "a-1"})
+    assert home.nothing_happened()
     assert [path.name for path in off.iterdir()] == ["a-1"]
     for strange in ("../x", "", "é"):
-        place.run(hook, changes={"CC_TRACE_ENABLED": "false", "CLAUDE_CODE_SESSION_ID": strange})
+        home.run(hook, changes={"CC_TRACE_ENABLED": "false", "CLAUDE_CODE_SESSION_ID": strange})
     assert [path.name for path in off.iterdir()] == ["a-1"]
-    assert len(place.kept()) == 3
+    assert len(home.kept()) == 3
 
 
 @each({name: SHELLS[name] for name in ("dash", "busybox")})
-def test_a_shell_that_cannot_fork_ends_with_0_too(hook: list[str], place: Place) -> None:
-    """By itself it would end with 2, which makes the model go on. Not for bash, which tries again for half a minute."""
+def test_hook_exits_0_when_fork_fails(hook: list[str], home: HookHome) -> None:
+    """The shell's own 2 would make the model continue. Not tested in bash, which retries for half a minute."""
     limited = """if 1:
         import os, resource, sys
         os.getuid() or os.setuid(65534)  # no limit holds for root
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         os.execv(sys.argv[1], sys.argv[1:])"""
     shell = [shutil.which(hook[0]) or hook[0], *hook[1:-1], "-c", SCRIPT.read_text(), SCRIPT.name]
-    place.run([sys.executable, "-c", limited, *shell])
-    assert place.nothing_happened()
+    home.run([sys.executable, "-c", limited, *shell])
+    assert home.nothing_happened()
 
 
 @both
-def test_closed_descriptors_do_no_harm(hook: list[str], place: Place) -> None:
-    place.run([*hook], prelude="exec <&-")
-    place.run([*hook], prelude="exec <&- >&- 2>&-")
-    assert place.nothing_happened()
-    place.run(hook, prelude="exec >&- 2>&-")
-    [worker] = place.workers()
+def test_hook_tolerates_closed_descriptors(hook: list[str], home: HookHome) -> None:
+    home.run([*hook], prelude="exec <&-")
+    home.run([*hook], prelude="exec <&- >&- 2>&-")
+    assert home.nothing_happened()
+    home.run(hook, prelude="exec >&- 2>&-")
+    [worker] = home.workers()
     assert worker["null"] == [True, True, True]
 
 
 @both
-def test_a_write_that_fails_leaves_nothing(hook: list[str], place: Place) -> None:
-    """The limit on a file's size stands in for the full disk where none can be mounted."""
-    place.run(hook, bytes(1_000_000), prelude="ulimit -f 64")
-    assert place.nothing_happened()
+def test_failed_write_leaves_no_payload(hook: list[str], home: HookHome) -> None:
+    """A limit on the file size stands in for a full disk where none can be mounted."""
+    home.run(hook, bytes(1_000_000), prelude="ulimit -f 64")
+    assert home.nothing_happened()
 
 
 @both
-def test_a_full_disk_leaves_nothing(hook: list[str], place: Place, tmp_path: Path) -> None:
+def test_full_disk_leaves_no_payload(hook: list[str], home: HookHome, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(disk)]
     if not shutil.which("mount") or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("mounting a small disk needs root on Linux")
     try:
-        place.run(hook, bytes(1_000_000), changes={"CC_TRACE_HOME": str(disk)})
-        assert place.nothing_happened()
+        home.run(hook, bytes(1_000_000), changes={"CC_TRACE_HOME": str(disk)})
+        assert home.nothing_happened()
         assert list((disk / "spool").iterdir()) == []
         (disk / "filler").write_bytes(bytes(56 * 1024))
         (disk / "spool").rmdir()
-        place.run(hook, bytes(1_000_000), changes={"CC_TRACE_HOME": str(disk)})
-        assert place.nothing_happened()
+        home.run(hook, bytes(1_000_000), changes={"CC_TRACE_HOME": str(disk)})
+        assert home.nothing_happened()
     finally:
         subprocess.run(["umount", str(disk)], check=True)  # noqa: S607
 
 
 @both
-def test_sixteen_at_once_keep_sixteen_payloads(hook: list[str], place: Place) -> None:
-    processes = [place.start(hook, changes={"MODE": "pass"}) for _ in range(16)]
+def test_concurrent_hooks_keep_all_payloads(hook: list[str], home: HookHome) -> None:
+    processes = [home.start(hook, changes={"MODE": "pass"}) for _ in range(16)]
     payloads = [f"payload {number}".encode() for number in range(16)]
     for process, payload in zip(processes, payloads, strict=True):
         feed(process, payload)
     assert [(process.communicate(timeout=30), process.returncode) for process in processes] == [((b"", b""), 0)] * 16
-    assert {file.read_bytes() for file in place.kept(count=16)} == set(payloads)
-    given = {worker["argv"][-1] for worker in place.workers(16)}
-    assert given == {str(file) for file in place.kept(count=16)}
+    assert {file.read_bytes() for file in home.kept(count=16)} == set(payloads)
+    given = {worker["argv"][-1] for worker in home.workers(16)}
+    assert given == {str(file) for file in home.kept(count=16)}
 
 
 @both
-def test_hooks_with_the_same_process_id_keep_all_payloads(hook: list[str], place: Place) -> None:
-    """As in containers that share a state folder."""
+def test_equal_pids_in_containers_keep_all_payloads(hook: list[str], home: HookHome) -> None:
     namespace = ["unshare", "--pid", "--fork", "--kill-child"]
     if not shutil.which("unshare") or subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode:
         pytest.skip("a process namespace needs root on Linux")
@@ -423,45 +420,45 @@ def test_hooks_with_the_same_process_id_keep_all_payloads(hook: list[str], place
             sys.exit(code)"""
     namespace += [sys.executable, "-c", first]
     worker = {"CC_TRACE_PYTHON": shutil.which("true")}
-    processes = [place.start([*namespace, *hook], changes=worker) for _ in range(16)]
+    processes = [home.start([*namespace, *hook], changes=worker) for _ in range(16)]
     payloads = [f"payload {number}".encode() for number in range(16)]
     for process, payload in zip(processes, payloads, strict=True):
         feed(process, payload)
     assert [(process.communicate(timeout=30), process.returncode) for process in processes] == [((b"", b""), 0)] * 16
-    kept = {file.name: file.read_bytes() for file in place.kept(count=16)}
+    kept = {file.name: file.read_bytes() for file in home.kept(count=16)}
     assert set(kept) == {f"2-{number}.json" for number in range(16)}
     assert set(kept.values()) == set(payloads)
 
 
 @both
-def test_a_name_in_use_is_neither_written_through_nor_over(hook: list[str], place: Place) -> None:
-    """Symlinks, a pipe, and what an earlier process with the same id left behind."""
-    spool, victim = place.state / "spool", place.home / "victim"
+def test_existing_spool_names_are_not_overwritten(hook: list[str], home: HookHome) -> None:
+    """Symlinks, a pipe, and a payload of an earlier process with the same id."""
+    spool, victim = home.state / "spool", home.folder / "victim"
     spool.mkdir(parents=True)
     victim.write_text("untouched")
-    (place.home / "folder").mkdir()
+    (home.folder / "folder").mkdir()
     plant = f"""cd {shlex.quote(str(spool))}
-        ln -s {shlex.quote(str(victim))} $$-0.tmp; ln -s {shlex.quote(str(place.home / "dangling"))} $$-1.tmp
-        ln -s {shlex.quote(str(place.home / "folder"))} $$-2.json; mkfifo $$-3.tmp; echo earlier >$$-4.json
-        ln -s /dev/full $$-5.tmp; ln -s {shlex.quote(str(place.home / "dangling"))} $$-6.json"""
-    pid = place.run(hook, prelude=plant)
+        ln -s {shlex.quote(str(victim))} $$-0.tmp; ln -s {shlex.quote(str(home.folder / "dangling"))} $$-1.tmp
+        ln -s {shlex.quote(str(home.folder / "folder"))} $$-2.json; mkfifo $$-3.tmp; echo earlier >$$-4.json
+        ln -s /dev/full $$-5.tmp; ln -s {shlex.quote(str(home.folder / "dangling"))} $$-6.json"""
+    pid = home.run(hook, prelude=plant)
     kept = eventually(lambda: [*spool.glob(f"{pid}-7.json")], "the payload under a free name")
     assert kept[0].read_bytes() == PAYLOAD
     assert (spool / f"{pid}-4.json").read_text() == "earlier\n"
     assert victim.read_text() == "untouched"
-    assert list((place.home / "folder").iterdir()) == []
-    assert not (place.home / "dangling").exists()
+    assert list((home.folder / "folder").iterdir()) == []
+    assert not (home.folder / "dangling").exists()
     assert len(list(spool.iterdir())) == 8
 
 
 @both
-def test_a_spool_that_is_a_symlink_is_not_used(hook: list[str], place: Place) -> None:
-    elsewhere = place.home / "elsewhere"
+def test_symlinked_spool_is_not_used(hook: list[str], home: HookHome) -> None:
+    elsewhere = home.folder / "elsewhere"
     elsewhere.mkdir()
-    place.state.mkdir(parents=True)
-    (place.state / "spool").symlink_to(elsewhere)
-    place.run(hook)
-    assert place.nothing_happened()
+    home.state.mkdir(parents=True)
+    (home.state / "spool").symlink_to(elsewhere)
+    home.run(hook)
+    assert home.nothing_happened()
 
 
 @both
@@ -478,14 +475,12 @@ def test_a_spool_that_is_a_symlink_is_not_used(hook: list[str], place: Place) ->
     ],
     ids=str,
 )
-def test_where_the_machine_may_be_gone_the_worker_runs_in_line(
-    hook: list[str], place: Place, changes: Changes, *, inline: bool
-) -> None:
-    place.run(hook, changes={"MODE": "fail" if inline else "hold", **changes})
+def test_hook_waits_for_worker_in_ci(hook: list[str], home: HookHome, changes: Changes, *, inline: bool) -> None:
+    home.run(hook, changes={"MODE": "fail" if inline else "hold", **changes})
     if inline:
-        assert place.running() == set()
-    [worker] = place.workers()
-    [file] = place.kept()
+        assert home.running() == set()
+    [worker] = home.workers()
+    [file] = home.kept()
     assert worker["argv"][5:] == ["--spooled", str(file), *(["--deadline", "10"] if inline else [])]
     assert worker["null"] == [True, True, True]
 
@@ -494,33 +489,33 @@ ENDS = json.dumps({"hook_event_name": "SessionEnd", "reason": "other"}, separato
 
 
 @both
-def test_a_session_end_waits_no_longer_than_its_registration_lets_it(hook: list[str], place: Place) -> None:
-    """`cc-trace install` asks for 60 s; who stays longer is cancelled, which the user is told."""
+def test_session_end_deadline_is_capped_at_50_seconds(hook: list[str], home: HookHome) -> None:
+    """`cc-trace install` registers the hook with 60 s; Claude Code cancels it then, and tells the user."""
     waits = {"MODE": "fail", "CI": "true", "CC_TRACE_WAIT_SECONDS": "3600"}
-    place.run(hook, ENDS, changes=waits)
-    [worker] = place.workers()
+    home.run(hook, ENDS, changes=waits)
+    [worker] = home.workers()
     assert worker["argv"][-2:] == ["--deadline", "50"]
-    assert place.running() == set()
+    assert home.running() == set()
 
 
 @both
-def test_a_plugins_session_end_does_not_wait(hook: list[str], place: Place) -> None:
-    """A plugin cannot ask for time: Claude Code cancels it after 1.5 s. Its Stop waits as any other."""
+def test_plugin_session_end_does_not_wait(hook: list[str], home: HookHome) -> None:
+    """Claude Code cancels a plugin's SessionEnd hook after 1.5 s. A plugin's Stop waits as usual."""
     inside = {"MODE": "hold", "CI": "true", "CLAUDE_PLUGIN_ROOT": "/plugin"}
-    place.run(hook, ENDS, changes=inside)
-    [worker] = place.workers()
+    home.run(hook, ENDS, changes=inside)
+    [worker] = home.workers()
     assert "--deadline" not in worker["argv"]
-    place.end_workers()
-    for file in place.records.iterdir():
+    home.end_workers()
+    for file in home.records.iterdir():
         file.unlink()
     said = json.dumps({"hook_event_name": "Stop", "last_assistant_message": '"hook_event_name":"SessionEnd"'})
-    place.run(hook, said.encode(), changes=inside | {"MODE": "fail"})
-    [worker] = place.workers()
+    home.run(hook, said.encode(), changes=inside | {"MODE": "fail"})
+    [worker] = home.workers()
     assert "--deadline" in worker["argv"]
 
 
 @both
-def test_only_a_plain_number_of_seconds_is_a_deadline(hook: list[str], place: Place) -> None:
+def test_invalid_wait_seconds_use_default(hook: list[str], home: HookHome) -> None:
     given = [
         "",
         "abc",
@@ -539,22 +534,22 @@ def test_only_a_plain_number_of_seconds_is_a_deadline(hook: list[str], place: Pl
     ]
     deadlines = []
     for text in given:
-        place.run(hook, changes={"MODE": "pass", "CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": text})
-        [record] = place.records.glob("*.started")
+        home.run(hook, changes={"MODE": "pass", "CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": text})
+        [record] = home.records.glob("*.started")
         deadlines.append(json.loads(record.read_text())["argv"][-1])
-        for file in place.records.iterdir():
+        for file in home.records.iterdir():
             file.unlink()
     assert deadlines == ["10"] * 12 + ["7", "12345"]
 
 
-def test_a_worker_that_does_not_stop_is_killed_two_seconds_after_its_deadline(place: Place) -> None:
-    """All hooks at the same time: each takes three seconds."""
+def test_worker_is_killed_after_deadline(home: HookHome) -> None:
+    """All hooks at once, as each takes three seconds."""
     hooks = [command for command in [*SHELLS.values(), *PYTHON.values()] if shutil.which(command[0])]
     start = time.monotonic()
-    processes = [place.start(hook, changes={"CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": "1"}) for hook in hooks]
+    processes = [home.start(hook, changes={"CC_TRACE_WAIT": "1", "CC_TRACE_WAIT_SECONDS": "1"}) for hook in hooks]
     for process in processes:
         feed(process, PAYLOAD)
-    workers = place.workers(len(hooks))
+    workers = home.workers(len(hooks))
     assert [process.poll() for process in processes] == [None] * len(hooks)
     results = [(process.communicate(timeout=30), process.returncode) for process in processes]
     assert results == [((b"", b""), 0)] * len(hooks)
@@ -563,19 +558,17 @@ def test_a_worker_that_does_not_stop_is_killed_two_seconds_after_its_deadline(pl
 
 
 @both
-def test_nothing_of_the_users_project_is_imported(hook: list[str], place: Place) -> None:
-    """Neither by the hook nor by a real worker, though both run there."""
+def test_project_modules_are_not_imported(hook: list[str], home: HookHome) -> None:
+    """Neither by the hook nor by a real worker, though both run in the project's folder."""
     project = 'import os; open(os.environ["RECORDS"] + "/imported", "w").close()'
     for name in ("argparse.py", "subprocess.py", "selectors.py", "orjson.py"):
-        (place.home / name).write_text(project)
-    place.run(hook, changes={"CC_TRACE_WAIT": "1", "CC_TRACE_PYTHON": sys.executable})
-    assert list(place.records.iterdir()) == []
+        (home.folder / name).write_text(project)
+    home.run(hook, changes={"CC_TRACE_WAIT": "1", "CC_TRACE_PYTHON": sys.executable})
+    assert list(home.records.iterdir()) == []
 
 
 @each(SHELLS)
-def test_the_scripts_python_is_the_chosen_one_or_the_checkouts_or_the_installed_one(
-    hook: list[str], place: Place, tmp_path: Path
-) -> None:
+def test_python_lookup_order(hook: list[str], home: HookHome, tmp_path: Path) -> None:
     checkout, link = tmp_path / "check out" / "hooks", tmp_path / "bin" / "linked-hook"
     checkout.mkdir(parents=True)
     link.parent.mkdir()
@@ -584,16 +577,16 @@ def test_the_scripts_python_is_the_chosen_one_or_the_checkouts_or_the_installed_
     copied, linked = [*hook[:-1], str(checkout / SCRIPT.name)], [*hook[:-1], str(link)]
 
     def used(command: list[str], changes: Changes = NONE) -> Path:
-        place.run(command, changes={"MODE": "pass", **changes})
-        [worker] = place.workers()
-        eventually(lambda: not place.running(), "the end of the worker")
-        for file in place.records.iterdir():
+        home.run(command, changes={"MODE": "pass", **changes})
+        [worker] = home.workers()
+        eventually(lambda: not home.running(), "the end of the worker")
+        for file in home.records.iterdir():
             file.unlink()
         return Path(os.path.normpath(worker["python"]))
 
-    place.run(copied, changes={"CC_TRACE_PYTHON": None})
-    assert place.nothing_happened()  # nobody would ever take away what is kept without a Python
-    installed = fake_python(place.home / ".local/share/cc-trace/venv/bin/python")
+    home.run(copied, changes={"CC_TRACE_PYTHON": None})
+    assert home.nothing_happened()  # nobody would ever take away what is kept without a Python
+    installed = fake_python(home.folder / ".local/share/cc-trace/venv/bin/python")
     assert used(copied, changes={"CC_TRACE_PYTHON": None}) == installed
     elsewhere = fake_python(tmp_path / "data/cc-trace/venv/bin/python")
     assert used(copied, changes={"CC_TRACE_PYTHON": None, "XDG_DATA_HOME": str(tmp_path / "data")}) == elsewhere
@@ -619,7 +612,7 @@ EARLY = {
 
 
 def hostile_settings(path: Path) -> Iterator[None]:
-    """Put all of them into a settings file: as they are, spelled otherwise, in JSON too deep for Python, as a pipe."""
+    """Put EARLY into a settings file: plain, with escapes, in JSON too deep for Python, as UTF-16, as a pipe."""
     path.parent.mkdir(parents=True)
     told = json.dumps({"env": EARLY})
     deep = f'{told[:-1]}, "x": {"[" * 100_000}{"]" * 100_000}}}'
@@ -635,10 +628,10 @@ def hostile_settings(path: Path) -> Iterator[None]:
 
 @each(SHELLS)
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
-def test_where_a_project_may_name_home_state_or_python_the_script_leaves_it_to_python(
-    hook: list[str], place: Place, tmp_path: Path, name: str
+def test_script_delegates_to_python_if_project_sets_hook_variables(
+    hook: list[str], home: HookHome, tmp_path: Path, name: str
 ) -> None:
-    """To its own, which is found without any of those variables; a project that names none costs no such start."""
+    """That Python is found without any of these variables."""
     checkout, project = tmp_path / "checkout" / "hooks", tmp_path / "project"
     checkout.mkdir(parents=True)
     shutil.copy2(SCRIPT, checkout)
@@ -649,22 +642,22 @@ def test_where_a_project_may_name_home_state_or_python_the_script_leaves_it_to_p
     changes = {**EARLY, "CC_TRACE_PYTHON": str(evil), "XDG_DATA_HOME": str(tmp_path / "evil")}
     changes |= {"CLAUDE_PROJECT_DIR": str(project), "MODE": "pass"}
     for _ in hostile_settings(project / ".claude" / name):
-        place.run([*hook[:-1], str(checkout / SCRIPT.name)], changes=changes)
-        [worker] = place.workers()
+        home.run([*hook[:-1], str(checkout / SCRIPT.name)], changes=changes)
+        [worker] = home.workers()
         assert Path(os.path.normpath(worker["python"])) == own
         assert worker["argv"] == ["-E", "-P", "-m", "cc_trace.hook"]
-        for file in place.records.iterdir():
+        for file in home.records.iterdir():
             file.unlink()
     (project / ".claude" / name).unlink()
     (project / ".claude" / name).write_text('{"env": {"CC_TRACE_TAGS": "x", "PATH": "y"}, "HOMES": 1}')
-    place.run(hook, changes={"CLAUDE_PROJECT_DIR": str(project), "MODE": "pass"})
-    assert place.workers()[0]["argv"][:5] == ["-E", "-P", "-m", "cc_trace", "sync"]
+    home.run(hook, changes={"CLAUDE_PROJECT_DIR": str(project), "MODE": "pass"})
+    assert home.workers()[0]["argv"][:5] == ["-E", "-P", "-m", "cc_trace", "sync"]
 
 
 @each(SHELLS)
 @pytest.mark.parametrize("where", ["root/sub/deep", "tree/sub", "tree", "odd/sub"])
-def test_the_local_settings_of_a_repositorys_root_are_a_projects_too(
-    hook: list[str], place: Place, tmp_path: Path, where: str
+def test_local_settings_of_repository_root_are_project_settings(
+    hook: list[str], home: HookHome, tmp_path: Path, where: str
 ) -> None:
     """Claude Code reads them in all folders of the repository, and in its worktrees."""
     checkout, git, odd = tmp_path / "checkout/hooks", tmp_path / "root/.git/worktrees/tree", tmp_path / "odd/.git"
@@ -681,23 +674,23 @@ def test_the_local_settings_of_a_repositorys_root_are_a_projects_too(
     local = tmp_path / "root/.claude/settings.local.json"
     local.write_text(json.dumps({"env": EARLY}))
     changes = {"CLAUDE_PROJECT_DIR": str(tmp_path / where), "MODE": "pass"}
-    place.run([*hook[:-1], str(checkout / SCRIPT.name)], changes=changes)
-    assert [worker["argv"] for worker in place.workers()] == [["-E", "-P", "-m", "cc_trace.hook"]]
+    home.run([*hook[:-1], str(checkout / SCRIPT.name)], changes=changes)
+    assert [worker["argv"] for worker in home.workers()] == [["-E", "-P", "-m", "cc_trace.hook"]]
     given = {**EARLY, "CLAUDE_PROJECT_DIR": str(tmp_path / where), "PATH": "/bin"}
     assert set(_trusted(dict(given))) - {"HOME"} == {"CLAUDE_PROJECT_DIR", "PATH"}
     if not where.startswith("odd"):
         local.write_text('{"env": {"CC_TRACE_TAGS": "x"}}')
-        for file in place.records.iterdir():
+        for file in home.records.iterdir():
             file.unlink()
-        place.run(hook, changes=changes)
-        assert place.workers()[0]["argv"][:5] == ["-E", "-P", "-m", "cc_trace", "sync"]
+        home.run(hook, changes=changes)
+        assert home.workers()[0]["argv"][:5] == ["-E", "-P", "-m", "cc_trace", "sync"]
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
-def test_what_a_project_says_of_home_state_and_python_is_not_believed(
+def test_project_values_of_hook_variables_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Home is then what the system says; the rest is as if nobody had set it."""
+    """HOME is then taken from the system."""
     monkeypatch.setenv("HOME", "/evil")
     system = pwd.getpwuid(os.getuid()).pw_dir
     given = {**EARLY, "CLAUDE_PROJECT_DIR": str(tmp_path), "PATH": "/bin"}
@@ -710,45 +703,47 @@ def test_what_a_project_says_of_home_state_and_python_is_not_believed(
 
 
 @each(SHELLS)
-def test_without_a_python_a_note_is_left(hook: list[str], place: Place, tmp_path: Path) -> None:
-    """In the state folder, if there is one: the next command says so. Nothing is kept, and no link is followed."""
+def test_missing_python_writes_stopped_note(hook: list[str], home: HookHome, tmp_path: Path) -> None:
+    """If the state folder exists. Nothing is spooled, and a link is not followed."""
     elsewhere = tmp_path / "hooks" / SCRIPT.name
     elsewhere.parent.mkdir()
     shutil.copy2(SCRIPT, elsewhere)
     alone = [*hook[:-1], str(elsewhere)]
     changes = {"CC_TRACE_PYTHON": None, "XDG_DATA_HOME": str(tmp_path / "nothing")}
-    place.run(alone, changes=changes)
-    state = place.home / ".claude" / "state" / "cc-trace"
+    home.run(alone, changes=changes)
+    state = home.folder / ".claude" / "state" / "cc-trace"
     assert not state.exists()
     state.mkdir(parents=True)
-    place.run(alone, changes=changes)
+    home.run(alone, changes=changes)
     assert [path.name for path in state.iterdir()] == ["stopped"]
     (state / "stopped").unlink()
     (state / "stopped").symlink_to(tmp_path / "target")
-    place.run(alone, changes=changes)
+    home.run(alone, changes=changes)
     assert not (tmp_path / "target").exists()
     (state / "stopped").unlink()
     os.mkfifo(state / "stopped")
-    place.run(alone, changes=changes)
+    home.run(alone, changes=changes)
     (state / "stopped").unlink()
     (state / "stopped").touch()
     os.utime(state / "stopped", (1, 1))
-    place.run(alone, changes=changes)
+    home.run(alone, changes=changes)
     assert (state / "stopped").stat().st_mtime > 1  # a note of long ago does not stand for this one
 
 
 @each(SHELLS)
 @pytest.mark.parametrize("wait", ["0", "1"])
-def test_a_python_that_lost_us_is_noted(hook: list[str], place: Place, tmp_path: Path, wait: str) -> None:
-    """As one that was upgraded in place; what was kept stays for the next worker. One that only fails is not noted."""
+def test_python_without_cc_trace_writes_stopped_note(
+    hook: list[str], home: HookHome, tmp_path: Path, wait: str
+) -> None:
+    """The payload stays for the next worker. A Python that fails otherwise writes no note."""
     upgraded, failing = tmp_path / "upgraded" / "bin" / "python", tmp_path / "failing"
     venv.create(tmp_path / "upgraded")
-    place.run(hook, changes={"CC_TRACE_WAIT": wait, "CC_TRACE_PYTHON": str(upgraded)})
-    eventually((place.state / "stopped").is_file, "the note")
-    place.kept()
-    (place.state / "stopped").unlink()
+    home.run(hook, changes={"CC_TRACE_WAIT": wait, "CC_TRACE_PYTHON": str(upgraded)})
+    eventually((home.state / "stopped").is_file, "the note")
+    home.kept()
+    (home.state / "stopped").unlink()
     failing.write_text(f'#!/bin/sh\n[ "$3" = -c ] && echo "$4" >{shlex.quote(str(tmp_path / "asked"))}\n')
     failing.chmod(0o755)
-    place.run(hook, changes={"CC_TRACE_WAIT": wait, "CC_TRACE_PYTHON": str(failing)})
+    home.run(hook, changes={"CC_TRACE_WAIT": wait, "CC_TRACE_PYTHON": str(failing)})
     eventually((tmp_path / "asked").is_file, "the question")
-    assert not (place.state / "stopped").exists()
+    assert not (home.state / "stopped").exists()

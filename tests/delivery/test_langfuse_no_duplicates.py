@@ -1,4 +1,4 @@
-"""Once means once: the ways in which Langfuse came to have a span twice, against a server that is as late as it was.
+"""Langfuse gets each span once, whatever happens to a request: checked against a server that stores and shows late.
 
 A request may time out and be stored all the same, a connection may break after the batch was taken, a worker may be
 killed before it hears the answer; and what was taken is stored after some seconds, and shown up to a minute later.
@@ -29,7 +29,7 @@ WAYS: list[Way] = ["time-out", "restart", "kill"]
 
 
 class Scene:
-    """A machine, and a Langfuse that stores 12 seconds after it took something and shows it 45 seconds later."""
+    """A machine, and a Langfuse that stores 12 seconds after it accepts, and shows after 45 seconds."""
 
     def __init__(self, folder: Path, server: LangfuseServer, clock: Clock) -> None:
         self.server, self.clock = server, clock
@@ -47,8 +47,8 @@ class Scene:
         self.machine.sinks = (Langfuse(replace(self.settings, timeout_seconds=timeout_seconds)),)
         return self.machine.sync(path or self.path)
 
-    def go_wrong(self, way: Way) -> None:
-        """Have everything taken, and nobody know it."""
+    def fail_as(self, way: Way) -> None:
+        """Have Langfuse take everything, without a response to the worker."""
         match way:
             case "time-out":
                 self.server.behaviour = HANG_STORED
@@ -84,9 +84,9 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 @pytest.mark.parametrize("every", [9.0, 25.0])
 @pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_each_span_is_there_once(scene: Scene, way: Way, forked: bool, every: float) -> None:  # noqa: FBT001
-    """However soon and often somebody tries again, the session itself or a copy of it."""
-    scene.go_wrong(way)
+def test_no_duplicates_after_unclear_outcome(scene: Scene, way: Way, forked: bool, every: float) -> None:  # noqa: FBT001
+    """However soon and often the session, or a fork of it, is synced again."""
+    scene.fail_as(way)
     taken = set(scene.server.counts)
     path = scene.fork() if forked else scene.path
     began = scene.clock.now
@@ -100,9 +100,9 @@ def test_each_span_is_there_once(scene: Scene, way: Way, forked: bool, every: fl
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_lost_is_sent_again_after_a_while(scene: Scene, way: Way) -> None:
-    """It is asked for as long as it may still come, then believed that it is not there."""
-    scene.go_wrong(way)
+def test_lost_batch_is_resent_after_unclear_seconds(scene: Scene, way: Way) -> None:
+    """Until then Langfuse is queried for it."""
+    scene.fail_as(way)
     scene.server.spans.clear()  # its queue went down with it
     scene.server.taken_at.clear()
     began = scene.clock.now
@@ -115,18 +115,17 @@ def test_what_was_lost_is_sent_again_after_a_while(scene: Scene, way: Way) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_scores_are_there_once(scene: Scene, way: Way) -> None:
-    """Even of turns whose spans were taken without anybody hearing of it."""
-    scene.go_wrong(way)
+def test_scores_arrive_after_unclear_outcome(scene: Scene, way: Way) -> None:
+    """Also of turns whose spans Langfuse had stored without a response."""
+    scene.fail_as(way)
     scene.clock.now += 100
     assert scene.sync()
     turns = [id_ for id_ in scene.server.scores if id_.endswith("-interrupted")]
     assert len(turns) == 2
 
 
-def test_where_it_cannot_be_asked_the_batch_waits(scene: Scene) -> None:
-    """A server that is up but does not answer what it has: that is no reason to send again."""
-    scene.go_wrong("restart")
+def test_batch_waits_while_query_fails(scene: Scene) -> None:
+    scene.fail_as("restart")
     scene.clock.now += 500
     scene.server.reads = Behaviour(status=503, said="{}")
     assert not scene.sync()

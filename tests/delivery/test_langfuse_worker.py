@@ -1,4 +1,4 @@
-"""A Stop with Langfuse as a real process: images arrive, and the package is imported only where it is needed."""
+"""A Stop with Langfuse as a real process: images are uploaded, and the langfuse package is imported lazily."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def stop(home: Home, path: Path, **environment: str) -> list[str]:
     return found
 
 
-def test_the_package_is_imported_only_where_it_is_needed(home: Home, server: LangfuseServer) -> None:
-    """For prices once a day, and for an image; not for a turn without one."""
+def test_langfuse_package_is_imported_lazily(home: Home, server: LangfuseServer) -> None:
+    """For prices once a day, and for an image."""
     assert "langfuse" in stop(home, write(home, 1, with_image=False))
     assert stop(home, write(home, 2, with_image=False)) == []
     assert "langfuse" in stop(home, write(home, 3, with_image=True))
@@ -87,7 +87,7 @@ def test_the_package_is_imported_only_where_it_is_needed(home: Home, server: Lan
     assert len(server.asked("GET", "/models")) == 1
 
 
-def test_with_the_servers_prices_not_even_once(home: Home) -> None:
+def test_cost_from_server_never_imports_langfuse(home: Home) -> None:
     assert stop(home, write(home, 1, with_image=False), CC_TRACE_LANGFUSE_COST="server") == []
 
 
@@ -100,13 +100,13 @@ def test_with_the_servers_prices_not_even_once(home: Home) -> None:
         ({"CC_TRACE_CONTENT": "metadata"}, False),
     ],
 )
-def test_an_image_arrives_with_full_content_only(
+def test_images_are_uploaded_with_full_content_only(
     home: Home,
     server: LangfuseServer,
     environment: dict[str, str],
     uploaded: bool,  # noqa: FBT001
 ) -> None:
-    """And is in nothing else that is written: not in the local store, not in the state."""
+    """And are in no file of ours: neither in the local store nor in the state."""
     stop(home, write(home, 1, with_image=True), CC_TRACE_DESTINATIONS="langfuse,local", **environment)
     assert [each.content for each in server.media.values()] == ([PNG] if uploaded else [])
     data = base64.b64encode(PNG)
@@ -115,7 +115,7 @@ def test_an_image_arrives_with_full_content_only(
     assert [path for path in written if data[:60] in path.read_bytes() or PNG[:40] in path.read_bytes()] == []
 
 
-def test_an_image_in_an_agents_file_arrives(home: Home, server: LangfuseServer) -> None:
+def test_agent_image_is_uploaded(home: Home, server: LangfuseServer) -> None:
     path = home.projects / f"{SESSION}.jsonl"
     call = tool_use("t1", "Agent", prompt="look", description="look", subagent_type="Explore")
     told = {"status": "completed", "agentId": "a1"}
@@ -134,7 +134,7 @@ def test_an_image_in_an_agents_file_arrives(home: Home, server: LangfuseServer) 
     assert [(each.content, each.uploaded) for each in server.media.values()] == [(PNG, True)]
 
 
-def test_a_preview_shows_what_would_be_sent_and_asks_nobody(home: Home, server: LangfuseServer) -> None:
+def test_preview_sends_no_requests(home: Home, server: LangfuseServer) -> None:
     path = write(home, 1, with_image=True)
     done = home.command("preview", str(path))
     assert done.returncode == 0, done.stderr

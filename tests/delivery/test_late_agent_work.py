@@ -1,4 +1,4 @@
-"""Agents that go on after their turn: all their work arrives, once and in its place, however far the session is."""
+"""Agents that work on after their turn: each of their spans is delivered once, under the right parent."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def waiting(agent_id: str, *, at: float, tool_use_id: str) -> Line:
 
 
 def message(text: str, *, at: float, prompt_id: str) -> Line:
-    """What an agent's file holds of a message to it."""
+    """A message to an agent, as its file records it."""
     told = f"The coordinator sent a message while you were working:\n{text}"
     return prompt(told, at, isMeta=True, origin={"kind": "coordinator"}, promptId=prompt_id)
 
 
 def task_ended(task_id: str, call: str, *, at: float) -> Line:
-    """What an agent's file holds of the end of its own background command."""
+    """The end of an agent's background command, as its file records it."""
     told = notification(task_id, at=at, tool_use_id=call)["message"]["content"]
     text = f"[SYSTEM NOTIFICATION - NOT USER INPUT]\n{told}"
     return prompt(text, at, isMeta=True, origin={"kind": "task-notification"})
 
 
 def in_background(call: str, task_id: str, *, at: float, told: bool = True) -> Line:
-    """The result of a command that was sent to the background; with `-p` nothing but its words tell so."""
+    """The result of a command that was sent to the background; with `-p` only its text says so."""
     text = f"Command running in background with ID: {task_id}. Output is being written to: /x"
     return result(call, text, at=at, told={"stdout": "", "backgroundTaskId": task_id} if told else None)
 
@@ -207,7 +207,7 @@ class Story:
         meta = {"toolUseId": "t1", "agentType": "Explore"} if meta is None else meta
         write(self.agents / "agent-a1.meta.json", [meta])
 
-    def tell(self, *events: tuple[str, Line]) -> None:
+    def append(self, *events: tuple[str, Line]) -> None:
         """Append lines to the main file and to agents' files."""
         for where, item in events:
             path = self.main if where == MAIN else self.agents / f"agent-{where}.jsonl"
@@ -222,13 +222,13 @@ class Story:
         return list(pending_sessions(self.machine.states, folder, lambda *_: ["sink"], 0)) != []
 
     def age(self, seconds: float) -> None:
-        """Let the files be as old as that."""
+        """Make the files look that old."""
         then = time.time() - seconds
         for path in (self.main, *self.agents.glob("*.jsonl")):
             os.utime(path, (then, then))
 
     def assert_all_arrived(self) -> None:
-        """Everything is there once, where a reader of the whole files puts it, and nothing was changed."""
+        """Each span was stored once, under the parent that a read of the whole files gives it."""
         whole = {span.span_id: (span.trace_id, span.parent_id) for span in Session(self.main, ending="over").spans()}
         rows = {id_: json.loads(data) for id_, data in self.sink.stored.items()}
         assert {id_: (row["trace_id"], row["parent_id"]) for id_, row in rows.items()} == whole
@@ -237,151 +237,153 @@ class Story:
 
 @pytest.mark.parametrize("prompt_ids", [True, False], ids=["with prompt ids", "without"])
 @pytest.mark.parametrize(("story", "expected"), [(MESSAGE, MESSAGE_TREE), (WOKEN, WOKEN_TREE)])
-def test_later_work_hangs_under_what_woke_the_agent(
+def test_agent_run_is_placed_under_the_call_that_resumed_it(
     tmp_path: Path, story: list[tuple[str, Line]], expected: str, *, prompt_ids: bool
 ) -> None:
-    told = Story(tmp_path)
+    session = Story(tmp_path)
     without = () if prompt_ids else ("promptId",)
-    told.tell(*[(where, {key: item[key] for key in item if key not in without}) for where, item in story])
-    assert cleandoc(expected) == tree(Session(told.main).spans())
+    session.append(*[(where, {key: item[key] for key in item if key not in without}) for where, item in story])
+    assert cleandoc(expected) == tree(Session(session.main).spans())
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 @pytest.mark.parametrize("ending", ["growing", "over"])
-def test_a_sync_after_every_line_delivers_all_once(tmp_path: Path, story: list[tuple[str, Line]], ending: str) -> None:
-    """Also if each of them takes the session for over, which can be wrong: then what it sent stays as it was."""
-    told = Story(tmp_path)
+def test_sync_after_every_line_delivers_each_span_once(
+    tmp_path: Path, story: list[tuple[str, Line]], ending: str
+) -> None:
+    """Even if each sync wrongly takes the session to be over; what was sent does not change then."""
+    session = Story(tmp_path)
     for event in story:
-        told.tell(event)
-        if told.main.exists():
-            told.machine.sync(told.main, settled=ending == "over")
-    told.machine.sync(told.main)
-    told.assert_all_arrived()
-    assert told.sink.changed == []
+        session.append(event)
+        if session.main.exists():
+            session.machine.sync(session.main, settled=ending == "over")
+    session.machine.sync(session.main)
+    session.assert_all_arrived()
+    assert session.sink.changed == []
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.sets(st.integers(1, 30), max_size=6), quiet=st.booleans(), down=st.booleans())
-def test_any_cutting_into_syncs_delivers_all_once(
+def test_syncs_at_arbitrary_points_deliver_each_span_once(
     tmp_path_factory: pytest.TempPathFactory, story: list[tuple[str, Line]], cuts: set[int], *, quiet: bool, down: bool
 ) -> None:
-    """With files that seem to rest for long, and with a backend that is down every other time."""
-    told = Story(tmp_path_factory.mktemp("story"))
-    told.machine.patient = False  # a backend that was down is tried again at once
+    """Also with files that have been quiet for long, and with a backend that is down every other time."""
+    session = Story(tmp_path_factory.mktemp("story"))
+    session.machine.patient = False  # a backend that was down is tried again at once
     for number, event in enumerate(story):
-        told.tell(event)
+        session.append(event)
         if number in cuts:
             if quiet:
-                told.age(4000)
-            told.sink.mood = "down" if down and number % 2 else "ok"
-            told.machine.sync(told.main, settled=None)
-            told.sink.mood = "ok"
-    told.machine.sync(told.main)
-    told.assert_all_arrived()
+                session.age(4000)
+            session.sink.behaviour = "down" if down and number % 2 else "ok"
+            session.machine.sync(session.main, settled=None)
+            session.sink.behaviour = "ok"
+    session.machine.sync(session.main)
+    session.assert_all_arrived()
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-def test_an_agent_that_grows_when_all_was_delivered_is_found(tmp_path: Path, story: list[tuple[str, Line]]) -> None:
-    """The session was taken for over, its position is past the launching turn, and only the agent's file grows."""
+def test_agent_growth_makes_a_delivered_session_pending(tmp_path: Path, story: list[tuple[str, Line]]) -> None:
+    """The cursor is past the turn that launched the agent, and only the agent's file grows."""
     mine = [event for event in story if event[0] == "a1"]
     late = mine[-1]
-    told = Story(tmp_path)
-    told.tell(*[event for event in story if event is not late])
-    assert told.machine.sync(told.main)
-    assert not told.is_pending()
-    told.tell(late)
-    assert told.is_pending()
-    assert told.machine.sync(told.main)
-    assert not told.is_pending()
-    told.assert_all_arrived()
+    session = Story(tmp_path)
+    session.append(*[event for event in story if event is not late])
+    assert session.machine.sync(session.main)
+    assert not session.is_pending()
+    session.append(late)
+    assert session.is_pending()
+    assert session.machine.sync(session.main)
+    assert not session.is_pending()
+    session.assert_all_arrived()
 
 
-def test_an_agent_of_an_earlier_version_of_the_state_is_looked_for(tmp_path: Path) -> None:
-    """What is known of agents' files can be lost, or was never written: all is read again, nothing sent twice."""
-    told = Story(tmp_path)
-    told.tell(*WOKEN[:-4])
-    assert told.machine.sync(told.main)
-    told.tell(*WOKEN[-4:])
-    for path in (told.machine.states.folder / "agents").glob("*.json"):
+def test_missing_agent_records_lose_and_duplicate_nothing(tmp_path: Path) -> None:
+    """They can be lost, and earlier versions wrote none."""
+    session = Story(tmp_path)
+    session.append(*WOKEN[:-4])
+    assert session.machine.sync(session.main)
+    session.append(*WOKEN[-4:])
+    for path in (session.machine.states.folder / "agents").glob("*.json"):
         path.unlink()
-    assert told.machine.sync(told.main)
-    told.assert_all_arrived()
+    assert session.machine.sync(session.main)
+    session.assert_all_arrived()
 
 
-def test_a_transcript_that_is_rewritten_while_an_agents_turn_waits_is_read_again(tmp_path: Path) -> None:
-    """What stands before the place that reading goes back to is remembered: a line may begin there by chance."""
-    told = Story(tmp_path)
+def test_rewrite_after_cursor_moved_back_is_detected(tmp_path: Path) -> None:
+    """The cursor went back to the agent's turn, and in the rewritten file a line begins at the same offset."""
+    session = Story(tmp_path)
     length = len(encoded(LAUNCH[0][1]))
     filler = {"type": "mode", "mode": "x"}
     filler["mode"] += "x" * (length - len(encoded(filler)))
-    told.tell((MAIN, prompt("long " * 400, -9)), (MAIN, reply("m0", "yes", at=-8)), (MAIN, filler), *WOKEN[:-4])
-    assert told.machine.sync(told.main)
+    session.append((MAIN, prompt("long " * 400, -9)), (MAIN, reply("m0", "yes", at=-8)), (MAIN, filler), *WOKEN[:-4])
+    assert session.machine.sync(session.main)
     for _ in range(2):
-        told.machine.states.backoff.failed("sink", time.time(), "down", None, 1.0)
-    told.tell(*WOKEN[-4:])
-    assert not told.machine.sync(told.main)
-    whole = told.main.read_bytes()
-    told.main.write_bytes(whole.replace(encoded(filler) + b"\n", b""))
-    told.tell((MAIN, prompt("next", 3000)), (MAIN, reply("m99", "yes " * 99, at=3001)))
-    assert told.main.stat().st_size > len(whole)
-    told.machine.patient = False
-    assert told.machine.sync(told.main)
+        session.machine.states.backoff.failed("sink", time.time(), "down", None, 1.0)
+    session.append(*WOKEN[-4:])
+    assert not session.machine.sync(session.main)
+    whole = session.main.read_bytes()
+    session.main.write_bytes(whole.replace(encoded(filler) + b"\n", b""))
+    session.append((MAIN, prompt("next", 3000)), (MAIN, reply("m99", "yes " * 99, at=3001)))
+    assert session.main.stat().st_size > len(whole)
+    session.machine.patient = False
+    assert session.machine.sync(session.main)
     assert "the transcript was rewritten" in (tmp_path / "state" / "cc-trace.log").read_text()
-    told.assert_all_arrived()
+    session.assert_all_arrived()
 
 
-def test_a_destination_that_begins_anew_gets_the_agents_again(tmp_path: Path) -> None:
-    """Also if the first attempt after that fails: another backend has none of what the one before had."""
-    told = Story(tmp_path)
-    told.tell(*WOKEN)
-    assert told.machine.sync(told.main)
-    states = told.machine.states
+def test_reset_destination_receives_agent_spans_again(tmp_path: Path) -> None:
+    """Also if the first attempt fails."""
+    session = Story(tmp_path)
+    session.append(*WOKEN)
+    assert session.machine.sync(session.main)
+    states = session.machine.states
     state = states.peek(SESSION)
     assert state is not None
     state.destinations.clear()
     states.save(state)
     (states.folder / "ledger.db").unlink()
-    told.sink = Sink()
-    told.machine.sinks = (told.sink,)
-    told.sink.mood = "down"
-    assert not told.machine.sync(told.main)
-    told.sink.mood = "ok"
-    told.machine.patient = False  # it was down just now
-    assert told.machine.sync(told.main)
-    told.assert_all_arrived()
+    session.sink = Sink()
+    session.machine.sinks = (session.sink,)
+    session.sink.behaviour = "down"
+    assert not session.machine.sync(session.main)
+    session.sink.behaviour = "ok"
+    session.machine.patient = False  # it was down just now
+    assert session.machine.sync(session.main)
+    session.assert_all_arrived()
 
 
-def test_a_turn_is_not_over_while_its_agent_waits_for_a_command(tmp_path: Path) -> None:
-    """The agent has stopped and said so; its command in the background will wake it, and it the main thread."""
-    told = Story(tmp_path)
-    told.tell(*WOKEN[:11])
-    turn = next(Session(told.main, ending="stopped").spans())
+def test_turn_stays_open_while_agent_has_background_command(tmp_path: Path) -> None:
+    """The agent has stopped, but the end of its command will resume it, and then the main thread."""
+    session = Story(tmp_path)
+    session.append(*WOKEN[:11])
+    turn = next(Session(session.main, ending="stopped").spans())
     assert not turn.final
-    told.tell(("a1", task_ended("bash1", "b1", at=30)), ("a1", reply("s3", "done", at=31)))
-    told.tell((MAIN, notification("a1", at=32)), (MAIN, reply("m9", "it is done", at=33)))
-    spans = list(Session(told.main, ending="stopped").spans())
+    session.append(("a1", task_ended("bash1", "b1", at=30)), ("a1", reply("s3", "done", at=31)))
+    session.append((MAIN, notification("a1", at=32)), (MAIN, reply("m9", "it is done", at=33)))
+    spans = list(Session(session.main, ending="stopped").spans())
     assert [span.name for span in spans if span.kind == "turn"] == ["Turn 1"]
     assert all(span.final for span in spans)
 
 
-def test_a_command_in_an_agents_background_counts_where_the_notification_does_not_tell(tmp_path: Path) -> None:
-    """Older versions say only that the agent has ended; with `-p` not even its file has more than words."""
-    told = Story(tmp_path)
-    told.tell(*[event for event in WOKEN[:11] if event[1].get("subtype") != "turn_duration"][:-2])
-    told.tell((MAIN, notification("a1", at=7, tool_use_id="t1")), (MAIN, reply("m3", "it waits", at=8)))
-    assert not next(Session(told.main, ending="stopped").spans()).final
-    told.tell(("a1", task_ended("bash1", "b1", at=30)), ("a1", reply("s3", "done", at=31)))
-    assert next(Session(told.main, ending="stopped").spans()).final
+def test_agent_background_command_keeps_turn_open_in_old_versions(tmp_path: Path) -> None:
+    """Older versions only report that the agent has ended."""
+    session = Story(tmp_path)
+    session.append(*[event for event in WOKEN[:11] if event[1].get("subtype") != "turn_duration"][:-2])
+    session.append((MAIN, notification("a1", at=7, tool_use_id="t1")), (MAIN, reply("m3", "it waits", at=8)))
+    assert not next(Session(session.main, ending="stopped").spans()).final
+    session.append(("a1", task_ended("bash1", "b1", at=30)), ("a1", reply("s3", "done", at=31)))
+    assert next(Session(session.main, ending="stopped").spans()).final
 
 
-def test_what_ends_in_an_agent_is_no_event_of_the_main_thread(tmp_path: Path) -> None:
-    """Its notification passes through the main thread's queue, and is taken out of it for the agent."""
+def test_agent_task_notification_is_not_a_main_thread_event(tmp_path: Path) -> None:
+    """It passes through the main thread's queue on its way to the agent."""
     ended = notification("bash1", at=30, tool_use_id="b1")["message"]["content"]
     queued = [line("queue-operation", 30, operation=name, content=ended) for name in ("enqueue", "remove")]
-    told = Story(tmp_path)
-    told.tell(*WOKEN[:11], *((MAIN, each) for each in queued))
-    assert [span.kind for span in Session(told.main).spans()].count("event") == 1
+    session = Story(tmp_path)
+    session.append(*WOKEN[:11], *((MAIN, each) for each in queued))
+    assert [span.kind for span in Session(session.main).spans()].count("event") == 1
 
 
 # A command that an agent runs
@@ -404,11 +406,11 @@ FORKED_WORK = [
 
 
 @pytest.mark.parametrize("typed", ["/forky now", "<command-name>/forky</command-name><command-args>now</command-args>"])
-def test_a_command_that_runs_apart_is_a_turn_with_its_agent(tmp_path: Path, typed: str) -> None:
-    """No response of the main thread follows it; what it printed is what it came to."""
-    told = Story(tmp_path, {"agentType": "general-purpose"})
+def test_forked_skill_command_is_a_turn_with_agent(tmp_path: Path, typed: str) -> None:
+    """No response of the main thread follows; the turn's output is what the command printed."""
+    session = Story(tmp_path, {"agentType": "general-purpose"})
     command = (MAIN, prompt(typed, 1, promptId="p1"))
-    told.tell(
+    session.append(
         *FORKED_WORK, FORKED[0], command, FORKED[2], (MAIN, prompt("next", 20)), (MAIN, reply("m1", "yes", at=21))
     )
     expected = """
@@ -420,7 +422,7 @@ def test_a_command_that_runs_apart_is_a_turn_with_its_agent(tmp_path: Path, type
         turn Turn 2 ok
           generation m1 ok
     """
-    spans = list(Session(told.main).spans())
+    spans = list(Session(session.main).spans())
     assert cleandoc(expected) == tree(spans)
     turn = spans[0]
     assert (turn.input, turn.output, turn.final) == ("/forky now", "the result", True)
@@ -429,48 +431,47 @@ def test_a_command_that_runs_apart_is_a_turn_with_its_agent(tmp_path: Path, type
     assert all(span.final for span in spans[1:5])
 
 
-def test_a_command_that_runs_apart_is_delivered_and_stays_the_turn_it_was(tmp_path: Path) -> None:
-    """Its agent's file is not read again when the session goes on."""
-    told = Story(tmp_path, {"agentType": "general-purpose"})
-    told.tell(*FORKED_WORK, *FORKED)
-    assert told.machine.sync(told.main)
-    assert len(told.sink.taken) == 5
-    told.tell((MAIN, prompt("next", 20, promptId="p2")), (MAIN, reply("m1", "yes", at=21)))
-    assert told.machine.sync(told.main)
-    told.assert_all_arrived()
+def test_delivered_forked_command_is_not_sent_again(tmp_path: Path) -> None:
+    session = Story(tmp_path, {"agentType": "general-purpose"})
+    session.append(*FORKED_WORK, *FORKED)
+    assert session.machine.sync(session.main)
+    assert len(session.sink.taken) == 5
+    session.append((MAIN, prompt("next", 20, promptId="p2")), (MAIN, reply("m1", "yes", at=21)))
+    assert session.machine.sync(session.main)
+    session.assert_all_arrived()
 
 
-def test_a_local_command_without_an_agent_is_no_turn(tmp_path: Path) -> None:
-    told = Story(tmp_path)
-    told.tell(*FORKED)
-    assert list(Session(told.main, ending="over").spans()) == []
+def test_local_command_without_agent_creates_no_turn(tmp_path: Path) -> None:
+    session = Story(tmp_path)
+    session.append(*FORKED)
+    assert list(Session(session.main, ending="over").spans()) == []
 
 
 # Many agents
 
 
-def many(told: Story, count: int, *, beside: bool = False) -> None:
+def many(session: Story, count: int, *, beside: bool = False) -> None:
     """A session of one turn for every ten agents, each of which a call launched and waited for."""
     for number in range(0, count, 10):
         calls = [f"t{each}" for each in range(number, number + 10)]
-        told.tell((MAIN, prompt(f"turn {number}", number)))
-        told.tell((MAIN, reply(f"m{number}", *map(task, calls), at=number + 1)))
+        session.append((MAIN, prompt(f"turn {number}", number)))
+        session.append((MAIN, reply(f"m{number}", *map(task, calls), at=number + 1)))
         for call in calls:
-            told.tell((MAIN, result(call, at=number + 3, told={"agentId": f"n{call}"})))
+            session.append((MAIN, result(call, at=number + 3, told={"agentId": f"n{call}"})))
             work = [prompt("look", number + 1), reply(f"s{call}", "seen", at=number + 2)]
-            folder = told.main.parent if beside else told.agents
+            folder = session.main.parent if beside else session.agents
             owned = {"isSidechain": True, "agentId": f"n{call}", "sessionId": SESSION}
             write(folder / f"agent-n{call}.jsonl", [{**item, **owned} for item in work])
-        told.tell((MAIN, reply(f"e{number}", "done", at=number + 4)), (MAIN, turn_duration(4000, at=number + 5)))
+        session.append((MAIN, reply(f"e{number}", "done", at=number + 4)), (MAIN, turn_duration(4000, at=number + 5)))
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["in the session's folder", "beside the transcript"])
-def test_only_the_agents_with_something_new_are_opened(tmp_path: Path, *, beside: bool) -> None:
-    told = Story(tmp_path)
-    many(told, 30, beside=beside)
-    assert told.machine.sync(told.main)
-    told.assert_all_arrived()
-    folder = told.main.parent if beside else told.agents
+def test_only_changed_agent_files_are_opened(tmp_path: Path, *, beside: bool) -> None:
+    session = Story(tmp_path)
+    many(session, 30, beside=beside)
+    assert session.machine.sync(session.main)
+    session.assert_all_arrived()
+    folder = session.main.parent if beside else session.agents
     opened: list[str] = []
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
@@ -479,58 +480,58 @@ def test_only_the_agents_with_something_new_are_opened(tmp_path: Path, *, beside
 
     def synced() -> set[str]:
         opened.clear()
-        assert told.machine.sync(told.main, settled=None)
+        assert session.machine.sync(session.main, settled=None)
         return set(opened)
 
     _watch(watch)
     assert synced() == set()
-    assert not told.is_pending()
+    assert not session.is_pending()
     assert opened == []
     with (folder / "agent-nt7.jsonl").open("ab") as file:
         file.write(encoded({**reply("more", "and more", at=500), "isSidechain": True, "agentId": "nt7"}) + b"\n")
-    assert told.is_pending()
+    assert session.is_pending()
     assert {name for name in synced() if name.endswith(".jsonl")} == {"agent-nt7.jsonl"}
-    told.age(4000)
-    told.machine.sync(told.main)
-    assert span_id("generation", "more") in told.sink.taken
-    assert told.sink.twice == []
+    session.age(4000)
+    session.machine.sync(session.main)
+    assert span_id("generation", "more") in session.sink.taken
+    assert session.sink.twice == []
 
 
 _WATCHERS: list[Callable[[str, tuple[object, ...]], None]] = []
 
 
 def _watch(watcher: Callable[[str, tuple[object, ...]], None]) -> None:
-    """Call this one for all that is opened from now on. An audit hook stays for ever, so there is only one."""
+    """Call this for every file that is opened from now on. An audit hook cannot be removed, so there is only one."""
     if not _WATCHERS:
         sys.addaudithook(lambda event, arguments: _WATCHERS[-1](event, arguments))  # noqa: PLW0108  (the latest one)
     _WATCHERS.append(watcher)
 
 
-def test_a_shared_file_makes_only_its_own_session_pending(tmp_path: Path) -> None:
-    told = Story(tmp_path)
-    many(told, 10, beside=True)
-    other = told.machine.projects / "22222222-0000-4000-8000-000000000002.jsonl"
+def test_agent_file_beside_transcripts_affects_only_its_own_session(tmp_path: Path) -> None:
+    session = Story(tmp_path)
+    many(session, 10, beside=True)
+    other = session.machine.projects / "22222222-0000-4000-8000-000000000002.jsonl"
     write(other, [prompt("hi", 0, sessionId=other.stem), reply("o1", "yes", at=1, sessionId=other.stem)])
-    assert told.machine.sync(told.main)
-    assert told.machine.sync(other)
-    states = told.machine.states
+    assert session.machine.sync(session.main)
+    assert session.machine.sync(other)
+    states = session.machine.states
     late = {**reply("o2", "more", at=9), "isSidechain": True, "agentId": "z", "sessionId": other.stem}
-    write(told.main.parent / "agent-z.jsonl", [late])
+    write(session.main.parent / "agent-z.jsonl", [late])
     pending = {
         path.stem: is_pending(
             states.peek(path.stem), path.stat().st_size, ["sink"], partial(AgentListing(states).total_bytes, path)
         )
-        for path in (told.main, other)
+        for path in (session.main, other)
     }
     assert pending == {SESSION: False, other.stem: True}
 
 
-def test_a_child_of_an_agent_that_is_done_keeps_its_place(tmp_path: Path) -> None:
-    """Its parent's file has not changed, and is read for the place alone."""
-    told = Story(tmp_path)
+def test_child_agent_keeps_its_parent_when_parent_is_delivered(tmp_path: Path) -> None:
+    """The parent's file has not changed, and is read only to find the call."""
+    session = Story(tmp_path)
     child = {"toolUseId": "t2", "parentAgentId": "a1", "agentType": "Explore"}
-    write(told.agents / "agent-a2.meta.json", [child])
-    told.tell(
+    write(session.agents / "agent-a2.meta.json", [child])
+    session.append(
         *LAUNCH,
         ("a1", reply("s1", task("t2"), at=4)),
         ("a1", launched("t2", "a2", at=5)),
@@ -542,7 +543,7 @@ def test_a_child_of_an_agent_that_is_done_keeps_its_place(tmp_path: Path) -> Non
         (MAIN, prompt("two", 20)),
         (MAIN, reply("m4", "yes", at=21)),
     )
-    told.machine.sync(told.main)
-    told.tell(("a2", result("u1", at=30)), ("a2", reply("d2", "seen", at=31)))
-    told.machine.sync(told.main)
-    told.assert_all_arrived()
+    session.machine.sync(session.main)
+    session.append(("a2", result("u1", at=30)), ("a2", reply("d2", "seen", at=31)))
+    session.machine.sync(session.main)
+    session.assert_all_arrived()

@@ -1,4 +1,4 @@
-"""How a session's process is, by what Claude Code writes of it and by the process itself."""
+"""Whether a session's process lives and works, from Claude Code's record of it and from the process itself."""
 
 from __future__ import annotations
 
@@ -25,56 +25,55 @@ OTHER = "22222222-0000-4000-8000-000000000002"
     ("status", "expected"),
     [("busy", "working"), ("waiting", "working"), ("idle", "idle"), (None, "alive"), ("new word", "alive")],
 )
-def test_a_living_process_says_how_it_is(tmp_path: Path, status: str | None, expected: str) -> None:
-    """One that waits for the user is in the middle of a turn; an older version, or a newer word, says nothing."""
+def test_status_maps_to_liveness(tmp_path: Path, status: str | None, expected: str) -> None:
+    """A process that waits for the user is in the middle of a turn; a missing or unknown status only means alive."""
     write_record(tmp_path, SESSION, status)
     assert liveness(tmp_path, SESSION) == expected
 
 
-def test_a_process_that_crashed_is_gone(tmp_path: Path) -> None:
-    """Its file stays behind, whatever it says."""
+def test_crashed_process_is_gone(tmp_path: Path) -> None:
+    """Its record stays behind."""
     write_record(tmp_path, SESSION, "busy", pid=ended_pid())
     assert liveness(tmp_path, SESSION) == "gone"
 
 
-def test_an_id_that_is_used_again_is_another_process(tmp_path: Path) -> None:
-    """The process of these tests is alive, but is not the one that wrote the file, or whose hook ran."""
+def test_reused_pid_is_gone(tmp_path: Path) -> None:
+    """The test's own process is alive, but did not write the record or run the hook."""
     write_record(tmp_path, SESSION, "busy", procStart="1")
     assert liveness(tmp_path, SESSION) == "gone"
     assert liveness(tmp_path, OTHER, Process(os.getpid(), "1")) == "gone"
 
 
-def test_nobody_has_asked_yet_how_it_ended(tmp_path: Path) -> None:
-    """A process whose parent does not wait for it is still listed, and has ended all the same."""
+def test_zombie_process_is_gone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z", "it ended")
         write_record(tmp_path, SESSION, "busy", pid=process.pid, procStart=None)
         assert liveness(tmp_path, SESSION) == "gone"
 
 
-def test_a_session_that_was_resumed_lives(tmp_path: Path) -> None:
+def test_resumed_session_uses_live_process(tmp_path: Path) -> None:
     """One process crashed with it, another goes on."""
     write_record(tmp_path, SESSION, "busy", pid=ended_pid())
     write_record(tmp_path, SESSION, "idle")
     assert liveness(tmp_path, SESSION) == "idle"
 
 
-def test_a_process_that_went_on_with_another_session_has_left_this_one(tmp_path: Path) -> None:
+def test_process_with_other_session_is_gone(tmp_path: Path) -> None:
     """As after /clear."""
     write_record(tmp_path, OTHER, "busy")
     assert liveness(tmp_path, SESSION, Process.running(os.getpid())) == "gone"
     assert liveness(tmp_path, SESSION) == "unknown"
 
 
-def test_without_a_file_the_process_of_the_last_hook_tells(tmp_path: Path) -> None:
-    """As in 2.0, which writes none."""
+def test_liveness_falls_back_to_hook_process(tmp_path: Path) -> None:
+    """Claude Code 2.0 writes no record."""
     assert liveness(tmp_path, SESSION) == "unknown"
     assert liveness(tmp_path, SESSION, Process.running(os.getpid())) == "alive"
     assert liveness(tmp_path, SESSION, Process.running(ended_pid())) == "gone"
 
 
-def test_a_process_of_a_container_cannot_be_looked_up(tmp_path: Path) -> None:
-    """Its id means another process here."""
+def test_foreign_pid_namespace_is_unknown(tmp_path: Path) -> None:
+    """The id belongs to another process here."""
     write_record(tmp_path, SESSION, "busy", pid=ended_pid(), pidDomain="linux:0123:pid:[1]")
     assert liveness(tmp_path, SESSION) == "unknown"
     here = f"linux:0123:{Path('/proc/self/ns/pid').readlink()}"
@@ -83,8 +82,7 @@ def test_a_process_of_a_container_cannot_be_looked_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["busy", "idle"])
-def test_a_process_of_this_namespace_is_looked_up(tmp_path: Path, status: str) -> None:
-    """The file names the namespace its id belongs to."""
+def test_own_pid_namespace_is_used(tmp_path: Path, status: str) -> None:
     write_record(tmp_path, SESSION, status, pidDomain=f"linux:0123:{Path('/proc/self/ns/pid').readlink()}")
     assert liveness(tmp_path, SESSION) == {"busy": "working", "idle": "idle"}[status]
 
@@ -102,14 +100,13 @@ OTHER_FORMS = {
 
 
 @pytest.mark.parametrize("form", OTHER_FORMS)
-def test_a_file_of_another_form_says_nothing(tmp_path: Path, form: str) -> None:
-    """Damaged, of other types, of another process, or too long."""
+def test_malformed_record_is_ignored(tmp_path: Path, form: str) -> None:
     write_record(tmp_path, SESSION, "busy").write_text(OTHER_FORMS[form])
     assert liveness(tmp_path, SESSION) == "unknown"
 
 
-def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
-    """A pipe would hang, a link could lead anywhere."""
+def test_irregular_record_file_is_not_opened(tmp_path: Path) -> None:
+    """A pipe would block, and a link could point anywhere."""
     record = write_record(tmp_path, SESSION, "busy")
     elsewhere = record.rename(tmp_path / "elsewhere")
     record.symlink_to(elsewhere)
@@ -121,7 +118,7 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
 
 @pytest.fixture
 def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process can be asked whether it is there: what asks elsewhere interrupts or ends it."""
+    """Windows has no call that only asks whether a process exists: os.kill would interrupt or end it."""
 
     def kill(pid: int, number: int) -> None:
         message = f"signal {number} for process {pid}"
@@ -133,8 +130,8 @@ def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("on_windows")
-def test_on_windows_nothing_is_known_of_a_process(tmp_path: Path) -> None:
-    """A session's time at rest decides then, whatever its record says: it may be that of a process that crashed."""
+def test_windows_liveness_is_unknown(tmp_path: Path) -> None:
+    """How long the transcript has been quiet decides then, whatever the record says."""
     process = Process.running(os.getpid())
     assert (process, process.is_alive) == (Process(os.getpid()), None)
     assert liveness(tmp_path, SESSION, process) == "unknown"

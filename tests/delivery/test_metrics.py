@@ -1,4 +1,4 @@
-"""Metrics of fresh responses: counted with the spans that were accepted, and never twice."""
+"""Metrics of new responses: counted with the spans that were accepted, and never twice."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ MORE_STEPS = ["metrics intent saved", "metrics answered"]
 
 
 class Meter(Sink):
-    """Takes metrics, and fails as it is told."""
+    """A sink for metrics with a chosen outcome."""
 
     def __init__(self, metrics: Temporality | None) -> None:
         super().__init__()
         self.metrics = metrics
-        self.told: list[Counter[str]] = []  # what each request said, of counters
+        self.reports: list[Counter[str]] = []  # what each request said, of counters
         self.times: list[tuple[int, int]] = []
         self.instances: set[str] = set()
-        self.says: Outcome = Accepted()
-        self.keeps = True
+        self.outcome: Outcome = Accepted()
+        self.stores = True
 
     def send_metrics(self, counts: Mapping[str, list[float]], start_ns: int, end_ns: int, session_id: str) -> Outcome:
         assert start_ns < end_ns
-        if self.keeps:
-            self.told.append(counters(counts))
+        if self.stores:
+            self.reports.append(counters(counts))
             self.times.append((start_ns, end_ns))
         self.instances.add(session_id)
-        return self.says
+        return self.outcome
 
     def total(self) -> Counter[str]:
-        """What a backend would show: the sum of all deltas, or the last that was told."""
+        """What a backend would show: the sum of all deltas, or the last total."""
         if self.metrics == "cumulative":
-            return self.told[-1] if self.told else Counter()
-        return sum(self.told, Counter())
+            return self.reports[-1] if self.reports else Counter()
+        return sum(self.reports, Counter())
 
 
 def counters(counts: Mapping[str, list[float]]) -> Counter[str]:
@@ -76,7 +76,7 @@ def turn(number: int) -> list[dict[str, Any]]:
 
 
 def counted(turns: int) -> Counter[str]:
-    """What so many turns count for."""
+    """The counters of so many turns."""
     writes = USAGE["cache_creation"]
     assert isinstance(writes, dict)
     one = {"input": 12, "output": 400, "cache_read": 50_000, "cache_write_5m": 1_000, "cache_write_1h": 2_000}
@@ -96,8 +96,8 @@ def written(home: Machine, turns: int) -> Path:
 
 
 @pytest.mark.parametrize("temporality", TIMES)
-def test_a_growing_session_is_counted_once(tmp_path: Path, temporality: Temporality) -> None:
-    """Turn by turn, each by a worker of its own; a sync that finds nothing new sends nothing."""
+def test_growing_session_is_counted_once(tmp_path: Path, temporality: Temporality) -> None:
+    """Each turn is synced by a new worker; a sync without new spans sends no metrics."""
     meter = Meter(temporality)
     home = machine(tmp_path, meter)
     for turns in range(1, 5):
@@ -105,7 +105,7 @@ def test_a_growing_session_is_counted_once(tmp_path: Path, temporality: Temporal
         assert home.sync(path)
         assert meter.total() == counted(turns)
     assert home.sync(path)
-    assert len(meter.told) == 4
+    assert len(meter.reports) == 4
     assert meter.instances == {SESSION}
     starts, ends = zip(*meter.times, strict=True)
     assert starts[0] == int(NOON.timestamp() * 1e9)
@@ -117,8 +117,8 @@ def test_a_growing_session_is_counted_once(tmp_path: Path, temporality: Temporal
 
 @pytest.mark.parametrize("temporality", TIMES)
 @pytest.mark.parametrize("step", [*STEPS, *MORE_STEPS])
-def test_a_worker_that_dies_counts_nothing_twice(tmp_path: Path, temporality: Temporality, step: str) -> None:
-    """Nothing is lost, either, but for a delta that was being sent: nobody knows whether it was taken."""
+def test_killed_worker_does_not_double_count(tmp_path: Path, temporality: Temporality, step: str) -> None:
+    """And loses nothing but a delta that was being sent, which may have been accepted."""
     meter = Meter(temporality)
     home = machine(tmp_path, meter)
     path = written(home, 2)
@@ -134,104 +134,103 @@ def test_a_worker_that_dies_counts_nothing_twice(tmp_path: Path, temporality: Te
 
 
 @pytest.mark.parametrize("temporality", TIMES)
-@pytest.mark.parametrize("mood", ["down", "unclear stored", "unclear lost"])
-def test_spans_that_were_not_accepted_do_not_count(tmp_path: Path, temporality: Temporality, mood: Any) -> None:
+@pytest.mark.parametrize("behaviour", ["down", "unclear stored", "unclear lost"])
+def test_spans_that_were_not_accepted_do_not_count(tmp_path: Path, temporality: Temporality, behaviour: Any) -> None:
     meter = Meter(temporality)
     home = machine(tmp_path, meter)
     path = written(home, 1)
-    meter.mood = mood
+    meter.behaviour = behaviour
     assert not home.sync(path)
-    assert meter.told == []
-    meter.mood = "ok"
+    assert meter.reports == []
+    meter.behaviour = "ok"
     assert home.sync(path)
     assert meter.total() == counted(1)
 
 
 @pytest.mark.parametrize("temporality", TIMES)
-def test_metrics_that_were_not_taken_go_with_the_next(tmp_path: Path, temporality: Temporality) -> None:
+def test_failed_metrics_are_sent_with_next(tmp_path: Path, temporality: Temporality) -> None:
     """The spans are delivered all the same."""
     meter = Meter(temporality)
     home = machine(tmp_path, meter)
-    meter.says, meter.keeps = Retryable("404 not found"), False
+    meter.outcome, meter.stores = Retryable("404 not found"), False
     assert home.sync(written(home, 1))
     assert "metrics not accepted: 404 not found" in (home.states.folder / "cc-trace.log").read_text()
-    meter.says, meter.keeps = Accepted(), True
+    meter.outcome, meter.stores = Accepted(), True
     assert home.sync(written(home, 2))
-    assert meter.told == [counted(2)]
+    assert meter.reports == [counted(2)]
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_delta_without_an_answer_is_not_sent_again(tmp_path: Path, kept: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("stored", [True, False])
+def test_unclear_delta_is_not_resent(tmp_path: Path, stored: bool) -> None:  # noqa: FBT001
     meter = Meter("delta")
     home = machine(tmp_path, meter)
-    meter.says, meter.keeps = Unclear("no response"), kept
+    meter.outcome, meter.stores = Unclear("no response"), stored
     home.sync(written(home, 1))
-    meter.says, meter.keeps = Accepted(), True
+    meter.outcome, meter.stores = Accepted(), True
     home.sync(written(home, 2))
-    assert meter.total() == counted(2 if kept else 1)
+    assert meter.total() == counted(2 if stored else 1)
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_total_without_an_answer_is_sent_again(tmp_path: Path, kept: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("stored", [True, False])
+def test_unclear_cumulative_is_resent(tmp_path: Path, stored: bool) -> None:  # noqa: FBT001
     meter = Meter("cumulative")
     home = machine(tmp_path, meter)
     path = written(home, 1)
-    meter.says, meter.keeps = Unclear("no response"), kept
+    meter.outcome, meter.stores = Unclear("no response"), stored
     home.sync(path)
-    meter.says, meter.keeps = Accepted(), True
+    meter.outcome, meter.stores = Accepted(), True
     home.sync(path)
     assert meter.total() == counted(1)
 
 
-def test_what_is_refused_is_not_sent_again(tmp_path: Path) -> None:
+def test_rejected_metrics_are_not_resent(tmp_path: Path) -> None:
     meter = Meter("delta")
     home = machine(tmp_path, meter)
-    meter.says, meter.keeps = Rejected("400", "bad metrics"), False
+    meter.outcome, meter.stores = Rejected("400", "bad metrics"), False
     home.sync(written(home, 1))
-    meter.says, meter.keeps = Accepted(), True
+    meter.outcome, meter.stores = Accepted(), True
     home.sync(written(home, 2))
     assert meter.total() == counted(1)
 
 
 @pytest.mark.parametrize("temporality", TIMES)
-def test_history_is_not_counted(tmp_path: Path, temporality: Temporality) -> None:
-    """What ended more than a day ago, though it is sent now."""
+def test_spans_older_than_a_day_are_not_counted(tmp_path: Path, temporality: Temporality) -> None:
     meter = Meter(temporality)
     home = machine(tmp_path, meter, at=SOON + 86_400)
     assert home.sync(written(home, 2))
     assert meter.taken
-    assert meter.told == []
+    assert meter.reports == []
 
 
 @pytest.mark.parametrize("temporality", TIMES)
-def test_a_fork_counts_only_what_is_new(tmp_path: Path, temporality: Temporality) -> None:
-    """Copied turns count where they were made. Each session is a stream of its own."""
+def test_fork_counts_only_new_turns(tmp_path: Path, temporality: Temporality) -> None:
+    """As a stream of its own; copied turns were counted in their session."""
     meter = Meter(temporality)
     home = machine(tmp_path, meter)
     assert home.sync(written(home, 2))
     fork = home.projects / "22222222-0000-4000-8000-000000000002.jsonl"
     write(fork, [each | {"sessionId": fork.stem} for number in range(3) for each in turn(number)])
-    meter.told = []
+    meter.reports = []
     assert home.sync(fork)
-    assert meter.told == [counted(1)]
+    assert meter.reports == [counted(1)]
     assert meter.instances == {SESSION, fork.stem}
 
 
-def test_another_temporality_begins_anew(tmp_path: Path) -> None:
-    """A total is no delta: what was told already would count twice."""
+def test_changing_temporality_resets_counts(tmp_path: Path) -> None:
+    """A total sent as a delta would count everything twice."""
     meter = Meter("cumulative")
     home = machine(tmp_path, meter)
     home.sync(written(home, 2))
-    meter.metrics, meter.told = "delta", []
+    meter.metrics, meter.reports = "delta", []
     home.sync(written(home, 3))
-    assert meter.told == [counted(1)]
+    assert meter.reports == [counted(1)]
 
 
-def test_nothing_is_counted_unasked(tmp_path: Path) -> None:
+def test_no_metrics_by_default(tmp_path: Path) -> None:
     meter = Meter(None)
     home = machine(tmp_path, meter)
     assert home.sync(written(home, 1))
-    assert meter.told == []
+    assert meter.reports == []
     assert home.progress(home.projects / f"{SESSION}.jsonl").metrics.counts == {}
 
 
@@ -247,7 +246,7 @@ def test_nothing_is_counted_unasked(tmp_path: Path) -> None:
         {"more": 1},
     ],
 )
-def test_a_state_with_malformed_counts_is_not_believed(tmp_path: Path, metrics: Any) -> None:
+def test_malformed_counts_are_rejected(tmp_path: Path, metrics: Any) -> None:
     home = machine(tmp_path, Meter("delta"))
     home.sync(written(home, 1))
     state, _ = home.states.load(SESSION)
@@ -258,8 +257,8 @@ def test_a_state_with_malformed_counts_is_not_believed(tmp_path: Path, metrics: 
         from_json(json.dumps(raw).encode(), SESSION)
 
 
-def test_no_count_makes_a_state_unreadable(tmp_path: Path) -> None:
-    """A transcript can tell of any number of tokens."""
+def test_counts_are_capped(tmp_path: Path) -> None:
+    """A transcript can contain any number of tokens."""
     home = machine(tmp_path, Meter("cumulative"))
     home.sync(written(home, 1))
     state, _ = home.states.load(SESSION)
@@ -271,7 +270,7 @@ def test_no_count_makes_a_state_unreadable(tmp_path: Path) -> None:
     assert {number for numbers in again.values() for number in numbers} == {1e18}
 
 
-def test_a_state_of_a_version_without_metrics_goes_on(tmp_path: Path) -> None:
+def test_state_without_metrics_loads(tmp_path: Path) -> None:
     home = machine(tmp_path, Meter("delta"))
     home.sync(written(home, 1))
     state, _ = home.states.load(SESSION)
@@ -281,7 +280,7 @@ def test_a_state_of_a_version_without_metrics_goes_on(tmp_path: Path) -> None:
     assert from_json(json.dumps(raw).encode(), SESSION).destinations["sink"].accepted == state.cursor("sink").accepted
 
 
-def test_the_session_of_these_tests_is_read_as_it_is_meant(tmp_path: Path) -> None:
-    """Else every count above could be zero."""
+def test_fixture_session_has_expected_tokens(tmp_path: Path) -> None:
+    """Otherwise every count above could be zero."""
     assert session(tmp_path, *turn(0)).exists()
     assert counted(1)["output"] == 400

@@ -1,4 +1,4 @@
-"""A state folder of the first version goes on where it was: nothing is sent again, nothing is missed.
+"""A state folder of the first version is resumed: nothing is sent again, nothing is missed.
 
 `version_1` was written by that version: one session delivered, one up to its second prompt, to `local` and `file`.
 """
@@ -34,8 +34,8 @@ def ids_in_file(path: Path) -> Counter[str]:
     )
 
 
-def test_version_1_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Both sessions are complete in both destinations, each span once."""
+def test_version_1_state_is_resumed(tmp_path: Path) -> None:
+    """Afterwards both destinations have each span of both sessions once."""
     claude = tmp_path / "claude"
     projects, state, file = claude / "projects" / "-p", claude / "state" / "cc-trace", tmp_path / "spans.jsonl"
     projects.mkdir(parents=True)

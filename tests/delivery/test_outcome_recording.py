@@ -1,4 +1,4 @@
-"""An answer that was seen is recorded, whatever cannot be written; and what was not seen is asked about in time."""
+"""A response is recorded whatever cannot be written, and a missing one is queried for at the right time."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import EncodedSpan, Outcome
 
 
-class Acting(Sink):
-    """Does something after it has taken a batch, before it answers."""
+class SinkWithCallback(Sink):
+    """Calls something after it has stored a batch, before it responds."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
+    def __init__(self, callback: Callable[[], None]) -> None:
         super().__init__()
-        self._act = act
+        self._callback = callback
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         outcome = super().send(batch)
-        self._act()
+        self._callback()
         return outcome
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite does not wait half a minute for a lock."""
+    """Do not wait half a minute for a locked database."""
     connect = sqlite3.connect
 
     def at_once(*args: object, **more: object) -> sqlite3.Connection:
@@ -90,9 +90,9 @@ def locker(tmp_path: Path) -> Iterator[Locker]:
 
 
 @pytest.mark.usefixtures("hurried")
-def test_a_ledger_that_is_locked_after_the_answer_doubles_nothing(tmp_path: Path, locker: Locker) -> None:
-    """The state keeps what the ledger could not be told; for a fork as well, until the ledger is told."""
-    sink = Acting(locker.lock)
+def test_locked_ledger_after_response_causes_no_duplicates(tmp_path: Path, locker: Locker) -> None:
+    """The state keeps what could not be written to the ledger; a fork of the session reads it there, too."""
+    sink = SinkWithCallback(locker.lock)
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
     machine.sync(path)
@@ -125,10 +125,10 @@ def test_nothing_is_sent_while_the_ledger_cannot_be_written(tmp_path: Path, lock
     assert sink.twice == []
 
 
-def test_a_disk_that_is_full_after_the_answer_doubles_nothing(tmp_path: Path) -> None:
-    """Nothing new can be written then: no state, no ledger. The answer needs no room."""
+def test_full_disk_after_response_causes_no_duplicates(tmp_path: Path) -> None:
+    """Neither state nor ledger can grow then; the acceptance is marked in place."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    sink = Acting(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (_LITTLE, limit[1])))
+    sink = SinkWithCallback(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (_LITTLE, limit[1])))
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
     machine.log.write("before")  # it is longer then than can be written
@@ -146,7 +146,7 @@ def test_a_disk_that_is_full_after_the_answer_doubles_nothing(tmp_path: Path) ->
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little room, where this system lets us have one."""
+    """A file system with little space, where one can be mounted."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=400k,mode=700", "tmpfs", str(folder)]
@@ -159,8 +159,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("free", [0, 8, 16, 24, 40, 60, 90, 140])
-def test_with_little_room_nothing_is_doubled_and_nothing_lost(tmp_path: Path, small_disk: Path, free: int) -> None:
-    """At every amount of room a sync sends nothing, or records what it sent; with room again all is there."""
+def test_small_disk_loses_and_duplicates_nothing(tmp_path: Path, small_disk: Path, free: int) -> None:
+    """With any amount of free space a sync sends nothing, or records what it sent."""
     with HttpBackend() as backend:
         home = Home(tmp_path / "home", backend)
         home.environment["CC_TRACE_HOME"] = str(small_disk)
@@ -188,8 +188,8 @@ def _fill(disk: Path, ballast: Path, free: int) -> None:
         ballast.write_bytes(bytes(size))
 
 
-def test_a_ledger_of_an_earlier_version_is_used(tmp_path: Path) -> None:
-    """It has no times: what is unclear in it counts from when it was found."""
+def test_ledger_of_earlier_version_is_used(tmp_path: Path) -> None:
+    """It has no times: the wait for an unclear span begins when it is found."""
     path = tmp_path / "ledger.db"
     database = sqlite3.connect(path)
     database.execute(
@@ -208,7 +208,7 @@ def test_a_ledger_of_an_earlier_version_is_used(tmp_path: Path) -> None:
 
 
 class Langfuse:
-    """A machine whose backend stores and shows late, with the grace that is the default."""
+    """A machine whose backend stores and shows late, with the default CC_TRACE_UNCLEAR_SECONDS."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
@@ -219,9 +219,9 @@ class Langfuse:
         self.path = self.machine.copy(TWO_TURNS)
 
     def lose_an_answer(self) -> None:
-        self.sink.mood = "unclear stored"
+        self.sink.behaviour = "unclear stored"
         assert not self.machine.sync(self.path)
-        self.sink.mood = "ok"
+        self.sink.behaviour = "ok"
 
 
 @pytest.fixture
@@ -229,8 +229,8 @@ def langfuse(tmp_path: Path) -> Langfuse:
     return Langfuse(tmp_path)
 
 
-def test_the_grace_begins_when_the_outcome_is_known(langfuse: Langfuse) -> None:
-    """Not when the request began: the time-out would be part of it."""
+def test_unclear_wait_starts_at_outcome(langfuse: Langfuse) -> None:
+    """Not at the request's start, which would count its timeout as part of the wait."""
     langfuse.lose_an_answer()
     for _ in range(11):
         langfuse.clock.now += 5
@@ -241,8 +241,8 @@ def test_the_grace_begins_when_the_outcome_is_known(langfuse: Langfuse) -> None:
     assert langfuse.sink.twice == []
 
 
-def test_a_fork_waits_as_well(langfuse: Langfuse) -> None:
-    """The claim has the time, so whoever takes it over does not ask too early."""
+def test_fork_respects_unclear_wait(langfuse: Langfuse) -> None:
+    """The time is in the ledger's claim."""
     langfuse.lose_an_answer()
     fork = langfuse.path.with_name("44444444-0000-4000-8000-00000000000f.jsonl")
     fork.write_bytes(langfuse.path.read_bytes().replace(langfuse.path.stem.encode(), fork.stem.encode()))
@@ -256,8 +256,8 @@ def test_a_fork_waits_as_well(langfuse: Langfuse) -> None:
 
 
 @pytest.mark.parametrize("step", ["answered", "intent saved"])
-def test_who_died_while_sending_is_waited_for(langfuse: Langfuse, step: str) -> None:
-    """Nobody saw the end: it may have come as late as a request can take."""
+def test_killed_sender_is_treated_as_unclear(langfuse: Langfuse, step: str) -> None:
+    """The wait includes the longest time that the request can have taken."""
     langfuse.sink.shown_after = 66.0
     langfuse.machine.die_at = step
     with pytest.raises(Killed):
@@ -274,8 +274,7 @@ def test_who_died_while_sending_is_waited_for(langfuse: Langfuse, step: str) -> 
     assert langfuse.sink.twice == []
 
 
-def test_what_langfuse_confirms_is_not_pending_any_more(langfuse: Langfuse) -> None:
-    """Nothing of the attempt is left in the state, so the session is not listed for ever."""
+def test_confirmed_spans_are_no_longer_pending(langfuse: Langfuse) -> None:
     langfuse.lose_an_answer()
     assert langfuse.machine.progress(langfuse.path).unclear
     langfuse.clock.now += 100
@@ -284,8 +283,8 @@ def test_what_langfuse_confirms_is_not_pending_any_more(langfuse: Langfuse) -> N
     assert (progress.intent, progress.unclear, progress.pending) == ([], [], False)
 
 
-def test_text_taken_out_of_an_earlier_turn_loses_nothing(tmp_path: Path) -> None:
-    """All after it has moved, and the file has outgrown its old size: what stands before the offset tells."""
+def test_edit_before_cursor_triggers_reread(tmp_path: Path) -> None:
+    """The file has outgrown its old size, so only the fingerprint before the cursor shows the edit."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.projects / "77777777-0000-4000-8000-000000000001.jsonl"
@@ -304,8 +303,8 @@ def test_text_taken_out_of_an_earlier_turn_loses_nothing(tmp_path: Path) -> None
     assert sink.twice == []
 
 
-def test_an_offset_of_an_earlier_version_that_begins_no_line_is_not_trusted(tmp_path: Path) -> None:
-    """Its state has no fingerprint there."""
+def test_offset_inside_a_line_is_not_trusted(tmp_path: Path) -> None:
+    """States of earlier versions have no fingerprint."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
@@ -318,8 +317,8 @@ def test_an_offset_of_an_earlier_version_that_begins_no_line_is_not_trusted(tmp_
     assert machine.progress(path).offset < path.stat().st_size - 3
 
 
-def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
-    """Otherwise another process takes the ledger for unused, removes its WAL, and what is written next is lost."""
+def test_second_ledger_connection_keeps_first_ones_locks(tmp_path: Path) -> None:
+    """Otherwise another process takes the ledger for unused and removes its WAL: later writes are lost."""
     path = tmp_path / "ledger.db"
     look = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT span FROM claims').fetchall())"
     first = Ledger(path, lambda _: False)

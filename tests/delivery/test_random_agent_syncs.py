@@ -1,4 +1,4 @@
-"""Random histories of sessions whose agents go on later: what a sweep finds by itself is all there is, and each once.
+"""Random growth of sessions whose agents work after their turn: sweeps deliver each span, once.
 
 The files grow line by line; backends fail and recover, workers die at any step, transcripts are rewritten and forked,
 what is known of agents' files is lost. In the end only sessions that `pending_sessions` lists are synced.
@@ -28,12 +28,12 @@ FORK = "99999999-0000-4000-8000-000000000009"
 
 
 class History:
-    """One story, told to two destinations: one that can be asked what it holds, one that cannot."""
+    """One story, delivered to two destinations: one that can be queried for stored spans, one that cannot."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
-        self.told = Story(folder)
-        self.machine = self.told.machine
+        self.story = Story(folder)
+        self.machine = self.story.machine
         self.asked, self.plain = Sink("asked", queryable=True), Sink("plain")
         self.sinks = (self.asked, self.plain)
         self.machine.sinks = self.sinks
@@ -44,27 +44,31 @@ class History:
         self.steps: list[str] = []
 
     def run(self) -> None:
-        actions = [self.tell] * 6 + [self.sync] * 4 + [self.die, self.mood, self.mood, self.rewrite, self.scrub]
+        actions = (
+            [self.append] * 6
+            + [self.sync] * 4
+            + [self.die, self.change_behaviour, self.change_behaviour, self.rewrite, self.scrub]
+        )
         actions += [self.forget_agents, self.fork, self.wait]
         while self.left:
             action = self.random.choice(actions)
             self.steps.append(action.__name__)
             before = self.plain.taken.copy()
-            risky = action() or self.plain.mood == "unclear stored"
+            risky = action() or self.plain.behaviour == "unclear stored"
             if risky:
                 self.excused |= {id_ for id_, count in self.plain.taken.items() if count > before[id_]}
 
-    def tell(self) -> None:
+    def append(self) -> None:
         """Append some lines. Each file keeps its order, but an agent's may be far behind the main file."""
         for _ in range(self.random.choice([1, 1, 2, 3])):
             if self.left:
                 main = (each for each in self.left if each[0] == MAIN)
                 event = next(main, self.left[0]) if self.random.random() < 0.5 else self.left[0]
                 self.left.remove(event)
-                self.told.tell(event)
+                self.story.append(event)
 
     def sync(self, *, settled: bool | None = None) -> None:
-        if self.told.main.exists():
+        if self.story.main.exists():
             paths = [*self.machine.projects.glob("*.jsonl")]
             self.machine.sync(self.random.choice(paths), settled=settled or self.random.choice([False, None]))
 
@@ -78,24 +82,26 @@ class History:
             self.machine.die_at = None
         return True
 
-    def mood(self) -> None:
-        self.random.choice(self.sinks).mood = self.random.choice(["ok", "ok", "down", "unclear stored", "unclear lost"])
+    def change_behaviour(self) -> None:
+        self.random.choice(self.sinks).behaviour = self.random.choice(
+            ["ok", "ok", "down", "unclear stored", "unclear lost"]
+        )
 
     def wait(self) -> None:
         self.now += self.random.choice([1, 30, 400])
 
     def rewrite(self) -> None:
-        """Put a line before all others: offsets move, ids stay."""
-        path = self.told.main
+        """Insert a line before all others: offsets move, ids stay."""
+        path = self.story.main
         if path.exists():
             path.write_bytes(b'{"type":"mode","mode":"normal"}\n' + path.read_bytes())
 
     def scrub(self) -> None:
-        """Take text out of an earlier turn; the file may outgrow its old size before it is looked at."""
-        path = self.told.main
+        """Remove text from an earlier turn; the file may outgrow its old size before the next sync."""
+        path = self.story.main
         if path.exists():
             path.write_bytes(path.read_bytes().replace(b'"noted"', b'""', 1).replace(b'"yes"', b'"y"', 1))
-            self.tell()
+            self.append()
 
     def forget_agents(self) -> None:
         shutil.rmtree(self.machine.states.folder / "agents")
@@ -103,13 +109,13 @@ class History:
 
     def fork(self) -> None:
         """Copy a session with its agents, as --fork-session and --resume may."""
-        path, copy = self.told.main, self.told.main.with_name(f"{FORK}.jsonl")
+        path, copy = self.story.main, self.story.main.with_name(f"{FORK}.jsonl")
         if path.exists() and not copy.exists():
             copy.write_bytes(path.read_bytes().replace(SESSION.encode(), FORK.encode()))
 
     def end(self) -> None:
-        """Sync what a sweep lists, and nothing else, until it lists nothing."""
-        self.asked.mood = self.plain.mood = "ok"
+        """Sync what a sweep lists, until it lists nothing."""
+        self.asked.behaviour = self.plain.behaviour = "ok"
         self.now += 100_000
         folder = self.machine.projects.parent.parent
         for _ in range(20):
@@ -123,7 +129,7 @@ class History:
 
 
 @pytest.mark.parametrize("part", range(6))
-def test_a_sweep_finds_all_that_agents_did(tmp_path: Path, part: int) -> None:
+def test_random_agent_growth_is_delivered_by_sweeps(tmp_path: Path, part: int) -> None:
     for number in range(10):
         seed = part * 10 + number
         history = History(tmp_path / str(number), seed)

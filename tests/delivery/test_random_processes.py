@@ -1,4 +1,4 @@
-"""Random histories of a machine with real processes and real kills: nothing is lost, nothing doubled without a reason.
+"""Random sequences of events with real processes and real kills: nothing is lost, and duplicates have a reason.
 
 Turns, torn lines, agents, forks, rewritten files, Stops, SessionEnds, typed syncs and sweeps; a backend that is down,
 refuses, hangs, answers like a sign-in page, loses its answers; workers killed at any moment; a ledger that is locked.
@@ -45,11 +45,11 @@ LOSES_ANSWERS: Final = {"stores and hangs", "stores and closes", "stores late"}
 
 
 class History:
-    """One machine, and what may have been doubled on it."""
+    """One machine, and the spans that may have been duplicated on it."""
 
     def __init__(self, folder: Path, backend: HttpBackend, seed: int) -> None:
         self.random = random.Random(seed)
-        self.backend, self.mood = backend, "ok"
+        self.backend, self.behaviour = backend, "ok"
         self.home = Home(folder, backend)
         self.home.environment |= {"CC_TRACE_TIMEOUT_SECONDS": "1", "CC_TRACE_WORKERS": "2"}
         self.home.install()
@@ -80,15 +80,15 @@ class History:
         taken = []
         for _ in range(steps):
             action = self.new_session if self.random.random() < 0.04 else self.random.choice(self.actions)
-            taken.append(f"{action.__name__} ({self.mood})")
+            taken.append(f"{action.__name__} ({self.behaviour})")
             before = self.backend.counts
-            risky = action() or self.mood in LOSES_ANSWERS
+            risky = action() or self.behaviour in LOSES_ANSWERS
             if risky:
                 self.excused |= {id_ for id_, count in self.backend.counts.items() if count > before[id_]}
         return taken
 
     def end(self) -> None:
-        """Let the backend be well, and deliver what is left as a user would."""
+        """Let the backend recover, and deliver what is left with `cc-trace sync`."""
         self._set("ok")
         for path in list(self.torn):
             self._append(path, b"")
@@ -145,7 +145,7 @@ class History:
         self.torn[path] = line[cut:]
 
     def agent(self) -> None:
-        """A turn with an agent that is done when its call is."""
+        """A turn with an agent that has ended when its call has."""
         path, at = self._any(), self._next()
         call, agent = f"toolu_{at}", f"a{at}"
         folder = path.with_suffix("") / "subagents"
@@ -171,12 +171,12 @@ class History:
         copy.write_bytes(whole[: whole.rfind(b"\n") + 1].replace(path.stem.encode(), copy.stem.encode()))
 
     def rewrite(self) -> None:
-        """Put a line before all others: offsets move, ids stay."""
+        """Insert a line before all others: offsets move, ids stay."""
         path = self._any()
         path.write_bytes(b'{"type":"mode","mode":"normal"}\n' + path.read_bytes())
 
     def scrub(self) -> None:
-        """Take text out of an earlier turn, then go on."""
+        """Remove text from an earlier turn, then append a turn."""
         path = self._any()
         path.write_bytes(path.read_bytes().replace(b"answer ", b"", 1))
         self._turn(path)
@@ -184,9 +184,9 @@ class History:
     def change_backend(self) -> None:
         self._set(self.random.choice(["ok", *BACKENDS]))
 
-    def _set(self, mood: str) -> None:
-        self.mood = mood
-        self.backend.behaviour = BACKENDS[mood]
+    def _set(self, behaviour: str) -> None:
+        self.behaviour = behaviour
+        self.backend.behaviour = BACKENDS[behaviour]
 
     def _start(self, event: str = "Stop", **environment: str) -> subprocess.Popen[bytes]:
         path = self._any()
@@ -236,7 +236,7 @@ class History:
 
 
 @pytest.mark.parametrize("part", range(max(1, LENGTH // 100)))
-def test_nothing_is_lost_and_nothing_doubled_without_a_reason(tmp_path: Path, part: int) -> None:
+def test_random_history_delivers_all_spans_without_unexplained_duplicates(tmp_path: Path, part: int) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().getrandbits(32) + part
     with HttpBackend() as backend:
         history = History(tmp_path, backend, seed)

@@ -1,4 +1,4 @@
-"""Random histories of a machine: whatever happens, one good sync leaves the sink with exactly what the transcripts say.
+"""Random syncs of random transcripts: in the end one good sync leaves the sink with exactly what they contain.
 
 Appended turns, torn lines, forks, rewritten files, failing and recovering backends, kills at any step, syncs of several
 sessions: after all of it every span is there. None is there twice at a backend that can be asked, though it shows what
@@ -18,7 +18,7 @@ import orjson
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, precondition, rule
-from sink import Clock, Late, Mood, Sink
+from sink import Clock, Late, Sink, SinkBehaviour
 from test_sync import STEPS, Killed, Machine
 
 from cc_trace.spans.session import Session
@@ -26,11 +26,11 @@ from cc_trace.spans.session import Session
 if TYPE_CHECKING:
     from typing import Any
 
-MOODS: list[Mood] = ["ok", "down", "unclear stored", "unclear lost"]
+BEHAVIOURS: list[SinkBehaviour] = ["ok", "down", "unclear stored", "unclear lost"]
 
 
 class Histories(RuleBasedStateMachine):
-    """One machine with two destinations: one that can be asked what it holds, one that cannot."""
+    """One machine with two destinations: one that can be queried for stored spans, one that cannot."""
 
     sessions = Bundle("sessions")
 
@@ -111,7 +111,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(path=sessions)
     def rewritten(self, path: Path) -> None:
-        """Put a line before all others: offsets move, ids stay."""
+        """Insert a line before all others: offsets move, ids stay."""
         path.write_bytes(b'{"type":"mode","mode":"normal"}\n' + path.read_bytes())
 
     @rule(path=sessions, share=st.floats(0, 1))
@@ -119,33 +119,33 @@ class Histories(RuleBasedStateMachine):
         """A sync in the middle of a rewrite sees a shorter file; then the whole is there again."""
         whole = path.read_bytes()
         path.write_bytes(whole[: int(len(whole) * share)])
-        if self.plain.mood == "unclear stored":
+        if self.plain.behaviour == "unclear stored":
             self.unclear = True
         self.machine.sync(path, settled=False)
         path.write_bytes(whole)
 
-    @rule(mood=st.sampled_from(MOODS), first=st.booleans())
-    def backend(self, mood: Mood, first: bool) -> None:  # noqa: FBT001
-        (self.asked if first else self.plain).mood = mood
+    @rule(behaviour=st.sampled_from(BEHAVIOURS), first=st.booleans())
+    def backend(self, behaviour: SinkBehaviour, first: bool) -> None:  # noqa: FBT001
+        (self.asked if first else self.plain).behaviour = behaviour
 
     @rule(seconds=st.floats(0, 70), shown_after=st.floats(0, 59))
     def time_passes(self, seconds: float, shown_after: float) -> None:
-        """What is taken from now on is shown so much later; what was taken before, as was said then."""
+        """What is stored from now on is shown after `shown_after` seconds."""
         self.clock.now += seconds
         self.asked.shown_after = shown_after
 
     @rule(path=sessions, seconds=st.integers(0, 70), shown_after=st.integers(0, 59))
     def answer_lost(self, path: Path, seconds: int, shown_after: int) -> None:
-        """A turn was taken, and shows some time after somebody tries again, or before."""
+        """A turn is stored without a response, and becomes visible before or after the next attempt."""
         self.turn(path, 1, ended=True)
         self.machine.patient, self.asked.shown_after = False, shown_after
-        mood, self.asked.mood = self.asked.mood, "unclear stored"
-        self.unclear = self.unclear or self.plain.mood == "unclear stored"
+        behaviour, self.asked.behaviour = self.asked.behaviour, "unclear stored"
+        self.unclear = self.unclear or self.plain.behaviour == "unclear stored"
         self.machine.sync(path, settled=False)
-        self.asked.mood = "ok"
+        self.asked.behaviour = "ok"
         self.clock.now += seconds
         self.machine.sync(path, settled=False)
-        self.asked.mood = mood
+        self.asked.behaviour = behaviour
         self.machine.patient = True
 
     @rule(path=sessions, settled=st.booleans(), step=st.none() | st.sampled_from(STEPS))
@@ -154,7 +154,7 @@ class Histories(RuleBasedStateMachine):
         self.machine.die_at = step
         if step == "answered":
             self.killed_after_answer = True
-        if self.plain.mood == "unclear stored":
+        if self.plain.behaviour == "unclear stored":
             self.unclear = True
         try:
             self.machine.sync(path, settled=settled)
@@ -166,13 +166,13 @@ class Histories(RuleBasedStateMachine):
     @rule(one=sessions, other=sessions)
     def at_once(self, one: Path, other: Path) -> None:
         """Two processes sync at the same time: the same session, or one and its fork."""
-        if self.plain.mood == "unclear stored":
+        if self.plain.behaviour == "unclear stored":
             self.unclear = True
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda path: self.machine.sync(path, settled=False), (one, other)))
 
     def _recover(self) -> None:
-        self.asked.mood = self.plain.mood = "ok"
+        self.asked.behaviour = self.plain.behaviour = "ok"
         self.machine.patient = False  # as a user's own sync: it does not wait for a backend that failed
         for path in list(self.torn):
             self._append(path, b"")

@@ -1,4 +1,4 @@
-"""What expires and what stays: nothing is sent again and nothing is lost, though a removed session comes back."""
+"""What expires and what stays: nothing is sent again and nothing is lost, even if a removed session comes back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GONE = "99999999-0000-4000-8000-000000000009"
 
 
 def clean(folder: Path, *, days: float = 31, state_days: float = 30, store_days: float = 0) -> None:
-    """Be a worker that cleans up, so many days from now."""
+    """Run the cleanup as a worker would, so many days from now."""
     states = States(folder / "state")
     config = replace(CONFIG, state_days=state_days, store_days=store_days)
     now = time.time() + days * DAY_SECONDS
@@ -56,7 +56,7 @@ def clean(folder: Path, *, days: float = 31, state_days: float = 30, store_days:
 
 
 def traces_of(folder: Path, session_id: str) -> list[str]:
-    """Return what the state folder has of a session, but for the ledger."""
+    """Return what the state folder has of a session, except in the ledger."""
     found = [str(path.relative_to(folder)) for path in (folder / "state").glob(f"*/{session_id}*")]
     rows = States(folder / "state").index.rows()
     return sorted(found) + ["row"] * (session_id in rows)
@@ -64,7 +64,7 @@ def traces_of(folder: Path, session_id: str) -> list[str]:
 
 @contextlib.contextmanager
 def away(path: Path) -> Iterator[Path]:
-    """Have a transcript gone, with its agents' files, and back again with all its times."""
+    """Have a transcript and its agents' files gone for a while, then restored with all their times."""
     folder = path.parent.parent.parent.parent / "backup"
     folder.mkdir()
     shutil.move(path, folder)
@@ -85,7 +85,7 @@ def machine(tmp_path: Path, sink: Sink) -> Machine:
     return Machine(tmp_path, sink)
 
 
-def test_a_session_that_is_gone_is_removed_with_all_that_belongs_to_it(tmp_path: Path, machine: Machine) -> None:
+def test_expired_session_is_removed_completely(tmp_path: Path, machine: Machine) -> None:
     path = machine.copy(AGENTS)
     assert machine.sync(path)
     assert traces_of(tmp_path, path.stem) == [
@@ -106,8 +106,8 @@ def test_a_session_that_is_gone_is_removed_with_all_that_belongs_to_it(tmp_path:
 
 
 @pytest.mark.parametrize("case", [AGENTS, TWO_TURNS])
-def test_a_session_that_comes_back_is_not_sent_again(tmp_path: Path, machine: Machine, sink: Sink, case: str) -> None:
-    """And what it gets from then on is sent."""
+def test_restored_session_is_not_resent(tmp_path: Path, machine: Machine, sink: Sink, case: str) -> None:
+    """Only what is appended to it then is sent."""
     path = machine.copy(case)
     assert machine.sync(path)
     with away(path):
@@ -125,7 +125,7 @@ def test_a_session_that_comes_back_is_not_sent_again(tmp_path: Path, machine: Ma
     assert len(sink.taken) > before
 
 
-def test_a_fork_does_not_send_what_a_removed_session_sent(tmp_path: Path, machine: Machine, sink: Sink) -> None:
+def test_fork_of_removed_session_is_not_resent(tmp_path: Path, machine: Machine, sink: Sink) -> None:
     path = machine.copy(TWO_TURNS)
     assert machine.sync(path)
     fork = path.with_name(f"{GONE}.jsonl")
@@ -138,7 +138,7 @@ def test_a_fork_does_not_send_what_a_removed_session_sent(tmp_path: Path, machin
 
 
 def saved(machine: Machine, cursor: Cursor, name: str = "sink") -> SessionState:
-    """Have a state of a session whose transcript is gone, all of which stands in the ledger."""
+    """Save a state of a session whose transcript is gone, and settle its spans in the ledger."""
     state = SessionState(GONE, str(machine.projects / f"{GONE}.jsonl"), destinations={name: cursor})
     machine.states.save(state)
     with contextlib.closing(Ledger(machine.states.folder / "ledger.db", lambda _: False)) as ledger:
@@ -146,8 +146,8 @@ def saved(machine: Machine, cursor: Cursor, name: str = "sink") -> SessionState:
     return state
 
 
-def test_a_delivered_state_is_removed(tmp_path: Path, machine: Machine) -> None:
-    """The others below differ from this one in one thing each."""
+def test_delivered_state_is_removed(tmp_path: Path, machine: Machine) -> None:
+    """The states of the next test differ from this one in one thing each."""
     saved(machine, Cursor(time=1.0, delivered=3))
     clean(tmp_path)
     assert traces_of(tmp_path, GONE) == []
@@ -167,13 +167,13 @@ def test_a_delivered_state_is_removed(tmp_path: Path, machine: Machine) -> None:
     ],
     ids=["pending", "unfinished", "intent", "unclear", "not in ledger", "error", "never ended", "ledger knows less"],
 )
-def test_a_state_that_alone_knows_something_stays(tmp_path: Path, machine: Machine, cursor: Cursor) -> None:
+def test_state_with_unrecorded_facts_is_kept(tmp_path: Path, machine: Machine, cursor: Cursor) -> None:
     state = saved(machine, cursor)
     clean(tmp_path)
     assert machine.states.peek(GONE) == state
 
 
-def test_a_state_stays_while_its_transcript_lies_elsewhere(tmp_path: Path, machine: Machine) -> None:
+def test_state_of_transcript_outside_projects_is_kept(tmp_path: Path, machine: Machine) -> None:
     """`sync --transcript` takes any path."""
     state = saved(machine, Cursor(time=1.0, delivered=3))
     state.transcript = str(tmp_path / "elsewhere.jsonl")
@@ -183,21 +183,20 @@ def test_a_state_stays_while_its_transcript_lies_elsewhere(tmp_path: Path, machi
     assert machine.states.peek(GONE) == state
 
 
-def test_a_state_that_cannot_be_read_stays(tmp_path: Path, machine: Machine) -> None:
+def test_unreadable_state_is_kept(tmp_path: Path, machine: Machine) -> None:
     machine.states.path(GONE).write_text("{")
     clean(tmp_path)
     assert machine.states.path(GONE).read_text() == "{"
 
 
-def test_a_local_store_needs_no_ledger(tmp_path: Path, machine: Machine) -> None:
-    """It takes a span again without doubling it, so the ledger knows nothing of it."""
+def test_state_of_local_store_is_removed_without_ledger(tmp_path: Path, machine: Machine) -> None:
+    """A span that is stored again replaces itself, so the ledger has no claims for it."""
     saved(machine, Cursor(time=1.0, delivered=100), name="local")
     clean(tmp_path)
     assert traces_of(tmp_path, GONE) == []
 
 
-def test_a_lost_ledger_keeps_the_states(tmp_path: Path, machine: Machine, sink: Sink) -> None:
-    """Then they alone know what was sent."""
+def test_states_are_kept_if_ledger_is_lost(tmp_path: Path, machine: Machine, sink: Sink) -> None:
     path = machine.copy(TWO_TURNS)
     assert machine.sync(path)
     for part in machine.states.folder.glob("ledger.db*"):
@@ -208,7 +207,7 @@ def test_a_lost_ledger_keeps_the_states(tmp_path: Path, machine: Machine, sink: 
     assert sink.twice == []
 
 
-def test_a_session_being_worked_on_or_asked_for_stays(tmp_path: Path, machine: Machine) -> None:
+def test_locked_or_requested_session_is_kept(tmp_path: Path, machine: Machine) -> None:
     state = saved(machine, Cursor(time=1.0, delivered=3))
     with machine.states.locked(GONE) as held:
         assert held
@@ -219,8 +218,7 @@ def test_a_session_being_worked_on_or_asked_for_stays(tmp_path: Path, machine: M
     assert machine.states.peek(GONE) == state
 
 
-def test_a_lock_that_is_removed_locks_nobody_out_and_nobody_in(machine: Machine) -> None:
-    """Who waited for it while its file was removed gets the lock of the new file, not of the old one."""
+def test_waiter_gets_new_lock_file_after_removal(machine: Machine) -> None:
     got: list[bool] = []
 
     def wait() -> None:
@@ -238,7 +236,7 @@ def test_a_lock_that_is_removed_locks_nobody_out_and_nobody_in(machine: Machine)
 
 
 def die_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Die before the file with this number is removed, or the row."""
+    """Die before the removal of the file with this number, or of the row."""
     left = iter(range(number))
 
     def dying(effect: Callable[..., None]) -> Callable[..., None]:
@@ -254,9 +252,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_who_dies_in_the_middle_leaves_what_the_next_one_removes(
-    tmp_path: Path, machine: Machine, sink: Sink, number: int
-) -> None:
+def test_interrupted_cleanup_is_finished_by_next(tmp_path: Path, machine: Machine, sink: Sink, number: int) -> None:
     path = machine.copy(AGENTS)
     assert machine.sync(path)
     with away(path):
@@ -277,10 +273,8 @@ def test_who_dies_in_the_middle_leaves_what_the_next_one_removes(
     assert (sink.twice, set(sink.taken)) == ([], expected(path))
 
 
-def test_a_run_is_bounded_and_the_next_one_goes_on(
-    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sessions that stay do not keep others from their turn: they are not looked at again for a while."""
+def test_cleanup_is_bounded_per_run(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that are kept do not block others: they are not examined again for a while."""
     monkeypatch.setattr(retention, "MAX_SESSIONS", 2)
     for number in range(6):
         id_ = f"{number:08}-0000-4000-8000-000000000001"
@@ -294,8 +288,8 @@ def test_a_run_is_bounded_and_the_next_one_goes_on(
     assert left == [[0, 1, 2, 3, 4, 5], [0, 1, 4, 5], [0, 1]]
 
 
-def test_what_crashes_left_is_removed_after_a_day(tmp_path: Path, machine: Machine) -> None:
-    """And nothing else, whoever put it there."""
+def test_crash_leftovers_are_removed_after_a_day(tmp_path: Path, machine: Machine) -> None:
+    """And no other file."""
     folder = machine.states.folder
     left = [
         ".installed.123.tmp",
@@ -323,7 +317,7 @@ def test_what_crashes_left_is_removed_after_a_day(tmp_path: Path, machine: Machi
     assert [name for name in stays if not (folder / name).exists()] == []
 
 
-def test_notes_that_are_made_again_expire(tmp_path: Path, machine: Machine) -> None:
+def test_recreatable_notes_expire(tmp_path: Path, machine: Machine) -> None:
     machine.states.backoff.failed("there", time.time(), "down", None, 0.0)
     machine.states.save_owners(tmp_path, {"agent-1.jsonl": GONE})
     clean(tmp_path, days=29)
@@ -332,8 +326,8 @@ def test_notes_that_are_made_again_expire(tmp_path: Path, machine: Machine) -> N
     assert [*machine.states.folder.glob("backoff/*"), *machine.states.folder.glob("agents/*")] == []
 
 
-def test_old_traces_of_the_local_store_are_deleted(tmp_path: Path, machine: Machine) -> None:
-    """Whole ones: a turn that ended in time keeps its beginning."""
+def test_old_traces_of_local_store_are_deleted(tmp_path: Path, machine: Machine) -> None:
+    """As a whole: a turn that began before the limit and ended after it keeps its first spans."""
     store = LocalStore("local", machine.states.folder / "traces.db")
     path = tmp_path / f"{SESSION}.jsonl"
     day = DAY_SECONDS
@@ -351,7 +345,7 @@ def test_old_traces_of_the_local_store_are_deleted(tmp_path: Path, machine: Mach
     }
 
 
-def test_deleted_traces_give_their_room_back(tmp_path: Path, machine: Machine) -> None:
+def test_deleting_traces_shrinks_the_store(tmp_path: Path, machine: Machine) -> None:
     path = machine.states.folder / "traces.db"
     store = LocalStore("local", path)
     span = next(Session(machine.copy(TWO_TURNS), ending="over").spans())
@@ -364,7 +358,7 @@ def test_deleted_traces_give_their_room_back(tmp_path: Path, machine: Machine) -
     assert path.stat().st_size < before / 10
 
 
-def test_a_store_that_cannot_be_read_is_logged_and_the_rest_is_done(tmp_path: Path, machine: Machine) -> None:
+def test_unreadable_store_is_logged_and_cleanup_continues(tmp_path: Path, machine: Machine) -> None:
     (machine.states.folder / "traces.db").write_text("no database, and long enough to look like one" * 100)
     saved(machine, Cursor(time=1.0, delivered=3))
     clean(tmp_path, store_days=1)
@@ -372,7 +366,7 @@ def test_a_store_that_cannot_be_read_is_logged_and_the_rest_is_done(tmp_path: Pa
     assert "cleaning up: " in (machine.states.folder / "cc-trace.log").read_text()
 
 
-def test_a_run_is_due_once_a_day(tmp_path: Path) -> None:
+def test_cleanup_is_due_once_a_day(tmp_path: Path) -> None:
     stamp = tmp_path / "cleaned"
     assert [is_due(stamp, 100.0 + hours * 3600) for hours in (0, 1, 23, 24, 25, 49)] == [
         True, False, False, True, False, True,
@@ -380,7 +374,7 @@ def test_a_run_is_due_once_a_day(tmp_path: Path) -> None:
     assert is_due(stamp, 50.0), "the clock was set back"
 
 
-def test_a_worker_cleans_up(tmp_path: Path) -> None:
+def test_worker_cleans_up(tmp_path: Path) -> None:
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         transcript = home.add(CASE)
@@ -397,7 +391,7 @@ def test_a_worker_cleans_up(tmp_path: Path) -> None:
 
 
 class Returning(Histories):
-    """The histories of `test_random_syncs`, with sessions that are gone for a while in which the machine is cleaned up."""
+    """The random syncs of `test_random_syncs`, with sessions that are gone while the machine is cleaned up."""
 
     @rule(path=Histories.sessions, other=Histories.sessions, number=st.none() | st.integers(0, 4))
     def gone_for_a_while(self, path: Path, other: Path, number: int | None) -> None:
@@ -407,7 +401,7 @@ class Returning(Histories):
                     die_at(patch, number)
                 clean(self.folder, days=40)
             if other != path:
-                if self.plain.mood == "unclear stored":
+                if self.plain.behaviour == "unclear stored":
                     self.unclear = True
                 self.machine.sync(other, settled=False)
 

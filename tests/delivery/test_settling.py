@@ -1,4 +1,4 @@
-"""How long a worker waits for the last reply, by a clock of our own."""
+"""How long a worker waits for the last reply to be written, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPLY = b'{"text":"Done."}\n'
 
 
 class Worker:
-    """A worker that looks at a transcript so many seconds after its hook; what is written is written at that time."""
+    """A worker that reads a transcript so many seconds after its hook; writes have the time of the hook's clock."""
 
     def __init__(self, folder: Path, *, started: float) -> None:
         self.path = folder / "a.jsonl"
@@ -52,13 +52,13 @@ class Worker:
             each[1]()
 
 
-def test_nobody_waits_for_what_is_long_at_rest(tmp_path: Path) -> None:
+def test_quiet_file_needs_no_wait(tmp_path: Path) -> None:
     worker = Worker(tmp_path, started=0.4)
     worker.write(REPLY, at=-0.1)
     assert worker.wait() == (True, 0.0)
 
 
-def test_the_time_the_worker_took_to_start_counts(tmp_path: Path) -> None:
+def test_worker_start_time_counts_as_quiet(tmp_path: Path) -> None:
     worker = Worker(tmp_path, started=0.2)
     worker.write(REPLY, at=0.0)
     settled, waited = worker.wait()
@@ -67,8 +67,8 @@ def test_the_time_the_worker_took_to_start_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last_message", ["Done.", None], ids=["said before", "not told"])
-def test_a_reply_after_an_old_line_is_waited_for(tmp_path: Path, last_message: str | None) -> None:
-    """The file has been quiet for a minute, and has the same words from an earlier turn; the reply comes after Stop."""
+def test_old_equal_text_does_not_end_the_wait(tmp_path: Path, last_message: str | None) -> None:
+    """The file has been quiet for a minute, and an earlier turn has the same text; the reply is written after Stop."""
     worker = Worker(tmp_path, started=0.05)
     worker.write(REPLY, at=-60.0)
     worker.write(REPLY, at=0.156)
@@ -78,7 +78,7 @@ def test_a_reply_after_an_old_line_is_waited_for(tmp_path: Path, last_message: s
     assert worker.path.read_bytes() == REPLY * 2
 
 
-def test_a_torn_line_is_not_at_rest(tmp_path: Path) -> None:
+def test_torn_line_extends_the_wait(tmp_path: Path) -> None:
     worker = Worker(tmp_path, started=2.0)
     worker.write(REPLY + b'{"to', at=-5.0)
     worker.write(b'rn":1}\n', at=3.0)
@@ -88,7 +88,7 @@ def test_a_torn_line_is_not_at_rest(tmp_path: Path) -> None:
     assert not Worker(tmp_path, started=60.0).wait("never said")[0]
 
 
-def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
+def test_wait_ends_after_max_seconds(tmp_path: Path) -> None:
     worker = Worker(tmp_path, started=5.0)
     worker.write(b'{"text":"Else."}\n', at=-5.0)
     settled, waited = worker.wait()
@@ -96,8 +96,8 @@ def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
     assert MAX_SECONDS <= waited < MAX_SECONDS + 0.1
 
 
-def test_a_time_that_is_still_to_come_does_not_hold_up(tmp_path: Path) -> None:
-    """The clock was set back, or a file server's is ahead: quiet counts from the first look."""
+def test_future_mtime_does_not_extend_the_wait(tmp_path: Path) -> None:
+    """The clock was set back, or a file server's clock is ahead."""
     worker = Worker(tmp_path, started=0.0)
     worker.write(REPLY, at=-1.0)
     os.utime(worker.path, (HOOK + 3600, HOOK + 3600))

@@ -1,4 +1,4 @@
-"""The mailbox: whatever a worker dies of, and whoever comes next, a request is handled with all that its hook knew."""
+"""The request spool: a request is handled with all that its hook knew, even if workers are killed."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def transcript(home: Home, number: int) -> Path:
     return path
 
 
-def test_a_request_is_left_taken_and_finished(spool: Spool) -> None:
-    """Until it is finished it is there, for whoever comes after a worker that died; for one of them."""
+def test_request_life_cycle(spool: Spool) -> None:
+    """A taken request stays until it is finished: after a crash one more worker gets it."""
     spool.post_request(requested())
     assert spool.pending() == ["a"]
     assert spool.take_request("a") == requested()
@@ -63,20 +63,20 @@ def test_a_request_is_left_taken_and_finished(spool: Spool) -> None:
 
 
 @pytest.mark.parametrize("times", [(1, 2), (2, 1)])
-def test_the_request_of_the_later_hook_stays(spool: Spool, times: tuple[int, int]) -> None:
+def test_later_request_replaces_earlier(spool: Spool, times: tuple[int, int]) -> None:
     for at in times:
         spool.post_request(requested(at=at))
     assert spool.take_request("a") == requested(at=2)
 
 
-def test_a_request_that_is_filed_again_keeps_what_its_hook_knew(spool: Spool) -> None:
-    """A worker that died before it removed the payload left the same request to another, which knows less."""
+def test_reposted_request_keeps_context(spool: Spool) -> None:
+    """A worker that takes over the payload of a killed one posts the same request, with less context."""
     spool.post_request(requested())
     spool.post_request(requested(context=HookContext()))
     assert spool.take_request("a") == requested()
 
 
-def test_a_request_is_put_back_unless_a_later_one_came(spool: Spool) -> None:
+def test_put_back_does_not_replace_later_request(spool: Spool) -> None:
     spool.post_request(requested())
     taken = spool.take_request("a")
     assert taken is not None
@@ -89,7 +89,7 @@ def test_a_request_is_put_back_unless_a_later_one_came(spool: Spool) -> None:
     assert (spool.take_request("a"), spool.taken()) == (requested(at=2), ["a"])
 
 
-def test_a_request_comes_back_from_its_file_as_it_was() -> None:
+def test_request_json_round_trip() -> None:
     path = Path(os.fsdecode(b"/p/\xff\xc3\xa9/a.jsonl"))
     request = SyncRequest(Payload("Stop", path, "\u2028 Done.", busy=None), 5, CONTEXT)
     assert request_from_json(request_to_json(request), "a") == request
@@ -97,14 +97,14 @@ def test_a_request_comes_back_from_its_file_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"event": 1, "transcript": "a.jsonl", "hook_ns": 1}', b"\xff"])
-def test_a_damaged_request_is_removed(spool: Spool, data: bytes) -> None:
+def test_damaged_request_is_removed(spool: Spool, data: bytes) -> None:
     (spool.folder / "a.request").write_bytes(data)
     assert spool.take_request("a") is None
     assert not list(spool.folder.iterdir())
 
 
 def test_requests_of_earlier_versions_are_taken(tmp_path: Path, spool: Spool) -> None:
-    """With the payload as text beside what the hook knew, or as the bare payload, whose time is the hook's."""
+    """The payload as text with the hook's context, or the bare payload, whose file has the time."""
     claude = tmp_path.resolve() / "claude"
     (claude / "projects" / "-p").mkdir(parents=True)
     earlier = tmp_path / "state" / "pending"
@@ -123,8 +123,8 @@ def test_requests_of_earlier_versions_are_taken(tmp_path: Path, spool: Spool) ->
     assert not list(earlier.iterdir())
 
 
-def test_a_payload_cannot_pass_for_a_request(tmp_path: Path, spool: Spool) -> None:
-    """What stands on a hook's stdin is untrusted: the form in which requests are kept is none of a payload's."""
+def test_payload_is_not_parsed_as_request(tmp_path: Path, spool: Spool) -> None:
+    """A hook's stdin is untrusted."""
     own = spool.folder / "1-0.json"
     inner = json.dumps({"transcript_path": "/etc/a.jsonl"})
     for raw in ({"cc_trace_request": {"payload": inner, "told_ns": 1}}, json.loads(request_to_json(requested()))):
@@ -133,8 +133,8 @@ def test_a_payload_cannot_pass_for_a_request(tmp_path: Path, spool: Spool) -> No
 
 
 @pytest.mark.parametrize("step", ["request left", "spool taken", "slot taken", "locked", "settled"])
-def test_a_request_whose_worker_was_killed_is_handled_with_all_it_knew(tmp_path: Path, step: str) -> None:
-    """By the worker of another session, without that environment: the trace has the id that was asked for."""
+def test_request_of_killed_worker_keeps_context(tmp_path: Path, step: str) -> None:
+    """Another session's worker, without CC_TRACE_SEED, delivers it with the trace id of that seed."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         first, second = transcript(home, 1), transcript(home, 2)
@@ -147,8 +147,8 @@ def test_a_request_whose_worker_was_killed_is_handled_with_all_it_knew(tmp_path:
         assert len(backend.counts) == 4
 
 
-def test_a_session_that_kills_its_workers_kills_two(tmp_path: Path) -> None:
-    """The second, which only comes across it, takes the request away before it begins."""
+def test_crashing_session_is_tried_twice(tmp_path: Path) -> None:
+    """The second worker removes the request before it begins."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         path, states = transcript(home, 1), States(home.state)
@@ -161,8 +161,8 @@ def test_a_session_that_kills_its_workers_kills_two(tmp_path: Path) -> None:
         assert not list((home.state / "spool").iterdir())
 
 
-def test_a_payload_is_parsed_once(tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whoever finds it in the spool; from then on the request has what was read."""
+def test_payload_is_parsed_once(tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request has what was read from it."""
     parsed = []
     real = payloads.parse_payload
 

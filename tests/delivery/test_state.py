@@ -1,4 +1,4 @@
-"""The state file: its form, how it is written, and that saving and loading is the same."""
+"""The state file: its format, its permissions, and that it can be read back."""
 
 from __future__ import annotations
 
@@ -153,19 +153,19 @@ def state() -> SessionState:
     )
 
 
-def test_form_of_the_file() -> None:
-    """Whoever adds to this form gives it a default, for older files; whoever changes it raises the version."""
+def test_state_json_format() -> None:
+    """A new field needs a default, for older files; any other change needs a new version."""
     assert to_json(state()) == GOLDEN
 
 
-def test_a_state_of_before_environments_were_remembered_is_read() -> None:
+def test_state_without_environment_loads() -> None:
     raw = json.loads(GOLDEN)
     del raw["environment"]
     assert from_json(json.dumps(raw).encode(), "s-1") == replace(state(), environment=None)
 
 
-def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    """What it does not know yet is empty."""
+def test_state_of_earlier_version_loads(tmp_path: Path) -> None:
+    """Fields that it lacks are empty."""
     assert b"unclear" not in EARLIER
     states = States(tmp_path)
     states.prepare()
@@ -176,8 +176,8 @@ def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     assert known == (old, None)
 
 
-def test_an_answer_is_recorded_in_place(tmp_path: Path) -> None:
-    """The file keeps its size and stays JSON; the spans that were being sent count as accepted."""
+def test_acceptance_is_marked_in_place(tmp_path: Path) -> None:
+    """The file keeps its size and stays valid JSON."""
     states = States(tmp_path)
     states.prepare()
     before = state()
@@ -195,8 +195,7 @@ def test_an_answer_is_recorded_in_place(tmp_path: Path) -> None:
     assert states.not_in_ledger("s-1", "other") == frozenset()
 
 
-def test_save_then_load_is_the_same(tmp_path: Path) -> None:
-    """Nothing is lost on the way."""
+def test_save_load_round_trip(tmp_path: Path) -> None:
     states = States(tmp_path / "state")
     states.prepare()
     states.save(state())
@@ -204,8 +203,7 @@ def test_save_then_load_is_the_same(tmp_path: Path) -> None:
     assert states.sessions() == ["s-1"]
 
 
-def test_modes_hold_under_umask_0(tmp_path: Path) -> None:
-    """Files are 0600 in folders of 0700."""
+def test_state_modes_are_private_under_umask_0(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         states = States(tmp_path / "state")
@@ -217,8 +215,7 @@ def test_modes_hold_under_umask_0(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
 
 
-def test_an_open_folder_is_closed(tmp_path: Path) -> None:
-    """A folder that others could look into is closed to them."""
+def test_readable_state_folder_is_made_private(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
@@ -227,14 +224,14 @@ def test_an_open_folder_is_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("session_id", ["../x", "a/b", "", ".", "a.b", "x" * 200, "a\0b"])
-def test_an_id_never_leads_outside(tmp_path: Path, session_id: str) -> None:
-    """Ids come from payloads and files: untrusted text."""
+def test_invalid_session_id_is_rejected(tmp_path: Path, session_id: str) -> None:
+    """Ids come from payloads and file names, which are untrusted."""
     with pytest.raises(StateError):
         States(tmp_path).path(session_id)
 
 
-def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
-    """Writing puts the file in the link's place."""
+def test_symlink_is_replaced(tmp_path: Path) -> None:
+    """Its target does not change."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
     target = tmp_path / "target"
@@ -243,8 +240,7 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert (victim.read_text(), target.read_bytes(), target.is_symlink()) == ("mine", b"new", False)
 
 
-def test_one_lock_a_session(tmp_path: Path) -> None:
-    """Two do not work on one session; two sessions do not wait for each other."""
+def test_lock_is_per_session(tmp_path: Path) -> None:
     states = States(tmp_path)
     states.prepare()
     with states.locked("a") as first, states.locked("a") as second, states.locked("b") as other:
@@ -253,8 +249,8 @@ def test_one_lock_a_session(tmp_path: Path) -> None:
     assert not states.is_locked("a")
 
 
-def test_since_when_a_project_is_off_is_noted_once(tmp_path: Path) -> None:
-    """Until it is seen on; each project by itself, whatever its name."""
+def test_disabled_since_is_recorded_once(tmp_path: Path) -> None:
+    """Until tracing is enabled again; for each project, whatever its name."""
     states = States(tmp_path)
     states.prepare()
     for project in ("/a", "/b\udcff", None):

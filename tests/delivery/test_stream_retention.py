@@ -1,4 +1,4 @@
-"""What is kept of runs without a transcript goes when it is delivered and old."""
+"""Saved streams of runs without a transcript are removed when they are delivered and old."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ def ingest(app: App, cwd: Path) -> Report:
 
 
 @pytest.mark.parametrize(("days", "endpoint", "kept"), [(40, None, 0), (20, None, 1), (40, "http://127.0.0.1:9", 1)])
-def test_a_stream_is_removed_when_it_is_delivered_and_old(
-    tmp_path: Path, days: int, endpoint: str | None, kept: int
-) -> None:
-    """One that no destination took is kept, however old it is."""
+def test_stream_is_removed_when_delivered_and_old(tmp_path: Path, days: int, endpoint: str | None, kept: int) -> None:
+    """A stream that no destination accepted is kept, however old it is."""
     environment = {"HOME": str(tmp_path), "CC_TRACE_DESTINATIONS": "local"}
     if endpoint is not None:
         environment |= {"CC_TRACE_DESTINATIONS": "otlp", "CC_TRACE_OTLP_ENDPOINT": endpoint}
@@ -44,8 +42,8 @@ def test_a_stream_is_removed_when_it_is_delivered_and_old(
     assert len([*streams.glob("*.jsonl")]) == len([*streams.glob("*/subagents")]) == kept
 
 
-def test_nothing_is_kept_of_a_run_while_tracing_is_off(tmp_path: Path) -> None:
-    """A later sync, with tracing on, would take it for one whose delivery failed."""
+def test_no_stream_is_saved_while_tracing_is_off(tmp_path: Path) -> None:
+    """A later sync, with tracing on, would send it."""
     environment = {"HOME": str(tmp_path), "CC_TRACE_DESTINATIONS": "local", "CC_TRACE_ENABLED": "false"}
     app = App.open(environment)
     assert ingest(app, tmp_path).off == "CC_TRACE_ENABLED is false"

@@ -1,4 +1,4 @@
-"""Which sessions a worker looks after that nobody asks for, and in which order."""
+"""Which sessions a worker syncs without a request, and in which order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Sessions that end at seconds 1, 2, 3...; all have been read, and what is said of one is how far it has got."""
+    """Sessions that were last changed at seconds 1, 2, 3…; `add` takes the cursor of each."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,52 +54,52 @@ def failed(time: float) -> Cursor:
     return Cursor(time=time, error="down", pending_spans=3)
 
 
-def test_all_take_turns(sessions: Sessions) -> None:
-    """Who was never tried is first, then who has waited longest, however many there are of a backend that is down."""
+def test_untried_then_longest_waiting_first(sessions: Sessions) -> None:
+    """However many sessions a failing backend has."""
     second, third, first = sessions.add(failed(100)), sessions.add(failed(200)), sessions.add(None)
     assert sessions.found() == [first, second, third]
     sessions.states.save(SessionState(second, "", 0, cwd="/p", destinations={"otlp": failed(300)}))
     assert sessions.found() == [first, third, second]
 
 
-def test_who_was_asked_to_wait_is_last(sessions: Sessions) -> None:
+def test_retry_after_sessions_come_last(sessions: Sessions) -> None:
     waits, other = sessions.add(Cursor(time=1, error="slow down", not_before=1000)), sessions.add(failed(500))
     assert sessions.found() == [other, waits]
 
 
-def test_the_last_changed_goes_before_others_like_it(sessions: Sessions) -> None:
+def test_newest_first_among_equals(sessions: Sessions) -> None:
     older, newer = sessions.add(None), sessions.add(None)
     assert sessions.found() == [newer, older]
 
 
-def test_who_is_off_or_has_wrong_settings_takes_nobodys_place(sessions: Sessions) -> None:
-    pending_spans, off, wrong = sessions.add(failed(100)), sessions.add(None, "/off"), sessions.add(None, "/wrong")
-    assert sessions.found() == [pending_spans, off]
-    assert sessions.found(wrong=True) == [pending_spans, wrong, off]
+def test_disabled_or_misconfigured_sessions_come_last(sessions: Sessions) -> None:
+    pending, off, wrong = sessions.add(failed(100)), sessions.add(None, "/off"), sessions.add(None, "/wrong")
+    assert sessions.found() == [pending, off]
+    assert sessions.found(wrong=True) == [pending, wrong, off]
 
 
 @pytest.mark.parametrize(
-    ("progress", "pending_spans"),
+    ("progress", "pending"),
     [
         (Cursor(time=1), False),
-        (Cursor(), True),  # it was being sent for the first time, and nobody saw the end
+        (Cursor(), True),  # it was being sent for the first time, and nothing was recorded
         (Cursor(time=1, pending_spans=1), True),
         (Cursor(time=1, unfinished=1), True),
         (Cursor(time=1, error="no"), True),
         (Cursor(time=1, intent=["0123456789abcdef"]), True),
     ],
 )
-def test_when_something_may_be_left(progress: Cursor, pending_spans: bool) -> None:  # noqa: FBT001
+def test_is_pending(progress: Cursor, pending: bool) -> None:  # noqa: FBT001
     state = SessionState("s", "", 10, destinations={"otlp": progress})
-    assert is_pending(state, 10, ["otlp"]) is pending_spans
+    assert is_pending(state, 10, ["otlp"]) is pending
     assert is_pending(state, 10, ["otlp", "local"])
     assert is_pending(state, 11, ["otlp"])
     assert not is_pending(state, 10, [])
     assert is_pending(None, 10, [])
 
 
-def test_every_session_counts_however_many_there_are(tmp_path: Path) -> None:
-    """More than were ever looked at, all pending, and the stamp of the installation in the future."""
+def test_all_of_6000_sessions_are_considered(tmp_path: Path) -> None:
+    """Also if the installation's time stamp is in the future, or missing."""
     states = States(tmp_path / "state")
     states.prepare()
     folder = tmp_path / "projects" / "-p"
@@ -115,15 +115,13 @@ def test_every_session_counts_however_many_there_are(tmp_path: Path) -> None:
     assert len(list(pending_sessions(states, tmp_path, lambda *_: ["otlp"], None))) == 3000
 
 
-def test_what_was_backfilled_elsewhere_is_history_for_a_new_destination(sessions: Sessions) -> None:
-    """A session from before the installation goes only to those that had something of it."""
+def test_old_session_is_not_sent_to_new_destination(sessions: Sessions) -> None:
     sessions.add(Cursor(time=1))
     assert list(pending_sessions(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 10**18)) == []
     assert len(list(pending_sessions(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 0))) == 1
 
 
-def test_an_agent_that_goes_on_counts_for_who_has_the_session(sessions: Sessions) -> None:
-    """Also if another destination was added since, for which the session is history."""
+def test_agent_growth_is_pending_only_for_destinations_with_session(sessions: Sessions) -> None:
     id_ = sessions.add(Cursor(time=1))
     [path] = sessions.folder.rglob(f"{id_}.jsonl")
     agent = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
@@ -133,8 +131,8 @@ def test_an_agent_that_goes_on_counts_for_who_has_the_session(sessions: Sessions
     assert list(pending_sessions(sessions.states, sessions.folder, lambda *_: ["new"], 10**18)) == []
 
 
-def test_a_worker_looks_at_some_of_many_unknown_sessions(sessions: Sessions) -> None:
-    """The newest and a sample: none is passed over for ever."""
+def test_unknown_sessions_are_sampled(sessions: Sessions) -> None:
+    """The newest, and a random sample of the others."""
     added = [sessions.add(None) for _ in range(12)]
     asked: list[str | None] = []
 
@@ -151,8 +149,8 @@ def test_a_worker_looks_at_some_of_many_unknown_sessions(sessions: Sessions) -> 
     assert seen == set(added)
 
 
-def test_the_index_says_what_the_files_say(sessions: Sessions) -> None:
-    """After every save; made anew where it is missing or damaged, or could not be written."""
+def test_index_matches_state_files(sessions: Sessions) -> None:
+    """Also when it has to be rebuilt because it is missing or damaged."""
     first, second = sessions.add(Cursor(time=1)), sessions.add(failed(100))
     rows = sessions.states.index.rows()
     assert {id_: (row.pending, row.complete) for id_, row in rows.items()} == {
@@ -168,10 +166,8 @@ def test_the_index_says_what_the_files_say(sessions: Sessions) -> None:
         assert sessions.states.index.rows() == rows
 
 
-def test_an_index_that_could_not_be_written_is_not_believed(
-    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process holds it for long: the save goes on, and the next who opens it reads the files."""
+def test_index_is_rebuilt_after_failed_write(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process holds its lock for long; the state is saved all the same."""
     monkeypatch.setattr("cc_trace.delivery.index._BUSY_SECONDS", 0.05)
     session = sessions.add(Cursor(time=1))
     sessions.states.index.close()
@@ -187,8 +183,8 @@ def test_an_index_that_could_not_be_written_is_not_believed(
     assert sessions.found() == [session]
 
 
-def test_who_dies_between_state_and_index_is_found(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row was made invalid before: everybody looks at the file."""
+def test_crash_between_state_and_index_is_detected(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row is invalidated before the state is saved."""
     session = sessions.add(Cursor(time=1))
     assert sessions.found() == []
     state, _ = sessions.states.load(session)
@@ -201,7 +197,7 @@ def test_who_dies_between_state_and_index_is_found(sessions: Sessions, monkeypat
 
 @pytest.mark.parametrize("installed", [None, "late"])
 def test_sync_delivers_what_a_hook_could_not(tmp_path: Path, installed: str | None) -> None:
-    """The first Stop without an installation met a 401; or the stamp is of a clock that ran ahead."""
+    """The first Stop, without an installation, got a 401; or the installation's time stamp is in the future."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         paths = []
@@ -224,7 +220,7 @@ def test_sync_delivers_what_a_hook_could_not(tmp_path: Path, installed: str | No
         assert home.command("sync").returncode == (2 if installed is None else 0)
 
 
-def test_status_shows_the_latest_and_the_pending(tmp_path: Path) -> None:
+def test_status_shows_latest_and_pending_sessions(tmp_path: Path) -> None:
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         states = States(home.state)

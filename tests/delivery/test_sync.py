@@ -1,4 +1,4 @@
-"""Syncing recorded sessions to a counting destination: nothing lost, nothing twice."""
+"""Syncs of recorded sessions to a counting destination: nothing is lost, nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answere
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of ours handles it."""
+    """Stands for SIGKILL: no code of ours handles it."""
 
 
 class Machine:
-    """A state folder, a projects folder, and a sync whenever one is wanted."""
+    """A state folder, a projects folder, and syncs on demand."""
 
     def __init__(self, folder: Path, *sinks: Destination) -> None:
         self.projects = folder / "claude" / "projects" / "-p"
@@ -68,10 +68,10 @@ class Machine:
 
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
-        world = Runtime(self.clock, lambda _: None, self.reached, patient=self.patient)
+        runtime = Runtime(self.clock, lambda _: None, self.reached, patient=self.patient)
         plan = Plan(self.sinks, unclear_seconds=self.unclear_seconds, request_seconds=self.request_seconds)
         states = States(self.states.folder)
-        sync = Sync(states, lambda _: plan, self.log, world, self.projects.parent.parent)
+        sync = Sync(states, lambda _: plan, self.log, runtime, self.projects.parent.parent)
         try:
             return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:
@@ -81,7 +81,7 @@ class Machine:
                 sink.close()
 
     def progress(self, path: Path) -> Cursor:
-        """What is known of the first destination."""
+        """The cursor of the first destination."""
         state, _ = self.states.load(path.stem)
         assert state is not None
         return state.destinations[self.sinks[0].name]
@@ -92,8 +92,7 @@ def expected(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("case", [AGENTS, TWO_TURNS])
-def test_a_session_is_delivered_once(tmp_path: Path, case: str) -> None:
-    """Every span arrives, a second sync sends nothing."""
+def test_session_is_delivered_once(tmp_path: Path, case: str) -> None:
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(case)
@@ -103,8 +102,8 @@ def test_a_session_is_delivered_once(tmp_path: Path, case: str) -> None:
     assert sink.twice == []
 
 
-def test_two_files_of_one_session_in_different_folders(tmp_path: Path) -> None:
-    """Both are delivered, whichever comes first and however often, and nothing twice."""
+def test_two_files_of_one_session_are_both_delivered(tmp_path: Path) -> None:
+    """In any order and however often, each span once."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     one = machine.copy(TWO_TURNS)
@@ -124,8 +123,7 @@ def test_two_files_of_one_session_in_different_folders(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-def test_roots_come_last(tmp_path: Path) -> None:
-    """No span arrives before those it contains."""
+def test_parents_are_sent_after_their_children(tmp_path: Path) -> None:
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
@@ -136,8 +134,8 @@ def test_roots_come_last(tmp_path: Path) -> None:
             assert place[span.span_id] < place[span.parent_id]
 
 
-def test_an_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
-    """What is final goes at once; the root waits until the turn is over, and then nothing is sent twice."""
+def test_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
+    """The root is sent when the turn is over, and nothing is sent twice."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
@@ -150,29 +148,29 @@ def test_an_open_turn_is_sent_without_its_root(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-def test_a_backend_that_refuses_everything_costs_nothing(tmp_path: Path) -> None:
-    """A header is missing, say: the spans are not to blame, and when that is mended all are delivered."""
+def test_rejecting_backend_blames_no_span(tmp_path: Path) -> None:
+    """A header may be missing; with it, all spans are delivered."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
-    sink.poison = expected(path)
+    sink.rejected_ids = expected(path)
     assert not machine.sync(path)
     progress = machine.progress(path)
-    assert progress.error == "400 a span is not to its taste; it refuses everything"
+    assert progress.error == "400 invalid span; it refuses everything"
     assert (progress.notes, progress.rejected, progress.intent) == ([], [], [])
     assert len(sink.batches) < 10  # it does not take a request for each span to find out
-    sink.poison = set()
+    sink.rejected_ids = set()
     assert machine.sync(path)
     assert set(sink.taken) == expected(path)
     assert machine.progress(path).refusing_since is None
 
 
-def test_one_that_never_takes_anything_is_not_tried_for_ever(tmp_path: Path) -> None:
-    """After a week its spans are noted and stepped over, so that later ones have a chance."""
+def test_spans_are_given_up_after_a_week_of_rejections(tmp_path: Path) -> None:
+    """They are noted and skipped, so that later ones have a chance."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
-    sink.poison = expected(path)
+    sink.rejected_ids = expected(path)
     machine.sync(path)
     state, _ = machine.states.load(path.stem)
     assert state is not None
@@ -182,25 +180,25 @@ def test_one_that_never_takes_anything_is_not_tried_for_ever(tmp_path: Path) -> 
     assert {note["span_id"] for note in machine.progress(path).notes} == expected(path)
 
 
-def test_the_only_span_of_a_batch_is_blamed_once_others_were_taken_after_it(tmp_path: Path) -> None:
-    """Refused alone, it may be the backend's setup; refused again after another was accepted, it is the span."""
+def test_single_span_is_blamed_after_others_are_accepted(tmp_path: Path) -> None:
+    """Rejected alone, the backend's setup may be the cause."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
     root = next(span.span_id for span in Session(path).spans())
-    sink.poison = {root}
+    sink.rejected_ids = {root}
     machine.sync(path, settled=False)  # all but the root
     assert not machine.sync(path)
     progress = machine.progress(path)
-    assert (progress.error, progress.notes) == ("400 a span is not to its taste; nothing was accepted since", [])
+    assert (progress.error, progress.notes) == ("400 invalid span; nothing was accepted since", [])
     with path.open("ab") as file:
         file.writelines(orjson.dumps(line) + b"\n" for line in (prompt("more", at=90_000), reply("m", "x", at=90_001)))
     assert machine.sync(path)
     assert [note["span_id"] for note in machine.progress(path).notes] == [root]
 
 
-def test_a_backend_set_up_wrong_for_a_while_costs_nothing(tmp_path: Path) -> None:
-    """400 to all while one span at a time comes up, then it is set right: all are delivered."""
+def test_temporary_misconfiguration_loses_nothing(tmp_path: Path) -> None:
+    """It answers 400 while one span at a time is sent."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.projects / "77777777-0000-4000-8000-000000000001.jsonl"
@@ -209,17 +207,17 @@ def test_a_backend_set_up_wrong_for_a_while_costs_nothing(tmp_path: Path) -> Non
         with path.open("ab") as file:
             file.writelines(orjson.dumps(line) + b"\n" for line in lines)
         if number >= 5:
-            sink.poison = expected(path)
+            sink.rejected_ids = expected(path)
         machine.sync(path, settled=False)
         machine.sync(path)
-    sink.poison = set()
+    sink.rejected_ids = set()
     assert machine.sync(path)
     assert set(sink.taken) == expected(path)
     assert (machine.progress(path).notes, sink.twice) == ([], [])
 
 
-def test_growing_line_by_line(tmp_path: Path) -> None:
-    """A sync after every line delivers what one sync of the whole does."""
+def test_sync_after_every_line(tmp_path: Path) -> None:
+    """It delivers the same spans as one sync of the whole."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
@@ -234,55 +232,53 @@ def test_growing_line_by_line(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-@pytest.mark.parametrize("mood", ["down", "unclear lost"])
-def test_a_backend_that_was_down_gets_all(tmp_path: Path, mood: str) -> None:
-    """Nothing is lost while it is down, and one good sync delivers everything once."""
+@pytest.mark.parametrize("behaviour", ["down", "unclear lost"])
+def test_all_spans_arrive_after_outage(tmp_path: Path, behaviour: str) -> None:
     sink = Sink()
-    sink.mood = mood  # type: ignore[assignment]
+    sink.behaviour = behaviour  # type: ignore[assignment]
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
     assert not machine.sync(path)
     assert machine.states.load(path.stem)[0].destinations["sink"].pending_spans == 6  # type: ignore[union-attr]
-    sink.mood = "ok"
+    sink.behaviour = "ok"
     assert machine.sync(path)
     assert set(sink.taken) == expected(path)
     assert sink.twice == []
 
 
-def test_one_destination_never_holds_up_another(tmp_path: Path) -> None:
-    """Each has its own progress."""
+def test_failing_destination_does_not_block_another(tmp_path: Path) -> None:
     down, up = Sink("down"), Sink("up")
-    down.mood = "down"
+    down.behaviour = "down"
     machine = Machine(tmp_path, down, up)
     path = machine.copy(TWO_TURNS)
     assert not machine.sync(path)
     assert set(up.taken) == expected(path)
-    down.mood = "ok"
+    down.behaviour = "ok"
     assert machine.sync(path)
     assert set(down.taken) == expected(path)
     assert (up.twice, down.twice) == ([], [])
 
 
-def test_an_unclear_outcome_is_asked_about(tmp_path: Path) -> None:
-    """A backend that stored a batch and did not answer does not get it again if it can be asked."""
+def test_unclear_outcome_is_queried(tmp_path: Path) -> None:
+    """A batch that was stored without a response is not sent again."""
     sink = Sink(queryable=True)
-    sink.mood = "unclear stored"
+    sink.behaviour = "unclear stored"
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
     assert not machine.sync(path)
-    sink.mood = "ok"
+    sink.behaviour = "ok"
     assert machine.sync(path)
     assert set(sink.taken) == expected(path)
     assert sink.twice == []
 
 
-def test_a_refused_span_costs_only_itself(tmp_path: Path) -> None:
-    """The batch is halved until it is found; it is noted and stepped over."""
+def test_batch_is_halved_to_find_rejected_span(tmp_path: Path) -> None:
+    """The span is noted and skipped, and not sent again."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
     bad = sorted(expected(path))[3]
-    sink.poison = {bad}
+    sink.rejected_ids = {bad}
     assert machine.sync(path)
     assert set(sink.taken) == expected(path) - {bad}
     progress = machine.states.load(path.stem)[0].destinations["sink"]  # type: ignore[union-attr]
@@ -295,8 +291,8 @@ def test_a_refused_span_costs_only_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("queryable", [False, True])
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_every_step(tmp_path: Path, step: str, queryable: bool) -> None:  # noqa: FBT001
-    """Then run again: everything is there; twice only between answer and saved state, with the same bytes."""
+def test_killed_sync_at_every_step(tmp_path: Path, step: str, queryable: bool) -> None:  # noqa: FBT001
+    """The next sync delivers all; twice only if killed between response and saved state, with the same bytes."""
     sink = Sink(queryable=queryable)
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
@@ -311,19 +307,18 @@ def test_killed_at_every_step(tmp_path: Path, step: str, queryable: bool) -> Non
         assert sink.twice == []
 
 
-def test_an_interrupted_sync_leaves_word_for_the_next(tmp_path: Path) -> None:
+def test_interrupted_sync_keeps_request(tmp_path: Path) -> None:
     machine = Machine(tmp_path, Sink())
     path = machine.copy("2.1.325--a_simple/aaaaaaaa-0000-4000-8000-000000000001.jsonl")
     machine.states.spool.post_request(SyncRequest(Payload("Stop", path), 1))
-    world = Runtime(time.time, lambda _: None, interrupted=lambda: True)
-    sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, world, tmp_path / "claude")
+    runtime = Runtime(time.time, lambda _: None, interrupted=lambda: True)
+    sync = Sync(machine.states, lambda _: Plan(machine.sinks), machine.log, runtime, tmp_path / "claude")
     sync.handle_requests(path.stem)
     sync.close()
     assert machine.states.spool.pending_request(path.stem)
 
 
-def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:
-    """Copied turns that were delivered from one file are not delivered from the other."""
+def test_fork_delivers_only_new_turns(tmp_path: Path) -> None:
     sink = Sink()
     machine = Machine(tmp_path, sink)
     origin = machine.copy("2.1.325--d_resume_fork/dddddddd-0000-4000-8000-000000000001.jsonl")
@@ -342,8 +337,8 @@ def test_a_fork_delivers_only_what_is_new(tmp_path: Path) -> None:
         "2.1.325--d_resume_fork/35e95895-b490-45b6-99f9-2d715768dc02.jsonl",
     ],
 )
-def test_a_recorded_fork_of_what_is_left_out_is_left_out(tmp_path: Path, fork: str) -> None:
-    """Older versions name the origin on copied prompts, newer ones nowhere; another session is none of it."""
+def test_fork_of_suppressed_session_is_suppressed(tmp_path: Path, fork: str) -> None:
+    """Older versions name the source on copied prompts, newer ones nowhere. Another session is not suppressed."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     origin = machine.copy(f"{fork.partition('/')[0]}/dddddddd-0000-4000-8000-000000000001.jsonl")
@@ -352,8 +347,8 @@ def test_a_recorded_fork_of_what_is_left_out_is_left_out(tmp_path: Path, fork: s
     elsewhere = machine.projects.with_name("-q")
     elsewhere.mkdir()
     other = Path(shutil.move(machine.copy(TWO_TURNS), elsewhere))
-    plan, world = Plan(machine.sinks), Runtime(time.time, lambda _: None)
-    sync = Sync(machine.states, lambda _: plan, machine.log, world, machine.projects.parent.parent)
+    plan, runtime = Plan(machine.sinks), Runtime(time.time, lambda _: None)
+    sync = Sync(machine.states, lambda _: plan, machine.log, runtime, machine.projects.parent.parent)
     for each in (other, path):
         os.utime(each)  # written since
         assert sync.session(each, "over").complete
@@ -363,8 +358,8 @@ def test_a_recorded_fork_of_what_is_left_out_is_left_out(tmp_path: Path, fork: s
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 99}', b"[]", b'{"version": 1, "session_id": 3}'])
-def test_a_damaged_or_newer_state_does_no_harm(tmp_path: Path, damage: bytes) -> None:
-    """It is kept aside and said; the ledger knows what was delivered."""
+def test_damaged_or_newer_state_is_set_aside(tmp_path: Path, damage: bytes) -> None:
+    """And logged; the ledger has what was delivered."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
@@ -377,8 +372,8 @@ def test_a_damaged_or_newer_state_does_no_harm(tmp_path: Path, damage: bytes) ->
     assert "kept aside" in (tmp_path / "state" / "cc-trace.log").read_text()
 
 
-def test_a_rewritten_transcript_is_read_again(tmp_path: Path) -> None:
-    """A file that shrank or begins otherwise: ids make it harmless."""
+def test_rewritten_transcript_is_read_again(tmp_path: Path) -> None:
+    """One that shrank, or begins with another line; nothing is sent twice."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)

@@ -1,4 +1,4 @@
-"""What a run's traces are linked to (CC_TRACE_SEED, CC_TRACE_TRACEPARENT), whoever delivers them."""
+"""What a run's traces are linked to (CC_TRACE_SEED, CC_TRACE_TRACEPARENT), whichever worker delivers them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def traces(machine: Machine) -> list[str]:
 
 
 @pytest.mark.parametrize("status", ["busy", "waiting", None])
-def test_a_sweep_leaves_a_running_turn_to_its_own_hook(tmp_path: Path, status: str | None) -> None:
-    """Another session's worker does not know the seed; what it sent first would fix the trace's id."""
+def test_sweep_sends_no_running_turn(tmp_path: Path, status: str | None) -> None:
+    """Another session's worker does not know the seed, and the first span sent would fix the trace's id."""
     machine = Machine(tmp_path, *RUNNING)
     machine.status(status)
     machine.sweep(silent_seconds=10)
@@ -57,7 +57,7 @@ def test_a_sweep_leaves_a_running_turn_to_its_own_hook(tmp_path: Path, status: s
     assert machine.sink.twice == []
 
 
-def test_a_sweep_does_not_link_a_resumed_run_to_the_one_before(tmp_path: Path) -> None:
+def test_resumed_run_keeps_its_own_link(tmp_path: Path) -> None:
     machine = Machine(tmp_path, *FIRST)
     machine.status("idle")
     stop(machine, TraceLink("first"))
@@ -70,8 +70,8 @@ def test_a_sweep_does_not_link_a_resumed_run_to_the_one_before(tmp_path: Path) -
     assert traces(machine) == [seeded("first", 1), seeded("second", 2)]
 
 
-def test_a_turn_that_its_own_hook_has_begun_is_gone_on_with(tmp_path: Path) -> None:
-    """Its trace is fixed by then, so that anybody may send the rest as it comes."""
+def test_sweep_continues_turn_begun_by_hook(tmp_path: Path) -> None:
+    """Its trace id is fixed by then."""
     machine = Machine(tmp_path, *RUNNING)
     machine.status("busy")
     stop(machine, TraceLink("seed"))
@@ -82,15 +82,15 @@ def test_a_turn_that_its_own_hook_has_begun_is_gone_on_with(tmp_path: Path) -> N
     assert traces(machine) == [seeded("seed", 1)]
 
 
-def test_a_running_turn_whose_process_was_killed_is_sent_by_a_sweep(tmp_path: Path) -> None:
+def test_sweep_sends_turn_of_killed_process(tmp_path: Path) -> None:
     machine = Machine(tmp_path, *RUNNING)
     machine.status("busy", pid=ended_pid())
     machine.sweep(silent_seconds=10)
     assert [root[:2] for root in machine.roots] == [("Turn 1", "incomplete")]
 
 
-def test_a_killed_session_is_over_though_its_process_id_is_used_again(tmp_path: Path) -> None:
-    """The id of the process whose hook ran is now another's, which lives: it is told by when it began."""
+def test_reused_pid_does_not_keep_session_open(tmp_path: Path) -> None:
+    """The process with the recorded id lives, but started at another time."""
     machine = Machine(tmp_path, *FIRST)
     machine.hook()
     machine.append(prompt("b", 10), reply("m4", tool_use("t4"), at=11))

@@ -1,4 +1,4 @@
-"""The worker as a real process: killed at every step, many at once, racing the writer, with real backends."""
+"""The worker as a real process: killed at every step, many at once, with late writes, against real servers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Home:
         return len(done.stdout)
 
     def install(self) -> None:
-        """Note the installation: what is older is history."""
+        """Record an installation: older sessions are history."""
         states = States(self.state)
         states.prepare()
         states.stamp_installed()
@@ -133,7 +133,7 @@ def backend() -> Iterator[HttpBackend]:
 
 
 def quieten(transcript: Path) -> None:
-    """Nobody writes to it any more: a turn that Claude Code marked as stopped is then over."""
+    """Make the file quiet: a turn that Claude Code marked as stopped is over then."""
     a_while_ago = time.time() - 10
     os.utime(transcript, (a_while_ago, a_while_ago))
 
@@ -144,8 +144,8 @@ def expected(*transcripts: Path) -> set[str]:
 
 @pytest.mark.parametrize("langfuse", [False, True], ids=["otlp", "langfuse"])
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_every_step(tmp_path: Path, backend: HttpBackend, step: str, langfuse: bool) -> None:  # noqa: FBT001
-    """SIGKILL, then another worker: all is there, twice only between answer and record, never on Langfuse."""
+def test_killed_worker_at_every_step(tmp_path: Path, backend: HttpBackend, step: str, langfuse: bool) -> None:  # noqa: FBT001
+    """The next worker delivers all; twice only if killed between response and record, never with Langfuse."""
     home = Home(tmp_path, backend, langfuse=langfuse)
     payload = home.payload(home.add())
     assert home.work(payload, CC_TRACE_DIE_AT=step) == -signal.SIGKILL
@@ -156,8 +156,8 @@ def test_killed_at_every_step(tmp_path: Path, backend: HttpBackend, step: str, l
         assert set(backend.counts.values()) == {1}
 
 
-def test_a_transcript_is_opened_twice_at_most(tmp_path: Path, backend: HttpBackend) -> None:
-    """At the first Stop of a session and at a later one, with two destinations, and with a suppressed session."""
+def test_transcript_is_opened_twice_at_most(tmp_path: Path, backend: HttpBackend) -> None:
+    """At the first Stop and at a later one, with two destinations and a suppressed session."""
     home = Home(tmp_path, backend)
     home.environment["CC_TRACE_DESTINATIONS"] = "otlp,local"
     transcript = home.add(CASES / "2.1.325--g1_two_turns_exit" / "44444444-0000-4000-8000-000000000001.jsonl")
@@ -176,8 +176,8 @@ def test_a_transcript_is_opened_twice_at_most(tmp_path: Path, backend: HttpBacke
     assert set(backend.counts) == expected(transcript)
 
 
-def test_sixteen_hooks_at_once_on_one_session(tmp_path: Path, backend: HttpBackend) -> None:
-    """One works, the others leave word, nothing is missed and nothing sent twice."""
+def test_sixteen_workers_of_one_session_deliver_each_span_once(tmp_path: Path, backend: HttpBackend) -> None:
+    """One works, the others leave a request."""
     home = Home(tmp_path, backend)
     transcript = home.add()
     lines = transcript.read_bytes().splitlines(keepends=True)
@@ -196,8 +196,7 @@ def test_sixteen_hooks_at_once_on_one_session(tmp_path: Path, backend: HttpBacke
     assert set(backend.counts.values()) == {1}
 
 
-def test_thirty_two_sessions_in_parallel(tmp_path: Path, backend: HttpBackend) -> None:
-    """Sessions do not get into each other's way, whoever sweeps."""
+def test_thirty_two_parallel_sessions_deliver_each_span_once(tmp_path: Path, backend: HttpBackend) -> None:
     home = Home(tmp_path, backend)
     source = CASES / "2.1.325--g1_two_turns_exit" / "44444444-0000-4000-8000-000000000001.jsonl"
     transcripts = []
@@ -212,8 +211,8 @@ def test_thirty_two_sessions_in_parallel(tmp_path: Path, backend: HttpBackend) -
 
 
 @pytest.mark.parametrize("torn", [False, True], ids=["late", "torn"])
-def test_the_reply_lands_after_stop(tmp_path: Path, backend: HttpBackend, torn: bool) -> None:  # noqa: FBT001
-    """The writer is up to 156 ms late: the delivered turn has the final text."""
+def test_late_reply_is_included(tmp_path: Path, backend: HttpBackend, torn: bool) -> None:  # noqa: FBT001
+    """Claude Code writes it up to 156 ms after the hook."""
     home = Home(tmp_path, backend)
     source = CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl"
     transcript = home.add(source)
@@ -240,8 +239,8 @@ def test_the_reply_lands_after_stop(tmp_path: Path, backend: HttpBackend, torn: 
     assert "Hello from the fake model." in answers[0]
 
 
-def test_the_session_before_is_delivered_first(tmp_path: Path, backend: HttpBackend) -> None:
-    """The first line names another session whose Stop never came: it is recovered, and its failure blocks nothing."""
+def test_predecessor_is_delivered_first(tmp_path: Path, backend: HttpBackend) -> None:
+    """The first line names another session whose Stop never came; if its id is invalid, it is ignored."""
     home = Home(tmp_path, backend)
     previous = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
     quieten(previous)
@@ -256,8 +255,7 @@ def test_the_session_before_is_delivered_first(tmp_path: Path, backend: HttpBack
     assert home.work(home.payload(current)) == 0
 
 
-def test_a_session_that_was_left_behind_is_found(tmp_path: Path, backend: HttpBackend) -> None:
-    """Killed, or the backend was down at its end: the next session's worker delivers it."""
+def test_killed_session_is_delivered_by_next_worker(tmp_path: Path, backend: HttpBackend) -> None:
     home = Home(tmp_path, backend)
     home.environment["CC_TRACE_REST_SECONDS"] = "0"
     home.install()
@@ -268,8 +266,7 @@ def test_a_session_that_was_left_behind_is_found(tmp_path: Path, backend: HttpBa
     assert set(backend.counts.values()) == {1}
 
 
-def test_history_is_not_touched_unasked(tmp_path: Path, backend: HttpBackend) -> None:
-    """What was there before the installation stays until it is asked for."""
+def test_sessions_before_installation_are_not_sent(tmp_path: Path, backend: HttpBackend) -> None:
     home = Home(tmp_path, backend)
     old = home.add()
     os.utime(old, (1, 1))
@@ -278,8 +275,8 @@ def test_history_is_not_touched_unasked(tmp_path: Path, backend: HttpBackend) ->
     assert set(backend.counts) == expected(other)
 
 
-def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBackend) -> None:
-    """A line per session and destination; exit 1 while anything is behind, 0 once it is not."""
+def test_sync_command_reports_pending(tmp_path: Path, backend: HttpBackend) -> None:
+    """A line per session and destination, and 1 as long as anything is pending."""
     home = Home(tmp_path, backend)
     transcript = home.add(CASES / "2.1.325--a_simple" / "aaaaaaaa-0000-4000-8000-000000000001.jsonl")
     quieten(transcript)
@@ -298,8 +295,8 @@ def test_sync_by_hand_says_what_stayed_behind(tmp_path: Path, backend: HttpBacke
     assert [(row["session_id"], row["activity"]) for row in rows] == [(transcript.stem, "waiting for input")]
 
 
-def test_sync_by_hand_can_be_interrupted(tmp_path: Path, backend: HttpBackend) -> None:
-    """The batch in hand is recorded, and what came of it said; the next one goes on there."""
+def test_sync_command_interrupt(tmp_path: Path, backend: HttpBackend) -> None:
+    """What was sent is printed and recorded, and the next sync continues there."""
     home = Home(tmp_path, backend)
     home.install()
     os.utime(home.state / "installed", (1, 1))
@@ -320,8 +317,8 @@ def test_sync_by_hand_can_be_interrupted(tmp_path: Path, backend: HttpBackend) -
     assert max(backend.counts.values()) == 1
 
 
-def test_the_hook_delivers_in_the_background(tmp_path: Path, backend: HttpBackend) -> None:
-    """The whole way: the sh hook returns at once, and the turn arrives."""
+def test_hook_delivers_in_the_background(tmp_path: Path, backend: HttpBackend) -> None:
+    """With the shell script and a real worker."""
     home = Home(tmp_path, backend)
     transcript = home.add()
     done = subprocess.run(
@@ -337,8 +334,8 @@ def test_the_hook_delivers_in_the_background(tmp_path: Path, backend: HttpBacken
     assert set(backend.counts.values()) == {1}
 
 
-def test_no_key_and_no_content_where_they_do_not_belong(tmp_path: Path, backend: HttpBackend) -> None:
-    """Keys are in no log, state or output; the log has no content; modes hold under umask 0."""
+def test_state_and_log_hold_no_keys_or_content(tmp_path: Path, backend: HttpBackend) -> None:
+    """Files are private under umask 0."""
     home = Home(tmp_path, backend, langfuse=True)
     transcript = home.add()
     old = os.umask(0)
@@ -360,8 +357,8 @@ def test_no_key_and_no_content_where_they_do_not_belong(tmp_path: Path, backend:
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x.jsonl", "relative.jsonl", "{folder}/elsewhere.jsonl"])
-def test_a_payload_does_not_lead_outside(tmp_path: Path, backend: HttpBackend, path: str) -> None:
-    """A transcript_path outside Claude Code's folder is refused, and said."""
+def test_transcript_path_outside_is_refused(tmp_path: Path, backend: HttpBackend, path: str) -> None:
+    """And logged."""
     home = Home(tmp_path, backend)
     shutil.copy(CASE, tmp_path / "elsewhere.jsonl")
     assert home.work(home.payload(Path(path.format(folder=tmp_path)))) == 0
@@ -370,7 +367,6 @@ def test_a_payload_does_not_lead_outside(tmp_path: Path, backend: HttpBackend, p
 
 
 def test_links_in_the_state_folder_are_not_followed(tmp_path: Path, backend: HttpBackend) -> None:
-    """Where a link stands in place of a state file or the log, what it points to stays as it is."""
     home = Home(tmp_path, backend)
     transcript = home.add()
     victim = tmp_path / "victim"
@@ -384,15 +380,14 @@ def test_links_in_the_state_folder_are_not_followed(tmp_path: Path, backend: Htt
 
 
 def _without_requests(text: str) -> Any:
-    """A span as it is sent: what the recorded requests tell besides is looked up when a transcript is shown."""
+    """A span as it is sent, without what `show` adds from recorded requests."""
     span = orjson.loads(text)
     for key in ("context", "cache_miss"):
         span["metadata"].pop(key, None)
     return span
 
 
-def test_a_session_is_shown_from_the_store_when_its_transcript_is_gone(tmp_path: Path, backend: HttpBackend) -> None:
-    """The local store keeps what Claude Code has cleaned away."""
+def test_session_is_shown_from_store_when_transcript_is_gone(tmp_path: Path, backend: HttpBackend) -> None:
     home = Home(tmp_path, backend)
     home.environment["CC_TRACE_DESTINATIONS"] = "local"
     transcript = home.add()
@@ -418,8 +413,8 @@ def test_a_session_is_shown_from_the_store_when_its_transcript_is_gone(tmp_path:
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
 
 
-def test_a_late_worker_leaves_the_turn_after_alone(tmp_path: Path, backend: HttpBackend) -> None:
-    """A Stop speaks of its own turn: one that has begun since then goes on, and stands unfinished in the file."""
+def test_stop_does_not_close_the_following_turn(tmp_path: Path, backend: HttpBackend) -> None:
+    """A turn that began after the Stop is still open, though it has no reply in the file yet."""
     home = Home(tmp_path, backend)
     transcript = home.add(CASES / "2.1.325--g5_kill9" / "44444444-0000-4000-8000-000000000005.jsonl")
     lines = transcript.read_bytes().splitlines(keepends=True)

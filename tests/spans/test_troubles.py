@@ -164,9 +164,9 @@ def test_a_langfuse_that_cannot_be_asked_gets_it_again(tmp_path: Path) -> None:
     sink = Mute(queryable=True)
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
-    sink.mood = "unclear lost"
+    sink.behaviour = "unclear lost"
     assert not machine.sync(path)
-    sink.mood = "ok"
+    sink.behaviour = "ok"
     assert machine.sync(path)
     assert set(sink.taken) == expected(path)
 

@@ -73,8 +73,8 @@ class Machine:
             sync.session(self.path)
 
     def _sync(self) -> _Closing:
-        world = Runtime(lambda: self.now, self._sleep, may_be_blocked=lambda _: self.others_may_block)
-        return _Closing(Sync(self.states, self._plan, self._log, world, self.config))
+        runtime = Runtime(lambda: self.now, self._sleep, may_be_blocked=lambda _: self.others_may_block)
+        return _Closing(Sync(self.states, self._plan, self._log, runtime, self.config))
 
     def _plan(self, state: SessionState) -> Plan:
         self.planned(state.session_id)
