@@ -1,4 +1,4 @@
-"""What others lose or send twice on the way to the backend: each failure by its number in the survey, as a test."""
+"""Ways in which other tracers lose spans or send them twice, each as a test."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import EncodedSpan, Outcome
 
 
-def test_02_state_is_saved_after_the_answer_not_before(tmp_path: Path) -> None:
-    """While a batch is on its way the state calls it an intent; nothing in it is recorded as accepted."""
+def test_state_is_saved_after_response(tmp_path: Path) -> None:
+    """While a batch is being sent the state has it as an intent, not as accepted."""
     machine = Machine(tmp_path)
     seen: list[tuple[list[str], list[str]]] = []
 
@@ -44,8 +44,8 @@ def test_02_state_is_saved_after_the_answer_not_before(tmp_path: Path) -> None:
     assert seen == [([], sorted(expected(path)))]
 
 
-def test_03_the_final_text_is_not_lost_when_it_lands_after_stop(tmp_path: Path) -> None:
-    """A root that was not yet final is not sent; the next sync sends it with the text that came late."""
+def test_late_final_text_is_delivered(tmp_path: Path) -> None:
+    """A root that is not final is not sent; the next sync sends it with the late text."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
@@ -60,8 +60,7 @@ def test_03_the_final_text_is_not_lost_when_it_lands_after_stop(tmp_path: Path) 
     assert sink.twice == []
 
 
-def test_07_and_08_no_shared_state_and_no_global_lock(tmp_path: Path) -> None:
-    """Eight sessions at once: each has its own file and lock, none is skipped, none waits for another."""
+def test_parallel_sessions_have_own_state_and_lock(tmp_path: Path) -> None:
     sink = Sink()
     machine = Machine(tmp_path, sink)
     source = (CASES / TWO_TURNS).read_bytes()
@@ -76,9 +75,15 @@ def test_07_and_08_no_shared_state_and_no_global_lock(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-def test_09_no_queue_drops_spans_and_no_success_is_claimed(tmp_path: Path) -> None:
-    """A long session goes in many batches, all of them; one that fails is not recorded as delivered."""
-    sink = Sink()
+def test_long_session_is_sent_in_batches(tmp_path: Path) -> None:
+    """A batch that fails is not recorded as delivered: the next sync sends it, and those after it, once."""
+
+    class FailingOnce(Sink):
+        def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
+            self.behaviour = "down" if len(self.batches) == 2 else "ok"
+            return super().send(batch)
+
+    sink = FailingOnce()
     machine = Machine(tmp_path, sink)
     path = machine.projects / "55555555-0000-4000-8000-000000000001.jsonl"
     lines = []
@@ -87,14 +92,19 @@ def test_09_no_queue_drops_spans_and_no_success_is_claimed(tmp_path: Path) -> No
         answer = {"id": f"m{number}", "role": "assistant", "model": "claude-sonnet-4-5", "content": "y"}
         lines.append({"type": "assistant", "uuid": f"a{number}", "message": answer})
     path.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+    assert not machine.sync(path)
+    progress, accepted = machine.progress(path), len(sink.taken)
+    assert (len(sink.batches), accepted) == (3, sum(sink.batches[:2]))
+    assert (progress.delivered, progress.pending, progress.error) == (accepted, True, "connection refused")
     assert machine.sync(path)
-    assert len(sink.taken) == 3000
+    assert set(sink.taken) == expected(path)
+    assert sum(sink.batches[3:]) == 3000 - accepted
     assert max(sink.batches) <= MAX_BATCH_SPANS
     assert sink.twice == []
 
 
-def test_10_copies_are_not_exported_again(tmp_path: Path) -> None:
-    """Fork, resume copy, background copy: what was delivered from one file is not delivered from another."""
+def test_copied_session_is_not_resent(tmp_path: Path) -> None:
+    """As --fork-session, --resume and background agents copy it."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     origin = machine.copy(TWO_TURNS)
@@ -106,8 +116,7 @@ def test_10_copies_are_not_exported_again(tmp_path: Path) -> None:
     assert set(sink.taken) == expected(origin)
 
 
-def test_11_and_12_the_hook_neither_waits_nor_speaks_nor_fails(tmp_path: Path) -> None:
-    """With a backend that hangs the hook is back long before it is given up, silent, with 0."""
+def test_hook_returns_silently_while_backend_hangs(tmp_path: Path) -> None:
     with HttpBackend() as backend:
         backend.behaviour = HANG
         home = Home(tmp_path, backend)
@@ -121,7 +130,7 @@ def test_11_and_12_the_hook_neither_waits_nor_speaks_nor_fails(tmp_path: Path) -
 
 
 def _wait_for_end(home: Home) -> None:
-    """Leave no worker behind: it ends with its time limit, and then its session's error is recorded."""
+    """Wait until the worker has timed out and recorded its session's error."""
     for _ in range(200):
         if b'"error": "' in b"".join(path.read_bytes() for path in home.state.glob("sessions/*.json")):
             break
@@ -129,8 +138,7 @@ def _wait_for_end(home: Home) -> None:
     time.sleep(0.3)
 
 
-def test_15_failures_are_visible(tmp_path: Path) -> None:
-    """What failed and why is in the status and in the log, not only in somebody's debug output."""
+def test_failures_appear_in_status_and_log(tmp_path: Path) -> None:
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         home.environment["CC_TRACE_OTLP_ENDPOINT"] = "http://127.0.0.1:9"
@@ -144,8 +152,8 @@ def test_15_failures_are_visible(tmp_path: Path) -> None:
         assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
 
 
-def test_19_only_what_is_new_is_read(tmp_path: Path) -> None:
-    """The place where reading goes on lies at the last turn, however long the transcript is."""
+def test_sync_reads_from_cursor(tmp_path: Path) -> None:
+    """Which is at the last turn: what lies before it is damaged here, and nothing is sent again."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
@@ -160,8 +168,8 @@ def test_19_only_what_is_new_is_read(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-def test_21_registered_twice_is_delivered_once(tmp_path: Path) -> None:
-    """Settings and plugin both run the hook for one Stop: two workers, one delivery."""
+def test_hook_registered_twice_delivers_once(tmp_path: Path) -> None:
+    """As by the settings and by the plugin."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         transcript = home.add()
@@ -172,8 +180,7 @@ def test_21_registered_twice_is_delivered_once(tmp_path: Path) -> None:
         assert set(backend.counts.values()) == {1}
 
 
-def test_22_nothing_is_forgotten_with_time(tmp_path: Path) -> None:
-    """State has no age: a session that goes on after a year is read on from where it was."""
+def test_year_old_state_is_resumed(tmp_path: Path) -> None:
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(AGENTS)
