@@ -15,6 +15,7 @@ A claim is written before a span is sent and settled after the response. Rules:
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import time
@@ -120,20 +121,17 @@ class Ledger:
 
         `seconds` is the longest that sending can take: after that its outcome is known, or never will be.
         """
-        claims: dict[str, Claim] = {}
         times: list[float] = []
         working: dict[str, bool] = {session: False}
         recorded: dict[str, Collection[str]] = {}
         self._database.execute("BEGIN IMMEDIATE")
         try:
-            for span in spans:
-                new = (destination, span, session, now + seconds)
-                if self._database.execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?, 0, ?)", new).rowcount:
-                    claims[span] = "mine"
-                    continue
-                owner, settled, at = self._database.execute(
-                    "SELECT session, settled, at FROM claims WHERE destination = ? AND span = ?", (destination, span)
-                ).fetchone()
+            known = self._known(destination, spans)
+            new = [span for span in spans if span not in known]
+            rows = [(destination, span, session, now + seconds) for span in new]
+            self._database.executemany("INSERT INTO claims VALUES (?, ?, ?, 0, ?)", rows)
+            claims: dict[str, Claim] = dict.fromkeys(new, "mine")
+            for span, (owner, settled, at) in known.items():
                 if settled:
                     claims[span] = "delivered"
                     continue
@@ -149,14 +147,23 @@ class Ledger:
                     self._set(destination, span, "settled = 1")
                     continue
                 claims[span] = "unclear"
-                at = now if at is None else at  # written by an earlier version: its time counts from now
-                times.append(at)
-                self._set(destination, span, "session = ?, at = ?", session, at)
+                until = now if at is None else at  # written by an earlier version: its time counts from now
+                times.append(until)
+                self._set(destination, span, "session = ?, at = ?", session, until)
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
         return Claims(claims, max(times, default=None))
+
+    def _known(self, destination: str, spans: Iterable[str]) -> dict[str, tuple[str, bool, float | None]]:
+        """Return owner, settled and time of those of these spans that have a claim."""
+        select = (
+            "SELECT span, session, settled, at FROM claims"
+            " WHERE destination = ? AND span IN (SELECT value FROM json_each(?))"
+        )
+        rows = self._database.execute(select, (destination, json.dumps([*spans])))
+        return {span: (owner, bool(settled), at) for span, owner, settled, at in rows}
 
     def _set(self, destination: str, span: str, what: str, *values: object) -> None:
         statement = f"UPDATE claims SET {what} WHERE destination = ? AND span = ?"  # noqa: S608  (our own words)
@@ -164,8 +171,7 @@ class Ledger:
 
     def delivered(self, destination: str, spans: Iterable[str]) -> set[str]:
         """Return which of these spans any session has delivered."""
-        select = "SELECT 1 FROM claims WHERE destination = ? AND span = ? AND settled"
-        return {span for span in spans if self._database.execute(select, (destination, span)).fetchone()}
+        return {span for span, (_, settled, _) in self._known(destination, spans).items() if settled}
 
     def sessions(self, destination: str) -> list[str]:
         """Return the sessions that have claims for a destination."""
