@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from cc_trace.cli.backfill_bar import Bar
     from cc_trace.cli.interrupts import StopFlag
-    from cc_trace.delivery import Ledger, TranscriptFile
+    from cc_trace.delivery import Advance, Ledger, TranscriptFile
 
 _LOCK_SECONDS: Final = 1.0
 _HOUR: Final = 3600
@@ -65,14 +65,14 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     stop_flag: StopFlag = SimpleNamespace(value=False)
     with _bar(summary) as bar:
         if options.jobs == 1:
-            reports = in_turn(app, found, bar, stop_flag)
+            reports = in_turn(app, found, bar.advanced, stop_flag)
         else:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
             with app.sync():
                 pass  # an error in the state folder is reported once, here
             stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
-            reports = side_by_side(environment, options.to, options.jobs, found, bar, stop_flag)
+            reports = side_by_side(environment, options.to, options.jobs, found, bar.advanced, stop_flag)
         with stop_on_interrupt(stop_flag):
             for file, report in reports:
                 summary.add(report)
@@ -181,7 +181,19 @@ def _count(
         summary.count(name, turns, spans)
 
 
-def _bar(summary: Summary) -> contextlib.AbstractContextManager[Bar]:
-    from cc_trace.cli.backfill_bar import bar  # noqa: PLC0415  (rich takes 60 ms, which a wrong call need not pay)
+class _NoBar:
+    """Shows nothing, where stderr is not a terminal."""
+
+    def advanced(self, session_id: str, advance: Advance) -> None:
+        """Ignore a batch."""
+
+    def done(self, file: TranscriptFile) -> None:
+        """Ignore a session."""
+
+
+def _bar(summary: Summary) -> contextlib.AbstractContextManager[Bar | _NoBar]:
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext(_NoBar())
+    from cc_trace.cli.backfill_bar import bar  # noqa: PLC0415  (rich takes 60 ms)
 
     return bar(summary)

@@ -1,4 +1,4 @@
-"""The progress bar of a backfill, on stderr where that is a terminal."""
+"""The progress bar of a backfill, on stderr, which is a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def bar(summary: Summary) -> Iterator[Bar]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
         console=Console(file=bare(sys.stderr)),  # whose escape sequences are our own
-        disable=not sys.stderr.isatty(),
     )
     with progress:
         yield Bar(progress, summary)

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cc_trace.cli.interrupts import block_interrupts
 from cc_trace.delivery import AgentListing, App, Report, is_pending
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from concurrent.futures import BrokenExecutor, Executor, Future
     from multiprocessing.queues import SimpleQueue
 
-    from cc_trace.cli.backfill_bar import Bar
     from cc_trace.cli.interrupts import StopFlag
     from cc_trace.delivery import Advance, TranscriptFile
     from cc_trace.export import DestinationSettings
+
+    OnAdvance: TypeAlias = Callable[[str, Advance], None]  # a session's id, and what was sent of it
 
 _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: the backend is not there
 
@@ -41,7 +42,7 @@ class _Failing:
 class _Worker:
     """Delivers one session after the other."""
 
-    def __init__(self, app: App, on_advance: Callable[[str, Advance], None], stop_flag: StopFlag) -> None:
+    def __init__(self, app: App, on_advance: OnAdvance, stop_flag: StopFlag) -> None:
         self._app = app
         self._session = ""
         self._failing: list[_Failing] = []
@@ -95,10 +96,10 @@ class _Worker:
 
 
 def in_turn(
-    app: App, found: Sequence[TranscriptFile], bar: Bar, stop_flag: StopFlag
+    app: App, found: Sequence[TranscriptFile], on_advance: OnAdvance, stop_flag: StopFlag
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver one session after the other."""
-    worker = _Worker(app, bar.advanced, stop_flag)
+    worker = _Worker(app, on_advance, stop_flag)
     try:
         for file in found:
             if stop_flag.value:
@@ -113,7 +114,7 @@ def side_by_side(
     to: str | None,
     jobs: int,
     found: Sequence[TranscriptFile],
-    bar: Bar,
+    on_advance: OnAdvance,
     stop_flag: StopFlag,
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver several sessions at a time, each in a process of its own: reading them takes one core.
@@ -127,7 +128,7 @@ def side_by_side(
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
     given = (dict(environment), to, queue, stop_flag)
-    listener = threading.Thread(target=_listen, args=(queue, bar), daemon=True)
+    listener = threading.Thread(target=_listen, args=(queue, on_advance), daemon=True)
     listener.start()
     waiting: dict[TranscriptFile, Report] = {}
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
@@ -180,9 +181,9 @@ def _report_of_lost_process(file: TranscriptFile, error: BrokenExecutor) -> Repo
     return Report(file.path.stem, pending={"*": f"the process delivering it died: {error}"})
 
 
-def _listen(queue: SimpleQueue[tuple[str, Advance] | None], bar: Bar) -> None:
+def _listen(queue: SimpleQueue[tuple[str, Advance] | None], on_advance: OnAdvance) -> None:
     while (message := queue.get()) is not None:
-        bar.advanced(*message)
+        on_advance(*message)
 
 
 _worker: _Worker

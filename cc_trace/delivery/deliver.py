@@ -102,6 +102,7 @@ class Delivery:
         self.refused: Counter[str] = Counter()  # reason -> number of spans
         self._session = session
         self._destination = destination
+        self._encodes_in_turn = destination if isinstance(destination, EncodesInTurn) else None
         self._cursor = state.cursor(destination.name)
         self._start = self._cursor.position  # of the oldest turn that is not completely delivered
         self._ledger = None if destination.idempotent else ledger
@@ -195,10 +196,9 @@ class Delivery:
             self._add_to_batch(self._encoded(outgoing, trace.spans))
 
     def _encoded(self, span: Span, turn: Sequence[Span]) -> EncodedSpan:
-        destination = self._destination
-        if isinstance(destination, EncodesInTurn):
-            return destination.encode_in_turn(span, turn, self._media.find, may_ask=True)
-        return destination.encode(span)
+        if self._encodes_in_turn is not None:
+            return self._encodes_in_turn.encode_in_turn(span, turn, self._media.find, may_ask=True)
+        return self._destination.encode(span)
 
     def _files(self) -> Iterator[tuple[Path, Position]]:
         """Yield where images of the turns that are delivered now stand."""

@@ -147,10 +147,22 @@ def _pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
     """Join all pairs at once: most bytes are here, and joining each enclosing message would copy them again."""
     parts: list[bytes] = []
     for key, value in attributes.items():
-        name, told = _key(key), _value(value)
-        head = chunk_head(2, len(told))
-        parts += (chunk_head(field, len(name) + len(head) + len(told)), name, head, told)
+        if isinstance(value, str) and len(value) <= _SHORTEST:
+            parts.append(_short_pair(field, key, value))
+        else:
+            parts += _pair(field, key, value)
     return b"".join(parts)
+
+
+def _pair(field: int, key: str, value: AttributeValue) -> tuple[bytes, bytes, bytes, bytes]:
+    name, encoded = _key(key), _value(value)
+    head = chunk_head(2, len(encoded))
+    return chunk_head(field, len(name) + len(head) + len(encoded)), name, head, encoded
+
+
+@lru_cache(4096)  # names, ids and models recur on every span
+def _short_pair(field: int, key: str, text: str) -> bytes:
+    return b"".join(_pair(field, key, text))
 
 
 @lru_cache(1024)  # the same few on every span

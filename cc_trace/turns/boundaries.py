@@ -101,6 +101,8 @@ class PromptQueue:
 
     def take(self, before_ns: int | None) -> list[tuple[str, Head]]:
         """Remove and return what was sent to the model up to a time, or everything if it is None."""
+        if not self.handed_over:  # as nearly always
+            return []
 
         def is_due(head: Head) -> bool:
             return before_ns is None or head.time_ns is None or head.time_ns <= before_ns

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_trace.values import INT64, json_text
 
 if TYPE_CHECKING:
     from cc_trace.export.profiles.labels import AttributeValue
     from cc_trace.transcript import JsonValue
+
+_SCALARS: Final = (str, bool, int, float)
 
 
 def plain(value: JsonValue) -> str:
@@ -20,4 +22,4 @@ def attribute(value: JsonValue) -> AttributeValue:
     """Return a value as an attribute: scalars unchanged, anything else as JSON."""
     if isinstance(value, int) and value not in INT64:
         return str(value)
-    return value if isinstance(value, str | bool | int | float) else json_text(value)
+    return value if isinstance(value, _SCALARS) else json_text(value)
