@@ -11,13 +11,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.cli.output import bare
+from cc_trace.cli.output import EscapedText
 from cc_trace.delivery import States
-from cc_trace.doctor import Subject, counted, failed, run_check, secret_values
+from cc_trace.doctor import Subject, failed, run_check, secret_values
 from cc_trace.errors import ConfigError
 from cc_trace.export import redacted
 from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.settings import Sources
+from cc_trace.text import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         for check in sorted(done, key=lambda check: _FIRST.index(check.verdict)):
             _print(check, coloured=coloured)
         count = {verdict: sum(check.verdict == verdict for check in done) for verdict in ("failed", "warning")}
-        print(f"\n{counted(len(done), 'check')}: {count['failed']} failed, {counted(count['warning'], 'warning')}")
+        print(f"\n{plural(len(done), 'check')}: {count['failed']} failed, {plural(count['warning'], 'warning')}")
     return 1 if any(check.verdict == "failed" for check in done) else 0
 
 
@@ -86,11 +87,11 @@ def _clean(text: str, secrets: frozenset[str]) -> str:
 
 
 def _print(check: Check, *, coloured: bool) -> None:
-    if coloured:
-        stream = bare(sys.stdout)
-        stream.write(f"\x1b[{_COLOURS[check.verdict]}m{check.verdict:<8}\x1b[0m ")
-        print(f"{check.name:<22} {check.found}", flush=True)
+    line = f"{check.verdict:<8} {check.name:<22} {check.found}"
+    if coloured and isinstance(sys.stdout, EscapedText):
+        safe = sys.stdout.safe(line)  # first, so that it is wrapped as a whole
+        sys.stdout.bare.write(f"\x1b[{_COLOURS[check.verdict]}m{safe[:8]}\x1b[0m{safe[8:]}\n")
     else:
-        print(f"{check.verdict:<8} {check.name:<22} {check.found}", flush=True)
+        print(line, flush=True)
     if check.fix is not None:
         print(f"{'':<8} fix: {check.fix}", flush=True)

@@ -48,13 +48,17 @@ class EscapedText:
 
     def write(self, text: str) -> int:
         """Write what a terminal may see."""
+        self.bare.write(self.safe(text))
+        return len(text)
+
+    def safe(self, text: str) -> str:
+        """Return a text as it is written here."""
         safe, encoding = escaped(text), self.bare.encoding or "utf-8"
         if len(safe) > self._width > 0:
             safe = "\n".join(_wrapped(line, self._width) for line in safe.split("\n"))
         if not safe.isascii():  # a path can have bytes that are no text
             safe = safe.encode(encoding, "backslashreplace").decode(encoding)
-        self.bare.write(safe)
-        return len(text)
+        return safe
 
     def __getattr__(self, name: str) -> object:
         """Be the stream itself in all else."""

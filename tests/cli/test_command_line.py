@@ -163,10 +163,12 @@ def test_the_doctor_puts_failures_first_and_colours_them(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("command", ["--help", "doctor", "config", "status", "show", "report", "install --help"])
 def test_a_narrow_terminal_breaks_no_word(tmp_path: Path, command: str) -> None:
-    """Of 60 columns: a line that is longer is one word, such as a path."""
+    """Of 60 columns, and with colours: a line that is longer is one word, such as a path."""
     target = [str(next(SESSION.glob("*.jsonl")))] if command in ("show", "report") else []
-    wide = in_terminal(tmp_path, 400, *command.split(), *target, NO_COLOR="1")
-    narrow = re.sub(r"\x1b\[[0-9;]*m", "", in_terminal(tmp_path, 60, *command.split(), *target, NO_COLOR="1"))
+    wide, narrow = (
+        re.sub(r"\x1b\[[0-9;]*m", "", in_terminal(tmp_path, columns, *command.split(), *target))
+        for columns in (400, 60)
+    )
     for line in narrow.splitlines():
         assert len(line) <= 60 or " " not in line.strip(), line
     if command != "show":  # which cuts texts to the width
