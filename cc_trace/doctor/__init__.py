@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from cc_trace.doctor.check import Check, Subject, failed, run_check
 from cc_trace.doctor.configuration import secret_values
-from cc_trace.text import plural as counted
 
 __all__ = [
     "Check",
     "Subject",
-    "counted",
     "failed",
     "run_check",
     "secret_values",
