@@ -102,6 +102,21 @@ def test_what_is_missing_is_named(machine: Machine) -> None:
     )
 
 
+@pytest.mark.skipif(
+    shutil.which("make") is None, reason="make is not installed; on Debian and Ubuntu: apt install make"
+)
+def test_the_makefile_makes_its_environment_so() -> None:
+    """With the Python that was chosen; then it fetches what the collector lacks, and only then are tests run."""
+    command = ["make", "--dry-run", "--always-make", "--directory", str(ROOT), "PYTHON=python9", "test"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    run = [line for line in printed.splitlines() if not line.startswith(("make", "echo", "touch"))]
+    assert run[:2] == [
+        "PYTHON='python9' sh scripts/environment.sh .venv -e '.[dev]'",
+        ".venv/bin/python tests/collector.py",
+    ]
+    assert [line.split()[0] for line in run[2:]] == [f".venv/bin/{tool}" for tool in ("ruff", "ruff", "mypy", "pytest")]
+
+
 LIBRARY = f"{'libpython{}.{}'.format(*sys.version_info)}.so.1.0"
 # Starts only where the library lies in a folder that it is told of.
 LINKED = f"""#!/bin/sh
