@@ -15,7 +15,7 @@ import orjson
 
 from cc_trace.delivery import App
 from cc_trace.errors import ConfigError
-from cc_trace.export import check_name
+from cc_trace.export import split_name
 from cc_trace.files import read_regular, write_private
 from cc_trace.paths import here, home
 from cc_trace.privacy import Redactor
@@ -211,7 +211,7 @@ def _checked(setting: Setting, text: str, sources: Sources) -> object:
     check_key(setting.name, text.strip())
     if setting.name == "destinations":
         for name in given.names(setting.name):
-            check_name(name, setting.name)
+            split_name(name, setting.name)
     elif setting.name != "trace_to_langfuse":  # both need others, which may be set later
         read_config(given, Path("/"), sources.home)
     return value

@@ -16,7 +16,7 @@ from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sync import Sync
 from cc_trace.errors import CcTraceError, ConfigError, StateError
-from cc_trace.export import check_name, open_destination
+from cc_trace.export import split_name, open_destination
 from cc_trace.log import Log
 from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.privacy import Privacy
@@ -55,7 +55,7 @@ class App:
     def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> App:
         """Prepare the state folder and find the settings. `hooked`: a hook started us, so nobody sees our output."""
         if to is not None:
-            check_name(to, "--to")
+            split_name(to, "--to")  # raises if there is none of that name
         sources = Sources(environment, home(environment), hooked)
         config_dir = claude_folder(environment, sources.home)
         states = States(state_folder(environment, config_dir))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
         Cost,
         DestinationSettings,
         OtlpProtocol,
-        check_name,
         open_destination,
+        split_name,
         trace_url,
     )
     from cc_trace.export.endpoint import redacted
@@ -53,10 +53,10 @@ __all__ = [
     "Retryable",
     "Temporality",
     "Unclear",
-    "check_name",
     "measured",
     "open_destination",
     "redacted",
+    "split_name",
     "trace_url",
 ]
 
@@ -80,7 +80,7 @@ _MODULES: Final = {
     "Rejected": "outcomes",
     "Retryable": "outcomes",
     "Unclear": "outcomes",
-    "check_name": "destination",
+    "split_name": "destination",
     "open_destination": "destination",
     "redacted": "endpoint",
     "trace_url": "destination",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never, cast, get_args
 
 from cc_trace.errors import ConfigError
 from cc_trace.export.profiles.labels import Labels
@@ -22,7 +22,7 @@ LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 OtlpProtocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 # Who prices a response: the server, cc-trace, or cc-trace if the server has no price.
 Cost: TypeAlias = Literal["server", "local", "missing"]
-_ASKING: Final = 6  # requests that may precede a batch: for images, scores and prices
+_EXTRA_REQUESTS: Final = 6  # that may precede a batch: for images, scores and prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class DestinationSettings:
     @property
     def send_seconds(self) -> float:
         """Return how long sending a batch can take at most, including the requests before it."""
-        return self.timeout_seconds * (1 + _ASKING * (self.media or self.scores))
+        return self.timeout_seconds * (1 + _EXTRA_REQUESTS * (self.media or self.scores))
 
     @property
     def store(self) -> Path | None:
@@ -80,17 +80,19 @@ class DestinationSettings:
     @property
     def packages(self) -> tuple[str, ...]:
         """Return the packages it needs in addition to the base dependencies."""
-        match self.kind, self.protocol:
-            case "local", _:
+        match self.kind:
+            case "local":
                 return ()
-            case "file", _:
+            case "file":
                 return _OTLP_PACKAGES
-            case "otel", _:
+            case "otel":
                 return (*_OTLP_PACKAGES, "opentelemetry-sdk")
-            case "otlp", "grpc":
+            case "otlp" if self.protocol == "grpc":
                 return (*_OTLP_PACKAGES, "grpcio", "googleapis-common-protos")
-            case _:
+            case "otlp" | "langfuse":
                 return (*_OTLP_PACKAGES, "certifi")
+            case _:
+                assert_never(self.kind)
 
 
 def open_destination(settings: DestinationSettings) -> Destination:
@@ -99,35 +101,37 @@ def open_destination(settings: DestinationSettings) -> Destination:
         from cc_trace.export.waiting import Waiting
 
         return Waiting(settings, settings.waits_for)
-    match settings.kind, settings.protocol:
-        case "local", _:
+    match settings.kind:
+        case "local":
             from cc_trace.export.local import LocalStore
 
             return LocalStore(settings.name, _path(settings))
-        case "file", _:
+        case "file":
             from cc_trace.export.file import JsonLines
 
             return JsonLines(settings, _path(settings))
-        case "langfuse", _:
+        case "langfuse":
             from cc_trace.export.langfuse import Langfuse
 
             return Langfuse(settings)
-        case "otel", _:
+        case "otel":
             try:
                 from cc_trace.export.otel_exporter import OtelExporter
             except ImportError as error:
                 raise _missing(settings, "opentelemetry-sdk", error) from error
             return OtelExporter(settings)
-        case "otlp", "grpc":
+        case "otlp" if settings.protocol == "grpc":
             try:
                 from cc_trace.export.otlp_grpc import OtlpGrpc
             except ImportError as error:
                 raise _missing(settings, "grpcio googleapis-common-protos", error) from error
             return OtlpGrpc(settings)
-        case _:
+        case "otlp":
             from cc_trace.export.otlp_http import OtlpHttp
 
             return OtlpHttp(settings)
+        case _:
+            assert_never(settings.kind)
 
 
 def trace_url(settings: DestinationSettings, trace_id: str) -> str | None:
@@ -139,13 +143,17 @@ def trace_url(settings: DestinationSettings, trace_id: str) -> str | None:
     return f"{server_url(settings)}/trace/{trace_id}"  # redirects to the trace in its project
 
 
-def check_name(name: str, place: str) -> None:
-    """Raise ConfigError for an unknown destination's name. `place`: where the name was given."""
+def split_name(name: str, place: str) -> tuple[DestinationKind, str]:
+    """Return a destination's kind, and for `otel:NAME` the exporter's name. Raises ConfigError for an unknown one.
+
+    `place`: where the name was given.
+    """
     kind, colon, exporter = name.partition(":")
     if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
         known = ", ".join("otel:NAME" if each == "otel" else each for each in get_args(DestinationKind))
         message = f"{place} names {quoted(name)}; it must be one of {known}"
         raise ConfigError(message)
+    return cast("DestinationKind", kind), exporter
 
 
 def _path(settings: DestinationSettings) -> Path:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from cc_trace.errors import ConfigError
-from cc_trace.export import LANGFUSE_CLOUD, DestinationSettings, Labels, check_name
+from cc_trace.export import LANGFUSE_CLOUD, DestinationSettings, Labels, split_name
 from cc_trace.privacy import PrivacySettings, Redactor, check_masks, quoted
 from cc_trace.settings.catalogue import BY_NAME
 from cc_trace.settings.lookup import Settings, waits_for
@@ -165,13 +165,12 @@ def _link(settings: Settings) -> TraceLink:
 
 
 def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
-    kind, _, exporter = name.partition(":")
+    found = settings.found("destinations")
+    kind, exporter = split_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
     timeout = settings.number("timeout_seconds")
     if not timeout:
         message = "CC_TRACE_TIMEOUT_SECONDS is 0; it must be more than 0"
         raise ConfigError(message)
-    found = settings.found("destinations")
-    check_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
     if kind == "otel" and found is not None and found.layer.project:
         message = f"{found.place} names {quoted(name)}: a project may not choose a program to run"
         raise ConfigError(message)
@@ -188,8 +187,10 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
             return _otlp(name, settings, labels, timeout, home)
         case "langfuse":
             return _langfuse(name, settings, labels, timeout, state_dir)
-        case _:
+        case "otel":
             return DestinationSettings(name, "otel", exporter=exporter, labels=labels, timeout_seconds=timeout)
+        case _:
+            assert_never(kind)
 
 
 def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:
