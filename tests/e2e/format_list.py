@@ -2,7 +2,7 @@
 
 A line's kind is its type, with its subtype where it has one. A field is named by its path; `[x]` stands for the items
 of a list whose type is x, `<x>` for what tool x returned. A field is used if it is looked at when a line is read, or if
-the line is read as something else without it. Of lines that are stepped over only the outermost fields are listed.
+the line is read as something else without it. Of skipped lines only the outermost fields are listed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Kind:
 
     used: set[str] = field(default_factory=set)
     ignored: set[str] = field(default_factory=set)
-    stepped_over: bool = False
+    skipped: bool = False
 
 
 Format = dict[str, Kind]
@@ -70,7 +70,7 @@ def join(known: Format, more: Format) -> None:
     for name, kind in more.items():
         used = known.get(name, kind).used | kind.used
         ignored = (known.get(name, kind).ignored | kind.ignored) - used
-        known[name] = Kind(used, ignored, known.get(name, kind).stepped_over and kind.stepped_over)
+        known[name] = Kind(used, ignored, known.get(name, kind).skipped and kind.skipped)
 
 
 def listed() -> Format:
@@ -78,7 +78,7 @@ def listed() -> Format:
     if not LIST.is_file() or (raw := json.loads(LIST.read_text()))["version"] != CURRENT:
         return {}
     return {
-        name: Kind(set(kind.get("used", ())), set(kind.get("ignored", ())), kind.get("stepped over", False))
+        name: Kind(set(kind.get("used", ())), set(kind.get("ignored", ())), kind.get("skipped", False))
         for name, kind in raw["lines"].items()
     }
 
@@ -91,11 +91,7 @@ def write(known: Format) -> None:
 
 def _as_json(kind: Kind) -> dict[str, Any]:
     ignored = sorted(kind.ignored)
-    return (
-        {"stepped over": True, "ignored": ignored}
-        if kind.stepped_over
-        else {"used": sorted(kind.used), "ignored": ignored}
-    )
+    return {"skipped": True, "ignored": ignored} if kind.skipped else {"used": sorted(kind.used), "ignored": ignored}
 
 
 def news(known: Format, seen: Format) -> list[str]:
@@ -121,7 +117,7 @@ def _kind(line: dict[str, Any]) -> str:
 def _read(line: dict[str, Any], tool: str) -> Kind:
     entries = _entries(line)
     if all(isinstance(read, Skipped) for read in entries):
-        return Kind(ignored=set(line), stepped_over=True)
+        return Kind(ignored=set(line), skipped=True)
     paths = set(_paths(line, "", tool))
     looked_at: set[str] = set()
     entry(_watched(line, "", tool, looked_at), 0, 0)

@@ -137,7 +137,7 @@ def recovers(place: Place, behaviour: Behaviour) -> None:
 
 @pytest.mark.parametrize("code", [400, 413, 422])
 def test_a_span_refused_for_good_costs_only_itself(place: Place, code: int) -> None:
-    """The batch is halved until the span is found; it is recorded with status and message, and stepped over."""
+    """The batch is halved until the span is found; it is recorded with status and message, and skipped."""
     bad = sorted(place.expected)[5]
     place.backend.behaviour = refuses_span(bad, code)
     assert place.sync()

@@ -203,7 +203,7 @@ def test_a_launch_in_an_unknown_trace_is_no_link() -> None:
 
 
 def test_no_value_makes_a_span_unsendable() -> None:
-    """Text that is no Unicode is mended in names, keys, values and messages; an integer too wide becomes text."""
+    """Invalid Unicode is repaired in names, keys, values and messages; an integer too wide becomes text."""
     span = made(status="error", error="bad \ud800")
     attributes: dict[str, AttributeValue] = {"k\ud800": "v\udfff", "wide": 1 << 64, "list": ["\ud800"], "fine": 1}
     message = Message.FromString(encode_span(span, "n\ud800", attributes))

@@ -249,7 +249,7 @@ def test_a_proxy_is_used_but_not_for_this_machine(
         ("socks5://user:Qz7s3c@127.0.0.1", "uses SOCKS, which cc-trace does not support; use an HTTP proxy"),
     ],
 )
-def test_a_proxy_that_cannot_be_used_is_an_outcome_of_sending_and_its_password_stays_unspoken(
+def test_unusable_proxy_is_retryable_and_its_password_is_not_shown(
     spans: list[Span], monkeypatch: pytest.MonkeyPatch, proxy: str, said: str
 ) -> None:
     """Opening must not fail: it would stop the other destinations."""

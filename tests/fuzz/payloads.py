@@ -96,8 +96,8 @@ class _Checker:
         self._states.path(SESSION).unlink(missing_ok=True)
         sink = Sink()
         sink.idempotent = True  # no ledger: it would remember the payload before
-        world = Runtime(_Clock().read, lambda _: None)
-        sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._root)
+        runtime = Runtime(_Clock().read, lambda _: None)
+        sync = Sync(self._states, lambda _: Plan((sink,)), self._log, runtime, self._root)
         try:
             self._states.spool.post_request(SyncRequest(payload, 1))
             sync.handle_requests(payload.session_id)

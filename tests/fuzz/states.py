@@ -146,8 +146,8 @@ class _Checker:
                     orjson.loads(shown.getvalue())
 
     def _synced(self, sink: Sink) -> Report:
-        world = Runtime(time.time, lambda _: None, patient=False)
-        sync = Sync(self._states, lambda _: Plan((sink,)), self._log, world, self._config_dir)
+        runtime = Runtime(time.time, lambda _: None, patient=False)
+        sync = Sync(self._states, lambda _: Plan((sink,)), self._log, runtime, self._config_dir)
         try:
             return sync.session(self._transcript)
         finally:

@@ -176,7 +176,7 @@ def test_only_what_is_written_while_off_is_left_out(machine: Machine, backend: H
 def test_a_wrong_setting_does_not_hide_that_tracing_is_off(
     machine: Machine, backend: HttpBackend, tmp_path: Path
 ) -> None:
-    """What is written meanwhile stays out, whatever else has to be mended; that is said all the same."""
+    """What is written meanwhile is suppressed, and the log names both."""
     project = tmp_path / "p"
     path = machine.turn(ONE, project, "secret")
     wrong = {"CC_TRACE_ENABLED": "false", "CC_TRACE_DESTINATIONS": "langfuse"}

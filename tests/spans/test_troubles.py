@@ -36,7 +36,7 @@ def roots(sink: Sink) -> list[str]:
 
 @pytest.mark.parametrize("path", ["~nosuchuser/x.jsonl", "/a\\u0000b.jsonl", "/" + "a" * 5000 + ".jsonl"])
 def test_one_malformed_payload_stops_nobody(tmp_path: Path, path: str) -> None:
-    """A worker steps over a payload it cannot use and serves the others."""
+    """It is skipped, and the worker handles the others."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         transcript = home.add()
@@ -222,8 +222,8 @@ def test_agents_of_turns_before_are_not_read_again(tmp_path: Path) -> None:
     assert read == ["agent-a4.jsonl"]
 
 
-def test_word_left_while_a_sweep_held_the_session_is_served(tmp_path: Path) -> None:
-    """Whoever holds a session's lock looks for word when it lets go; word nobody took is the next worker's."""
+def test_request_of_an_earlier_version_is_handled_by_any_worker(tmp_path: Path) -> None:
+    """Earlier versions kept requests in the folder `pending`."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         first = home.add()
