@@ -103,28 +103,46 @@ def next_error(store: Store, session_id: str, number: int, place: int) -> int | 
 
 
 def hooks(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return a session's hooks by event and command, the longest-running first."""
+    """Return a session's hooks by event and command, the longest-running first; `total`: of runs."""
     return store.read(
         "SELECT json_extract(span, '$.metadata.hook_event') event, json_extract(span, '$.metadata.command') command,"
         " COUNT(*) runs, SUM(json_extract(span, '$.metadata.blocked') = 1) blocked, SUM(status = 'error') errors,"
         " SUM(COALESCE(json_extract(span, '$.metadata.duration_ms'), (end_ns - start_ns) / 1e6)) took_ms,"
-        " MIN(span_id) span_id FROM spans WHERE session_id = ? AND kind = 'event' AND name = 'hook'"
-        " GROUP BY 1, 2 ORDER BY took_ms DESC LIMIT 50",
+        " MIN(span_id) span_id, SUM(COUNT(*)) OVER () total FROM spans"
+        " WHERE session_id = ? AND kind = 'event' AND name = 'hook' GROUP BY 1, 2 ORDER BY took_ms DESC LIMIT 50",
         [session_id],
     )
 
 
-def permissions(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return a session's tool calls that needed a decision, refusals and long waits first."""
-    return store.read(
-        "SELECT span_id, turn, name, label, json_extract(span, '$.metadata.permission.decision') decision,"
-        " json_extract(span, '$.metadata.permission.source') source,"
+class Decisions(NamedTuple):
+    """The decisions about a session's tool calls."""
+
+    told: list[sqlite3.Row]  # those that were refused or waited, the longest waits first; not all if they are many
+    allowed: dict[str, int]  # how many others each source allowed
+    total: int
+
+
+def permissions(store: Store, session_id: str) -> Decisions:
+    """Return the decisions about a session's tool calls."""
+    decided = (
+        "WITH decided AS (SELECT span_id, turn, name, label, start_ns,"
+        " json_extract(span, '$.metadata.permission.decision') decision,"
+        " COALESCE(json_extract(span, '$.metadata.permission.source'), '') source,"
         " json_extract(span, '$.metadata.permission.wait_ms') wait_ms,"
         " json_extract(span, '$.metadata.denial') denial FROM spans WHERE session_id = ? AND kind = 'tool'"
-        " AND (decision IS NOT NULL OR denial IS NOT NULL)"
+        " AND (decision IS NOT NULL OR denial IS NOT NULL))"
+    )
+    plain = "decision = 'accept' AND denial IS NULL AND COALESCE(wait_ms, 0) = 0"
+    told = store.read(
+        f"{decided} SELECT *, COUNT(*) OVER () total FROM decided WHERE NOT COALESCE({plain}, 0)"
         " ORDER BY decision = 'accept' AND denial IS NULL, wait_ms DESC, start_ns LIMIT 100",
         [session_id],
     )
+    allowed = store.read(
+        f"{decided} SELECT source, COUNT(*) calls FROM decided WHERE {plain} GROUP BY 1 ORDER BY 2 DESC", [session_id]
+    )
+    by_source = {row["source"]: row["calls"] for row in allowed}
+    return Decisions(told, by_source, sum(by_source.values()) + (told[0]["total"] if told else 0))
 
 
 class Relatives(NamedTuple):

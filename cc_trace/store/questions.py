@@ -170,9 +170,10 @@ def span(store: Store, span_id: str) -> sqlite3.Row | None:
 
 
 def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return the latest requests of a session's main thread, and its compactions, in order."""
+    """Return the latest requests of a session's main thread and its compactions, in order; `total`: of requests."""
     found = store.read(
-        "SELECT span_id, turn, kind, name, model, start_ns, input_tokens input, output_tokens output,"
+        "SELECT SUM(kind = 'generation') OVER () total,"
+        " span_id, turn, kind, name, model, start_ns, input_tokens input, output_tokens output,"
         " cache_read_tokens cache_read, cache_write_tokens cache_write, cost_usd,"
         " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
         " json_extract(span, '$.metadata.preTokens') before_tokens,"
@@ -194,12 +195,12 @@ def costs(store: Store, session_id: str) -> list[sqlite3.Row]:
 
 
 def files(store: Store, session_id: str) -> list[sqlite3.Row]:
-    """Return the files that a session changed, with lines added and removed, the most edited first."""
+    """Return the files that a session changed most often, with lines added and removed; `total`: of files."""
     return store.read(
         "SELECT json_extract(span, '$.tool.file_path') path, COUNT(*) edits, MIN(span_id) span_id,"
         " SUM(json_extract(span, '$.metadata.lines_added')) added,"
-        " SUM(json_extract(span, '$.metadata.lines_removed')) removed FROM spans WHERE session_id = ? AND kind = 'tool'"
-        " AND status = 'ok' AND json_extract(span, '$.tool.file_path') IS NOT NULL"
+        " SUM(json_extract(span, '$.metadata.lines_removed')) removed, COUNT(*) OVER () total FROM spans"
+        " WHERE session_id = ? AND kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
         " GROUP BY 1 ORDER BY 2 DESC LIMIT 100",
         [session_id],
     )

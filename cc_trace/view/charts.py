@@ -65,6 +65,7 @@ class ContextChart:
     origins: list[tuple[str, str, int]] = field(default_factory=list)  # class, name, tokens of the latest request
     limit_y: float | None = None
     limit: int | None = None
+    total: int = 0  # requests of the session, though not all may be drawn
     highest: int = 0
     top: float = 0.0  # tokens at the top of the chart
     estimated: bool = False  # how the tokens divide is an estimate
@@ -80,6 +81,7 @@ def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
     limits = [limit for row in requests if (limit := _object(row["context"]).get("limit")) and isinstance(limit, int)]
     chart.limit = limits[-1] if limits else None
     totals = [sum(part.values()) for part in parts]
+    chart.total = rows[0]["total"] if rows else 0
     chart.highest = max([*totals, 1])
     top = max(chart.highest, chart.limit if chart.limit and chart.limit < chart.highest * 3 else 0) * 1.04
     if chart.limit is not None and chart.limit <= top:

@@ -160,7 +160,7 @@ class Pages:
             spent=charts.cost_line(lists.spending(self._index, session_id)),
             files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
             hooks=lists.hooks(self._index, session_id),
-            decisions=_decisions(lists.permissions(self._index, session_id)),
+            decisions=lists.permissions(self._index, session_id),
         )
 
     def turn(self, request: Request) -> Response:
@@ -361,18 +361,6 @@ def _longest(rows: list[Any]) -> list[tuple[Any, str, float]]:
         reasons = dict.fromkeys(_WAITED_FOR.get(kind, kind) for kind, _, _ in waits)
         found.append((row, f"{', '.join(reasons)}: {told}", sum(end - begin for _, begin, end in waits) / 1e6))
     return sorted(found, key=lambda each: -each[2])
-
-
-def _decisions(rows: list[Any]) -> tuple[list[Any], dict[str, int]]:
-    """Return the calls that were refused or asked about, and how many others each source allowed."""
-    told, allowed = [], dict[str, int]()
-    for row in rows:
-        source = str(row["source"] or "").replace("_", " ")
-        if row["decision"] == "accept" and not row["denial"] and not row["wait_ms"]:
-            allowed[source] = allowed.get(source, 0) + 1
-        else:
-            told.append(row)
-    return told, allowed
 
 
 def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str, Any]:  # noqa: ANN401

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from lines import prompt, reply, result, tool_use, write
 from viewer import TOKEN, Viewer, copy_cases, running
 
 from cc_trace.delivery.cursor import SessionState
@@ -94,6 +95,28 @@ def test_a_session_shows_what_its_transcript_says(viewer: Viewer, client: httpx.
     assert [row["id"] for row in rows["rows"]] == [span.span_id for span in spans]
     start = spans[0].start_ns or 0
     assert [row["start"] for row in rows["rows"]] == [((span.start_ns or 0) - start) / 1e6 for span in spans]
+
+
+def test_a_long_session_is_counted_though_not_all_is_shown(tmp_path: Path) -> None:
+    projects = tmp_path / ".claude" / "projects" / "-home-dev-project"
+    projects.mkdir(parents=True)
+    lines, rule = [prompt("go", 0)], {"decision": "accept", "source": "config"}
+    for number in range(510):
+        edit = {"file_path": f"/p/{number % 120}", "old_string": "a", "new_string": "b"}
+        lines += [
+            reply(f"m{number}", tool_use(f"t{number}", "Edit", **edit), at=2 * number + 1),
+            result(f"t{number}", at=2 * number + 2, permissionDecision=rule, error=number == 7),
+        ]
+    lines[-1] = result("t509", "no", at=1021, permissionDecision={**rule, "decision": "reject"}, error=True)
+    session_id = "11111111-0000-4000-8000-000000000001"
+    write(projects / f"{session_id}.jsonl", lines)
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url("")) as client:
+        client.get("/", params={"token": TOKEN})
+        page = " ".join(client.get(f"/sessions/{session_id}").text.split())
+    assert "the latest 500 of 510 requests of the main thread" in page
+    assert 'Files changed <span class="quiet">120, the most edited 100</span>' in page
+    assert 'Permission decisions <span class="quiet">510</span>' in page
+    assert "<span>509 calls</span>" in page
 
 
 def test_a_request_for_rows_is_bounded(client: httpx.Client) -> None:

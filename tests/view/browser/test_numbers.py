@@ -273,7 +273,7 @@ def test_files_hooks_and_permissions_of_a_session(
         "all => all.map(each => [each.querySelector('a').title, each.querySelector('.plus').textContent,"
         " each.querySelector('.minus').textContent])"
     )
-    expected = [[row["path"], f"+{row['added'] or 0}", f"\N{MINUS SIGN}{row['removed'] or 0}"] for row in files]
+    expected = [[row["path"], f"+{row['added'] or 0:,}", f"\N{MINUS SIGN}{row['removed'] or 0:,}"] for row in files]
     assert sorted(told) == sorted(expected)
     assert texts(page, "#files h2 .quiet") == ([str(len(files))] if files else [])
     hooks = ask(
@@ -283,7 +283,7 @@ def test_files_hooks_and_permissions_of_a_session(
         " GROUP BY 1, 2 ORDER BY took DESC",
         session_id,
     )
-    assert texts(page, "#hooks h2 .quiet") == ([f"{sum(row['runs'] for row in hooks)} runs"] if hooks else [])
+    assert texts(page, "#hooks h2 .quiet") == ([plural(sum(row["runs"] for row in hooks), "run")] if hooks else [])
     for row, text in zip(hooks, texts(page, "#hooks li"), strict=True):
         assert text.endswith(f"{row['runs']} \N{MULTIPLICATION SIGN}{figures.duration(row['took'])}")
         assert f"failed {row['failed']}" in text or not row["failed"]
