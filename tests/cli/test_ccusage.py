@@ -26,15 +26,6 @@ COUNTS = {
 pytestmark = pytest.mark.skipif(CCUSAGE is None, reason="ccusage is not installed")
 
 
-@pytest.fixture
-def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
-    folder = tmp_path / ".claude" / "projects" / "-p"
-    folder.mkdir(parents=True)
-    return folder
-
-
 def both(capsys: pytest.CaptureFixture[str], by: str = "day") -> tuple[dict[str, int], dict[str, int]]:
     """What ccusage counts, and what we do: in all, or by agent for the main thread."""
     assert CCUSAGE is not None

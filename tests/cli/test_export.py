@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 KEY = "sk-ant-api03-" + "Zx8vQ2mN" * 11 + "AA"
 
 
-@pytest.fixture
-def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
-    folder = tmp_path / ".claude" / "projects" / "-home-dev-project"
-    folder.mkdir(parents=True)
-    return folder
-
-
 def exported(projects: Path, name: str, *more: str) -> str:
     """Export the only session there is; return the file's text."""
     out = projects.parents[2] / name

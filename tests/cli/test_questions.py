@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 HOSTILE = "\x1b]0;owned\x07 \u202e <script> 100%"
 
 
-@pytest.fixture
-def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
-    monkeypatch.setenv("COLUMNS", "200")
-    folder = tmp_path / ".claude" / "projects" / "-home-dev-project"
-    folder.mkdir(parents=True)
-    return folder
-
-
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """Ask for JSON."""
     main([*arguments, "--json"])

@@ -32,13 +32,6 @@ ORIGIN, FORK = "dddddddd-0000-4000-8000-000000000001", "35e95895-b490-45b6-99f9-
 OWN = "11111111-0000-4000-8000-000000000001"
 
 
-@pytest.fixture
-def projects(tmp_path: Path) -> Path:
-    folder = tmp_path / ".claude" / "projects" / "-home-dev-project"
-    folder.mkdir(parents=True)
-    return folder
-
-
 def sessions(home: Path) -> set[str]:
     """Bring the store up to date; return the sessions in it."""
     with running(home) as viewer:
