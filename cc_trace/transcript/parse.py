@@ -507,7 +507,7 @@ def _queued(raw: dict[str, Any], head: Head) -> Entry | None:
     return QueuedPrompt(head._replace(origin=text_field(object_field(raw, "origin"), "kind") or head.origin), text)
 
 
-# Every line type that is read. Each becomes a member of `Entry`, and mypy checks that turns/boundaries handles it.
+# Every line type that is read. Each becomes a member of `Entry`, and mypy checks that turns/assembler handles it.
 _READERS: Final[dict[str, Callable[[dict[str, Any], Head], Entry]]] = {
     "user": _user,
     "assistant": _reply,

@@ -1,6 +1,6 @@
 """Turns: what started each, its responses, their tool calls, and other events. Plain data.
 
-`boundaries` and `builder` create them from entries. Only they modify a turn, and only while it is open.
+`assembler` and `open_turn` create them from entries. Only they modify a turn, and only while it is open.
 """
 
 from __future__ import annotations

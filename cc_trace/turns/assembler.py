@@ -45,14 +45,14 @@ from cc_trace.transcript import (
     speaker,
 )
 from cc_trace.turns.attempts import Attempts
-from cc_trace.turns.builder import OpenTurn, compaction, hook_event
 from cc_trace.turns.model import AGENT, HOOK, SYSTEM, Event, Message, Origin, Start, Turn
+from cc_trace.turns.open_turn import OpenTurn, compaction, hook_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from cc_trace.transcript import Entry, Head
-    from cc_trace.turns.builder import Seen
+    from cc_trace.turns.open_turn import Seen
 
 _COMMAND: Final = re.compile(r"/[a-zA-Z][\w:-]*(?:\s|$)")
 _AsideOfSteps: TypeAlias = ModeChange | FileChange | TurnLimit | RunFacts
