@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # All that a shell or JSON could stumble over.
 AWKWARD = 'it\'s a "höme" $HOME `x` \\y * ☃'
+# How pip finds its packages here.
+NETWORK = ("PIP_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
 # What our tests must not inherit, so that they are the same everywhere.
 _BASE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 

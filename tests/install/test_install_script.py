@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from installed import Home, copy_of_project, run, snapshot
+from installed import NETWORK, Home, copy_of_project, run, snapshot
 from shared import ROOT
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="install.sh is f
 
 SCRIPT = ROOT / "install.sh"
 SETTINGS = b'{"model":"opus","hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}'
-# How pip finds its packages here.
-NETWORK = ("PIP_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
 
 
 @dataclass(frozen=True, slots=True)
