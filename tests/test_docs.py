@@ -110,7 +110,7 @@ def shown(page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", USERS_PAGES, ids=page_name)
-def test_every_command_that_is_shown_can_be_typed(page: Path, tmp_path: Path) -> None:
+def test_documented_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     """Its options take these values; and a setting takes them too, also in the order of the page."""
     typed = shown(page)
     assert len(typed) > 8 or page.name != "README.md"
@@ -130,13 +130,13 @@ def test_every_command_that_is_shown_can_be_typed(page: Path, tmp_path: Path) ->
         assert (done.returncode, done.stderr) == (0, ""), words
 
 
-def test_the_pictures_of_the_readme_are_those_that_are_taken() -> None:
+def test_readme_pictures_are_those_that_make_screenshots_takes() -> None:
     taken = re.findall(r'^    "(\w+)": \(f?"/', (ROOT / "scripts" / "screenshots.py").read_text(), re.MULTILINE)
     assert set(re.findall(r"\(docs/pictures/(\w+)\.png\)", README)) == set(taken)
 
 
 @pytest.mark.skipif(collector.why_not() is not None, reason=str(collector.why_not()))
-def test_the_collector_of_the_docs_takes_its_options() -> None:
+def test_documented_collector_takes_its_options() -> None:
     """As shown, but for `start`, which would start it."""
     text = (ROOT / "docs" / "backends.md").read_text().replace("\\\n", " ")
     options = set(re.findall(r"(--[a-z-]+)=", re.findall(r"^    rotel-agent start (.*)$", text, re.MULTILINE)[0]))

@@ -105,7 +105,7 @@ def test_what_is_missing_is_named(machine: Machine) -> None:
 @pytest.mark.skipif(
     shutil.which("make") is None, reason="make is not installed; on Debian and Ubuntu: apt install make"
 )
-def test_the_makefile_makes_its_environment_so() -> None:
+def test_make_creates_the_environment_before_it_checks() -> None:
     """With the Python that was chosen; then it fetches what the collector lacks, and only then are tests run."""
     command = ["make", "--dry-run", "--always-make", "--directory", str(ROOT), "PYTHON=python9", "test"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -129,7 +129,7 @@ APT_GET = '#!/bin/sh\n[ "$1" = download ] && : >package.deb\n'
 DPKG_DEB = f'#!/bin/sh\nmkdir -p "$3/usr/lib/any" && : >"$3/usr/lib/any/{LIBRARY}"\n'
 
 
-def test_the_collector_gets_the_library_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_of_the_collector_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian's python3 comes without it. By apt, which needs no rights for that; else the tests say what to install."""
     tools, fetched = tmp_path / "tools", tmp_path / "fetched"
     tools.mkdir()
@@ -150,7 +150,7 @@ def test_the_collector_gets_the_library_it_lacks(tmp_path: Path, monkeypatch: py
     assert collector.why_not() is None
 
 
-def test_a_run_of_the_tests_says_why_some_are_skipped(tmp_path: Path) -> None:
+def test_run_reports_why_tests_are_skipped(tmp_path: Path) -> None:
     """With the settings of the project, which tests/fresh.sh relies on: it looks for reasons in what is printed."""
     test = "import pytest\n\n\ndef test_it():\n    pytest.skip('rotel does not start')\n"
     (tmp_path / "test_skipped.py").write_text(test)

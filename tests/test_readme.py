@@ -84,7 +84,7 @@ class Reader:
         return page
 
 
-def test_it_is_all_that_is_needed(tmp_path: Path) -> None:
+def test_readme_works_as_written(tmp_path: Path) -> None:
     install, doctor, view = commands("## Quick start", "The installer asks")
     reader = Reader(tmp_path)
     assert reader.types(install).splitlines()[-1].startswith("It works: new sessions are now traced.")

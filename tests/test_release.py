@@ -147,7 +147,7 @@ def succeeds(script: str, folder: Path, tag: str) -> bool:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode == 0
 
 
-def test_a_tag_publishes_without_a_token() -> None:
+def test_publish_workflow_needs_no_token() -> None:
     """By trusted publishing, in a job of its own, which gets what the other one tested and built."""
     assert WORKFLOW[True] == {"push": {"tags": ["v*"]}}  # YAML takes `on` for a truth value
     assert (set(WORKFLOW["jobs"]), WORKFLOW["permissions"]) == ({"build", "publish"}, {"contents": "read"})
@@ -164,7 +164,7 @@ def test_a_tag_publishes_without_a_token() -> None:
     assert "secrets." not in str(WORKFLOW)
 
 
-def test_only_the_version_is_published(tmp_path: Path) -> None:
+def test_tag_must_match_version_and_changelog(tmp_path: Path) -> None:
     """The tag, the program and the top of the changelog must agree."""
     check = steps("build")["The tag is the version, and the changelog begins with it"]
     (tmp_path / "cc_trace").mkdir()
@@ -177,14 +177,14 @@ def test_only_the_version_is_published(tmp_path: Path) -> None:
     assert not succeeds(check, tmp_path, "v1.2.3")
 
 
-def test_the_changelog_has_this_version() -> None:
+def test_changelog_has_this_version() -> None:
     """At the top, but for what will be in the next one."""
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert next(heading for heading in headings if heading != "Unreleased") == __version__
     assert "Unreleased" not in headings[1:]
 
 
-def test_what_is_published_says_where_it_is_from(dist: Path, tmp_path: Path) -> None:
+def test_publishing_adds_project_urls_and_absolute_links(dist: Path, tmp_path: Path) -> None:
     """The project names no repository; the one that publishes it is written into what it publishes."""
     check = steps("build")["Nothing is published without them"]
     if shutil.which("unzip") is None:
@@ -212,7 +212,7 @@ def test_what_is_published_says_where_it_is_from(dist: Path, tmp_path: Path) -> 
     assert f"{REPOSITORY}/blob/v9/docs/install.md" in links
 
 
-def test_a_report_asks_for_the_doctor() -> None:
+def test_issue_forms_ask_for_doctor_output() -> None:
     """And must have it; every form is one that GitHub takes: a name, a description, labelled fields."""
     forms = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")}
     assert forms.pop("config") == {"blank_issues_enabled": False}

@@ -465,7 +465,7 @@ def test_a_temporary_environment_is_refused(tmp_path: Path, folder: str) -> None
     refuse_throw_away(lasting)
 
 
-def test_the_command_of_a_temporary_environment_installs_nothing(home: Home, tmp_path: Path) -> None:
+def test_install_from_a_temporary_environment_changes_nothing(home: Home, tmp_path: Path) -> None:
     """As uvx starts it: an environment below a cache."""
     environment = tmp_path / ".cache" / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)

@@ -155,7 +155,7 @@ def test_every_shell_passes_the_options_on(fake: Home, shell: tuple[str, ...]) -
     assert removed.stdout.splitlines()[-1] == "python -I -m cc_trace uninstall --purge"
 
 
-def test_without_hooks_nothing_is_said_to_be_traced(tmp_path: Path) -> None:
+def test_no_hooks_does_not_claim_that_sessions_are_traced(tmp_path: Path) -> None:
     """What `--no-hooks` ends with: the hook works, and somebody else registers it."""
     code = re.search(r"'(import os, sys; from cc_trace.*)'", SCRIPT.read_text())
     assert code
