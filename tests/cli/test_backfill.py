@@ -35,7 +35,7 @@ def history(tmp_path: Path, backend: HttpBackend) -> History:
 
 
 @pytest.mark.parametrize("jobs", ["1", "3"])
-def test_all_of_it_arrives_once(history: History, backend: HttpBackend, jobs: str) -> None:
+def test_backfill_delivers_each_span_once(history: History, backend: HttpBackend, jobs: str) -> None:
     """Also copies in forks, also with several at a time; a second run sends nothing."""
     paths = history.add(*RECORDED)
     wanted, turns = expected(paths), len(expected(paths, "turn"))
@@ -60,7 +60,7 @@ def test_a_dry_run_counts_and_sends_nothing(history: History, backend: HttpBacke
     assert lines(history.run("--dry-run")[1]) == ["  0 turns, 0 spans would go to otlp"]
 
 
-def test_sixty_megabytes_once_in_bounded_memory(history: History, backend: HttpBackend) -> None:
+def test_long_session_needs_bounded_memory(history: History, backend: HttpBackend) -> None:
     """Every span of a long session, and memory does not grow with it."""
     path = history.folder / f"{transcripts.SESSION}.jsonl"
     transcripts.write(path, "older", 60_000_000)
@@ -73,14 +73,14 @@ def test_sixty_megabytes_once_in_bounded_memory(history: History, backend: HttpB
     assert len(backend.spans) == sent
 
 
-def test_only_what_was_written_to_since(history: History, backend: HttpBackend) -> None:
+def test_since_selects_by_last_change(history: History, backend: HttpBackend) -> None:
     new = history.add(RECORDED[0], days=2)
     history.add(RECORDED[1], days=40)
     assert history.run("--since", "30d")[0] == 0
     assert set(backend.counts) == expected(new)
 
 
-def test_only_what_is_named(history: History, backend: HttpBackend, tmp_path: Path) -> None:
+def test_named_files_and_folders_only(history: History, backend: HttpBackend, tmp_path: Path) -> None:
     """Files and folders, also outside Claude Code's own."""
     elsewhere = tmp_path / "elsewhere" / "deep"
     elsewhere.mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_a_project_with_a_wrong_setting_holds_up_no_other(history: History, back
     assert set(backend.counts) == expected(paths)
 
 
-def test_what_is_refused_is_said_with_its_reason(history: History, backend: HttpBackend) -> None:
+def test_rejected_spans_are_reported_with_the_reason(history: History, backend: HttpBackend) -> None:
     paths = history.add(RECORDED[0])
     blamed = min(expected(paths))
     backend.behaviour = Behaviour(status=400, said="too old", blamed=blamed)
@@ -152,11 +152,11 @@ def test_a_store_gets_what_a_fork_copied_with_the_fork(history: History) -> None
         (["--to", "moon"], "--to names 'moon'; it must be one of local, otlp, langfuse, file, otel:NAME"),
     ],
 )
-def test_a_wrong_call_is_answered_in_one_line(history: History, arguments: list[str], message: str) -> None:
+def test_wrong_usage_prints_one_line(history: History, arguments: list[str], message: str) -> None:
     assert history.run(*arguments) == (2, "", f"cc-trace: {message}\n")
 
 
-def test_nothing_there_is_no_error(history: History) -> None:
+def test_no_sessions_is_no_error(history: History) -> None:
     code, out, err = history.run()
     assert (code, err) == (0, "")
     assert out.startswith("0 sessions, 0.0 MB")
@@ -190,7 +190,7 @@ def test_backends_that_refuse_old_spans_are_known(endpoint: str | None, seconds:
     assert oldest_taken(DestinationSettings("otlp", "otlp", endpoint=endpoint)) == seconds
 
 
-def test_such_a_backend_is_warned_of(history: History) -> None:
+def test_backend_that_refuses_old_spans_is_warned_of(history: History) -> None:
     """Before anything is sent."""
     history.add(RECORDED[0])
     _, out, err = history.run("--dry-run", CC_TRACE_OTLP_ENDPOINT="https://x.live.dynatrace.com/api/v2/otlp")

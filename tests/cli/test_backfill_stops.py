@@ -70,7 +70,7 @@ def test_an_interrupt_loses_nothing_and_sends_nothing_twice(history: History, ba
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for its processes in /proc")
-def test_an_early_interrupt_is_taken_by_one_process_only(history: History, backend: HttpBackend) -> None:
+def test_early_interrupt_is_handled_by_one_process(history: History, backend: HttpBackend) -> None:
     """A terminal interrupts all of them, also those that have only just begun."""
     paths = [history.write(number, turns=3) for number in range(1, 5)]
     process = history.start("--jobs", "2", group=True)
@@ -94,7 +94,7 @@ def _children(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_second_interrupt_ends_everything(history: History, backend: HttpBackend, jobs: str) -> None:
+def test_second_interrupt_ends_at_once(history: History, backend: HttpBackend, jobs: str) -> None:
     """Nobody waits for the answer to a request; what it was is sent again."""
     paths = [history.write(number) for number in range(1, 5)]
     backend.behaviour = HANG
@@ -113,7 +113,7 @@ def test_a_second_interrupt_ends_everything(history: History, backend: HttpBacke
 
 
 @pytest.mark.parametrize("end", ["interrupt", "death"])
-def test_the_rest_of_a_first_delivery_is_not_forgotten(history: History, backend: HttpBackend, end: str) -> None:
+def test_interrupted_first_delivery_is_completed(history: History, backend: HttpBackend, end: str) -> None:
     """The session was read before, for another destination: its size alone does not tell that something is left."""
     path = history.write(1, turns=600)
     assert history.run("--to", "local")[0] == 0
@@ -128,7 +128,7 @@ def test_the_rest_of_a_first_delivery_is_not_forgotten(history: History, backend
     assert max(backend.counts.values()) == 1
 
 
-def test_what_was_refused_before_an_interrupt_is_said(history: History, backend: HttpBackend) -> None:
+def test_rejections_before_an_interrupt_are_reported(history: History, backend: HttpBackend) -> None:
     path = history.write(1, turns=600)
     bad = min(expected([path]))
     backend.behaviour = refuses_span(bad)
@@ -187,7 +187,7 @@ def test_a_backend_that_refuses_what_is_old_gets_what_is_new(history: History, b
 # Once more, for another backend under the same name
 
 
-def test_a_new_backend_under_an_old_name_gets_it_when_asked(history: History) -> None:
+def test_again_delivers_to_a_new_backend_under_an_old_name(history: History) -> None:
     paths = history.add(*RECORDED)
     assert history.run()[0] == 0
     with HttpBackend() as other:
@@ -199,8 +199,8 @@ def test_a_new_backend_under_an_old_name_gets_it_when_asked(history: History) ->
         assert history.run("--again", CC_TRACE_OTLP_ENDPOINT=other.url)[0] == 2
 
 
-def test_a_dry_run_forgets_nothing(history: History, backend: HttpBackend) -> None:
-    """It says what would be sent again."""
+def test_dry_run_of_again_changes_no_state(history: History, backend: HttpBackend) -> None:
+    """It counts what would be sent again."""
     paths = history.add(*RECORDED)
     sent = counted(history.run()[1])
     agents = snapshot(history.state / "agents")
@@ -212,7 +212,7 @@ def test_a_dry_run_forgets_nothing(history: History, backend: HttpBackend) -> No
     assert max(backend.counts.values()) == 1
 
 
-def test_once_more_and_interrupted_goes_on_without_forgetting_again(history: History, backend: HttpBackend) -> None:
+def test_interrupted_again_continues(history: History, backend: HttpBackend) -> None:
     """Sessions it had not come to yet are sent, too."""
     paths = [history.write(1, turns=600, days=2), history.write(2)]
     assert history.run()[0] == 0
@@ -224,8 +224,8 @@ def test_once_more_and_interrupted_goes_on_without_forgetting_again(history: His
     assert max(backend.counts.values()) == 1
 
 
-def test_once_more_says_which_session_is_being_delivered(history: History, backend: HttpBackend) -> None:
-    """It is not half forgotten; it can be named when it is free."""
+def test_again_reports_a_session_that_is_locked(history: History, backend: HttpBackend) -> None:
+    """Its state is not changed; it can be named when it is free."""
     paths = [history.write(number) for number in (1, 2)]
     assert history.run()[0] == 0
     backend.spans.clear()
@@ -240,7 +240,7 @@ def test_once_more_says_which_session_is_being_delivered(history: History, backe
     assert max(backend.counts.values()) == 1
 
 
-def test_once_more_a_fork_sends_what_it_copied_of_one_that_is_gone(history: History, backend: HttpBackend) -> None:
+def test_again_sends_a_forks_copy_of_a_missing_session(history: History, backend: HttpBackend) -> None:
     paths = history.add("2.1.325--d_resume_fork")
     assert history.run()[0] == 0
     origin = min(paths, key=lambda path: path.stat().st_size)

@@ -91,7 +91,7 @@ def rows(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_json_has_the_promised_keys(home: Path) -> None:
+def test_json_has_the_documented_keys(home: Path) -> None:
     """One object per span and line, then the session's: other programs rely on these keys."""
     *spans, session = rows(cc_trace("show", SESSION, "--json", home=home))
     assert len(spans) == 12
@@ -152,7 +152,7 @@ def test_malformed_lines_are_counted_for_people(home: Path) -> None:
     assert shown[-1] == "skipped 2 malformed lines, 1 line without a type, 1 line of unknown type new; repaired 1 line"
 
 
-def test_errors_are_seen(home: Path) -> None:
+def test_tool_errors_are_shown(home: Path) -> None:
     """A failed tool says so, with its message."""
     transcript = CASES / "2.1.325--f_tool_error" / "ffffffff-0000-4000-8000-000000000001.jsonl"
     shown = cc_trace("show", str(transcript), home=home).stdout
@@ -210,7 +210,7 @@ def test_an_unknown_session_is_one_clear_line(home: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_reader_that_stops_is_no_error(home: Path) -> None:
+def test_closed_stdout_is_no_error(home: Path) -> None:
     """`cc-trace show … | head -1` ends quietly."""
     transcript = CASES / "2.1.325--c6_sync_subagent" / "cccccccc-0000-4000-8000-000000000007.jsonl"
     command = f"{sys.executable} -m cc_trace show {transcript} --full | head -1"

@@ -67,7 +67,7 @@ def in_terminal(home: Path, columns: int, *arguments: str, **environment: str) -
     return output.decode().replace("\r\n", "\n")
 
 
-def test_alone_it_prints_its_help(tmp_path: Path) -> None:
+def test_no_arguments_print_the_help(tmp_path: Path) -> None:
     done = cc_trace(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{overview()}\n", "")
 
@@ -96,7 +96,7 @@ def test_alone_it_prints_its_help(tmp_path: Path) -> None:
         (["config", "get", "zzz"], "unknown setting 'zzz'; `cc-trace config` lists all settings"),
     ],
 )
-def test_what_was_meant_is_said(tmp_path: Path, typed: list[str], said: str) -> None:
+def test_typing_error_gets_a_suggestion(tmp_path: Path, typed: list[str], said: str) -> None:
     done = cc_trace(tmp_path, *typed)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cc-trace: {said}\n")
 
@@ -110,7 +110,7 @@ def test_what_was_meant_is_said(tmp_path: Path, typed: list[str], said: str) -> 
         (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' is not a number of at least 0"),
     ],
 )
-def test_a_wrong_number_is_said_in_words(tmp_path: Path, typed: list[str], said: str) -> None:
+def test_invalid_number_is_reported(tmp_path: Path, typed: list[str], said: str) -> None:
     """A gate that nothing exceeds would let everything pass."""
     done = cc_trace(tmp_path, *typed)
     assert done.returncode == 2
@@ -203,7 +203,7 @@ def test_other_encodings_are_no_error(tmp_path: Path, encoding: str) -> None:
         assert done.returncode in (0, 1), (command, done.stderr)
 
 
-def test_what_the_hook_noted_is_said_until_it_works_again(tmp_path: Path) -> None:
+def test_stopped_note_is_shown_until_the_hook_works_again(tmp_path: Path) -> None:
     state = tmp_path / ".claude" / "state" / "cc-trace"
     state.mkdir(parents=True)
     assert "could not start" not in cc_trace(tmp_path, "status").stderr
@@ -233,7 +233,7 @@ def beginnings(message: Any) -> Iterator[str]:
                 yield from beginnings(message[name])
 
 
-def test_what_a_bug_report_asks_for_holds_no_secret_and_no_content(tmp_path: Path) -> None:
+def test_doctor_json_has_no_secrets_and_no_content(tmp_path: Path) -> None:
     """`doctor --json`, with keys in every place, a session that could not be delivered, and one that is broken."""
     project = tmp_path / ".claude" / "projects" / "-p"
     shutil.copytree(SESSION, project, ignore=shutil.ignore_patterns("*.spans"))

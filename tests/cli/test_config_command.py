@@ -104,7 +104,7 @@ def test_no_secret_is_shown(shell: Shell) -> None:
         ("MASK", f"{SECRET}\nother-\\d+", "2 expressions"),
     ],
 )
-def test_of_a_value_only_what_is_no_key_is_shown(shell: Shell, variable: str, value: str, shown: str) -> None:
+def test_secrets_inside_values_are_hidden(shell: Shell, variable: str, value: str, shown: str) -> None:
     """Also where a key stands in the wrong place."""
     done = shell.run("--json", **{f"CC_TRACE_{variable}": value})
     rows = {row["name"]: row["value"] for row in json.loads(done.stdout)}
@@ -123,7 +123,7 @@ def test_a_key_in_the_wrong_place_is_not_repeated(shell: Shell) -> None:
     assert (done.returncode, done.stderr.count("\n"), "hunter2" in done.stderr) == (2, 1, False)
 
 
-def test_a_key_is_kept_closed_to_others(shell: Shell) -> None:
+def test_key_is_read_from_stdin_into_a_private_file(shell: Shell) -> None:
     """Given on stdin it stands in no history and no list of processes; the file is 0600 whatever the umask."""
     before = os.umask(0)
     try:
@@ -170,7 +170,7 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
         (["unset", "nothing"], "unknown setting 'nothing'; `cc-trace config` lists all settings"),
     ],
 )
-def test_what_is_wrong_is_refused_and_nothing_written(shell: Shell, arguments: list[str], message: str) -> None:
+def test_invalid_setting_is_refused(shell: Shell, arguments: list[str], message: str) -> None:
     done = shell.run(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"cc-trace: {message}")
@@ -208,7 +208,7 @@ def test_a_setting_of_a_project_is_set_shown_and_taken_out(shell: Shell) -> None
     assert """'project."/p".tag', which is not a setting""" in shell.run().stderr
 
 
-def test_a_key_nobody_knows_is_named(shell: Shell) -> None:
+def test_unknown_key_in_the_file_is_reported(shell: Shell) -> None:
     """It is mistyped, and would silently do nothing."""
     shell.file.parent.mkdir(parents=True)
     shell.file.write_text('contnet = "metadata"\n')
@@ -220,13 +220,13 @@ def test_a_key_nobody_knows_is_named(shell: Shell) -> None:
     )
 
 
-def test_a_stronger_variable_is_mentioned(shell: Shell) -> None:
+def test_variable_with_precedence_is_mentioned(shell: Shell) -> None:
     done = shell.run("set", "content", "metadata", CC_TRACE_CONTENT="full")
     assert done.stdout.splitlines()[1] == "but CC_TRACE_CONTENT is set in this environment and takes precedence"
 
 
-def test_a_variable_that_may_be_anothers_is_not_stronger(shell: Shell) -> None:
-    """config.toml goes before bare LANGFUSE_*; not before those that are meant for us."""
+def test_bare_langfuse_variable_has_no_precedence(shell: Shell) -> None:
+    """config.toml comes before bare LANGFUSE_*, but after variables meant for cc-trace."""
     set_here = ["set", "langfuse_secret_key", SECRET]
     said = f"langfuse_secret_key is set in {shell.file}\n"
     assert shell.run(*set_here, LANGFUSE_SECRET_KEY="sk-other").stdout == said  # noqa: S106
@@ -247,7 +247,7 @@ def test_a_value_that_cannot_be_read_is_refused_in_a_line(shell: Shell, stdin: s
     assert not shell.file.exists()
 
 
-def test_where_traces_go_is_said(shell: Shell) -> None:
+def test_destinations_are_printed(shell: Shell) -> None:
     assert shell.run().stdout.splitlines()[-1] == f"traces of {shell.home} go to: local"
     off = shell.run(CC_TRACE_ENABLED="false").stdout.splitlines()[-1]
     assert off == f"traces of {shell.home} go to: nowhere, CC_TRACE_ENABLED is false"
@@ -271,7 +271,7 @@ def test_where_traces_go_is_said(shell: Shell) -> None:
         ("user_id", "a\udcff"),
     ],
 )
-def test_what_no_destination_could_use_is_refused_at_once(shell: Shell, name: str, value: str) -> None:
+def test_unusable_value_is_refused_at_once(shell: Shell, name: str, value: str) -> None:
     """Not when the next session ends."""
     done = shell.run("set", name, value)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

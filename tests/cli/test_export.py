@@ -47,7 +47,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_says_what_was_done_and_can_do_nothing(projects: Path) -> None:
+def test_page_has_the_content_and_no_active_elements(projects: Path) -> None:
     write_made(projects)
     text = exported(projects, "a.html")
     page = Page(text)
@@ -77,7 +77,7 @@ def test_the_page_says_what_was_done_and_can_do_nothing(projects: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.json", "a.perfetto.json"])
-def test_it_is_masked(projects: Path, tmp_path: Path, name: str) -> None:
+def test_exports_are_masked(projects: Path, tmp_path: Path, name: str) -> None:
     copy_cases(projects, "2.1.325--shop")
     path = next(projects.glob("*.jsonl"))
     path.write_text(path.read_text().replace("discounts", f"discounts {KEY}"))
@@ -136,7 +136,7 @@ def test_a_folder_that_is_not_there_is_one_clear_line(projects: Path, capsys: py
     assert capsys.readouterr().err == f"cc-trace: cannot write {out}: No such file or directory\n"
 
 
-def test_the_page_is_in_words(projects: Path) -> None:
+def test_page_shows_text_instead_of_json(projects: Path) -> None:
     """Without a title of Claude Code's it has what was asked; a row says what was answered or run, and is no JSON."""
     copy_cases(projects, "2.1.325--b_tools")
     text = exported(projects, "a.html")

@@ -65,7 +65,7 @@ def test_stdin_is_read_as_it_comes(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("transcript_first", [True, False])
-def test_a_run_with_both_is_delivered_once(machine: Machine, *, transcript_first: bool) -> None:
+def test_stream_and_transcript_of_one_run_are_delivered_once(machine: Machine, *, transcript_first: bool) -> None:
     """Whichever source comes first, the other one adds nothing."""
     recorded, folder = RECORDINGS / "2.1.325-hello-stream", machine.home / ".claude" / "projects" / "-p"
 

@@ -68,7 +68,7 @@ def plain(span: dict[str, Any]) -> object:
 
 
 @pytest.mark.parametrize("content", ["full", "no-tool-content", "metadata"])
-def test_what_is_shown_is_what_arrives(shell: Shell, backend: HttpBackend, content: str) -> None:
+def test_preview_equals_what_is_sent(shell: Shell, backend: HttpBackend, content: str) -> None:
     """Span by span, in the order in which it is sent, in each way of privacy."""
     environment = {"CC_TRACE_OTLP_ENDPOINT": backend.url, "CC_TRACE_CONTENT": content}
     environment["CC_TRACE_REQUEST_CONTENT"] = "full"
@@ -100,7 +100,7 @@ def test_one_turn_of_a_session(shell: Shell) -> None:
     assert none.stderr == f"cc-trace: session {SESSION} has no turn 9; it has 1 turn\n"
 
 
-def test_a_choice_is_asked_for_and_an_unknown_one_refused(shell: Shell) -> None:
+def test_destination_must_be_chosen_and_known(shell: Shell) -> None:
     several = shell.run("preview", SESSION, CC_TRACE_DESTINATIONS="local,file")
     assert several.stderr == "cc-trace: several destinations are configured; choose one with --to: local, file\n"
     unknown = shell.run("preview", SESSION, "--to", "nowhere")
@@ -113,7 +113,7 @@ def test_a_choice_is_asked_for_and_an_unknown_one_refused(shell: Shell) -> None:
     )
 
 
-def test_nothing_is_shown_of_what_is_left_out(shell: Shell) -> None:
+def test_excluded_session_has_no_preview(shell: Shell) -> None:
     shown = shell.run("preview", SESSION, CC_TRACE_EXCLUDE="/home/dev")
     assert (shown.returncode, shown.stdout) == (1, "")
     assert shown.stderr == "cc-trace: this session is not sent: CC_TRACE_EXCLUDE has /home/dev\n"

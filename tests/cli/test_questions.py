@@ -119,7 +119,7 @@ def test_sessions_are_listed_the_latest_first(projects: Path, capsys: pytest.Cap
     assert main(["sessions", "--limit", "0"]) == 2
 
 
-def test_a_hit_says_where_it_is(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_result_names_its_place(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session(
         projects,
         prompt("where is the wombat", 0, cwd="/p"),
@@ -158,7 +158,7 @@ def test_a_hit_says_where_it_is(projects: Path, capsys: pytest.CaptureFixture[st
         "+ +",
     ],
 )
-def test_no_text_is_syntax(projects: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_search_text_is_never_syntax(projects: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     copy_cases(projects, "2.1.325--a_simple")
     assert main(["search", "--json", "--", text]) in (0, 1)
     json.loads(capsys.readouterr().out)
@@ -201,7 +201,7 @@ def test_a_session_is_found_by_the_beginning_of_its_id(projects: Path, capsys: p
     assert main(["show", "540"]) == 2  # too short to be meant
 
 
-def test_several_that_begin_so_are_named(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ambiguous_session_prefix_is_reported(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for last in "12":
         session_id = f"abcdef00-0000-4000-8000-00000000000{last}"
         write(projects / f"{session_id}.jsonl", [prompt("hi", 0), reply("m1", "hello", at=1)])
@@ -254,7 +254,7 @@ def test_show_finds_what_only_the_store_has(projects: Path, capsys: pytest.Captu
     assert "Session 5403f1c5-" in capsys.readouterr().out
 
 
-def test_show_prints_what_the_clock_showed(
+def test_show_prints_local_times(
     projects: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")

@@ -45,7 +45,7 @@ def test_the_figures_of_a_run(kind: str, capsys: pytest.CaptureFixture[str]) -> 
     assert report["cost_usd"] == pytest.approx(0.015667)
 
 
-def test_a_transcript_tells_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_transcript(capsys: pytest.CaptureFixture[str]) -> None:
     name = "2.1.325-tools-stream"
     report = reported(transcript(name), capsys=capsys)
     assert report["asked"] == (RECORDINGS / name / "prompt").read_text().strip()
@@ -58,7 +58,7 @@ def test_a_transcript_tells_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["links"] == []
 
 
-def test_what_went_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     failing = reported(output("2.1.325-fails-stream"), capsys=capsys)
     assert (failing["errors"], failing["status"]) == (len(failing["error_messages"]), "ok")
     assert any(message.startswith("Bash: Exit code 3") for message in failing["error_messages"])
@@ -66,7 +66,7 @@ def test_what_went_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert (refused["status"], refused["why"]) == ("error", "API Error: 400 scripted failure")
 
 
-def test_a_run_that_calls_itself_an_error_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reported_as_an_error_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its last turn may look well all the same: `--max-budget-usd`, for example."""
     lines = [json.loads(line) for line in Path(output("2.1.325-hello-stream")).read_text().splitlines()]
     lines[-1] |= {"is_error": True, "subtype": "error_max_budget_usd"}
@@ -136,8 +136,8 @@ def test_a_wrong_option_is_wrong_usage(gate: list[str]) -> None:
     assert ended.value.code == 2
 
 
-def test_what_is_not_known_passes_no_gate(tmp_path: Path) -> None:
-    """A run that was killed has no cost of its own; one of a model without a price costs nobody knows what."""
+def test_unknown_cost_fails_the_gate(tmp_path: Path) -> None:
+    """A killed run reports no cost, and its model has no price."""
     lines = Path(output("2.1.325-hello-stream")).read_text().splitlines()[:-1]
     (tmp_path / "run.jsonl").write_text("\n".join(lines).replace("claude-sonnet-4-5-20250929", "unheard-of") + "\n")
     assert main(["report", str(tmp_path / "run.jsonl"), "--max-cost", "100"]) == 1
@@ -169,7 +169,7 @@ def test_secrets_are_masked(form: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert KEY not in html.unescape(printed)
 
 
-def test_without_content_only_figures_are_told(
+def test_report_without_content_has_only_figures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC_TRACE_CONTENT", "metadata")
@@ -187,7 +187,7 @@ def test_wrong_settings_show_no_texts(capsys: pytest.CaptureFixture[str], monkey
     assert printed.err.startswith("cc-trace: texts are left out because the settings are wrong: ")
 
 
-def test_what_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
+def test_unreadable_input_is_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Hello.\n")
     assert main(["report", str(tmp_path / "text")]) == 2
     assert main(["report", str(tmp_path / "missing")]) == 2

@@ -76,11 +76,11 @@ def test_times_of_a_version_that_tells_none(tmp_path: Path, kind: str, times: st
     assert turn.start_ns < turn.end_ns
 
 
-def test_stdin_is_the_commands_own(tmp_path: Path) -> None:
+def test_stdin_is_passed_to_the_command(tmp_path: Path) -> None:
     assert ended(start(tmp_path, "cat"), b"\x00\xff\n torn") == (0, b"\x00\xff\n torn", b"")
 
 
-def test_a_command_that_was_killed_ends_us_the_same_way(tmp_path: Path) -> None:
+def test_signal_death_of_the_command_is_passed_on(tmp_path: Path) -> None:
     output = RECORDINGS / "2.1.325-tools-stream" / "output"
     program = claude(tmp_path, f"head -n 3 {output}; kill -TERM $$")
     code, out, _ = ended(start(tmp_path, program, "-p", "go on"))
@@ -103,7 +103,7 @@ def test_a_signal_reaches_the_command(tmp_path: Path, name: str) -> None:
     assert ended(process)[:2] == (7, b"ended\n")
 
 
-def test_a_reader_that_goes_away_ends_the_command(tmp_path: Path) -> None:
+def test_closed_stdout_ends_the_command(tmp_path: Path) -> None:
     with start(tmp_path, "yes") as process:
         assert process.stdout is not None
         assert process.stdout.read(4) == b"y\ny\n"
@@ -131,7 +131,7 @@ def test_100_mb_of_messages_pass_through_and_are_traced(tmp_path: Path) -> None:
     assert [span.status for span in read_session(tmp_path / "state" / "traces.db", HELLO)] == ["ok", "ok"]
 
 
-def test_a_stdout_that_somebody_made_non_blocking_loses_nothing(tmp_path: Path) -> None:
+def test_non_blocking_stdout_loses_nothing(tmp_path: Path) -> None:
     """With `2>&1` stdout and stderr are one pipe, which node makes non-blocking for all who have it."""
     program = f"import os; os.set_blocking(2, False); os.execvp('head', ['head', '-c', '{1 << 23}', '/dev/zero'])"
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "CC_TRACE_HOME": str(tmp_path / "state")}
@@ -142,7 +142,7 @@ def test_a_stdout_that_somebody_made_non_blocking_loses_nothing(tmp_path: Path) 
     assert (process.wait(60), len(out)) == (0, 1 << 23)
 
 
-def test_whoever_the_command_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
+def test_background_processes_of_the_command_are_not_waited_for(tmp_path: Path) -> None:
     """As without us: the command's end is ours, and what comes later is still written."""
     (tmp_path / "held").touch()
     late = f"(while [ -e {tmp_path / 'held'} ]; do sleep 0.05; done; echo late) &"
@@ -258,7 +258,7 @@ def test_there_is_nothing_to_propagate_without_a_span(tmp_path: Path) -> None:
         ("make ask", (None, None)),
     ],
 )
-def test_what_the_command_line_tells(command: str, known: tuple[str | None, str | None]) -> None:
+def test_prompt_and_session_are_read_from_the_command(command: str, known: tuple[str | None, str | None]) -> None:
     read = read_command(command.split())
     assert (read.prompt, read.session_id) == known
 

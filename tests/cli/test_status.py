@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_status_says_how_large_it_all_is(tmp_path: Path) -> None:
+def test_status_shows_disk_usage(tmp_path: Path) -> None:
     """The databases count with the files that SQLite keeps beside them; a folder of somebody else does not count."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)

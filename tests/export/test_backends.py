@@ -55,7 +55,7 @@ STATES = {
 SILENT = {"hang": HANG, "hang, stored": HANG_STORED, "one byte a second": ONE_BYTE_A_SECOND}
 
 
-class Place:
+class Case:
     """A machine whose only destination is a real server."""
 
     def __init__(self, folder: Path, kind: Kind, backend: HttpBackend | GrpcBackend) -> None:
@@ -87,23 +87,23 @@ class Place:
 
 
 @contextmanager
-def running(kind: Kind, folder: Path) -> Iterator[Place]:
+def running(kind: Kind, folder: Path) -> Iterator[Case]:
     with GrpcBackend() if kind == "grpc" else HttpBackend() as backend:
-        yield Place(folder, kind, backend)
+        yield Case(folder, kind, backend)
 
 
 @pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with running(request.param, tmp_path) as running_place:
-        yield running_place
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    with running(request.param, tmp_path) as running_case:
+        yield running_case
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_after_a_backend_recovers_each_span_is_there_once(place: Place, state: str) -> None:
+def test_after_a_backend_recovers_each_span_is_there_once(case: Case, state: str) -> None:
     """Whatever it did to us, the next sync delivers everything."""
-    place.backend.behaviour = STATES[state]
-    assert not place.sync()
-    recovers(place, STATES[state])
+    case.backend.behaviour = STATES[state]
+    assert not case.sync()
+    recovers(case, STATES[state])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,72 +112,72 @@ def test_after_a_backend_was_silent_each_span_is_there_once(tmp_path: Path, kind
     """The request must have arrived before its time was up: a slow machine tries again with more of it."""
     behaviour = SILENT[state]
     for seconds in (0.6, 6.0, LONG_SECONDS):
-        with running(kind, tmp_path / f"{seconds}") as place:
-            place.backend.behaviour = behaviour
-            assert not place.sync(seconds)
-            if place.backend.requests:
-                until(lambda: place.backend.counts or not behaviour.stores, "what arrived is stored")
-                recovers(place, behaviour)
+        with running(kind, tmp_path / f"{seconds}") as case:
+            case.backend.behaviour = behaviour
+            assert not case.sync(seconds)
+            if case.backend.requests:
+                until(lambda: case.backend.counts or not behaviour.stores, "what arrived is stored")
+                recovers(case, behaviour)
                 return
     pytest.fail("no request arrived")
 
 
-def recovers(place: Place, behaviour: Behaviour) -> None:
-    place.backend.behaviour = OK
-    assert place.sync()
-    counts = place.backend.counts
-    assert set(counts) == place.expected
-    if behaviour.stores and place.kind != "langfuse":
+def recovers(case: Case, behaviour: Behaviour) -> None:
+    case.backend.behaviour = OK
+    assert case.sync()
+    counts = case.backend.counts
+    assert set(counts) == case.expected
+    if behaviour.stores and case.kind != "langfuse":
         assert set(counts.values()) <= {1, 2}
     else:
         assert set(counts.values()) == {1}
-    assert place.sync()
-    assert place.backend.counts == counts
+    assert case.sync()
+    assert case.backend.counts == counts
 
 
 @pytest.mark.parametrize("code", [400, 413, 422])
-def test_a_span_refused_for_good_costs_only_itself(place: Place, code: int) -> None:
-    """The batch is halved until the span is found; it is recorded with status and message, and skipped."""
-    bad = sorted(place.expected)[5]
-    place.backend.behaviour = refuses_span(bad, code)
-    assert place.sync()
-    assert place.backend.counts == Counter(place.expected - {bad})
-    assert [note[0] for note in place.notes] == [bad]
-    requests = len(place.backend.requests)
-    assert place.sync()
-    assert len(place.backend.requests) == requests
+def test_batch_is_halved_to_find_rejected_span(case: Case, code: int) -> None:
+    """It is recorded with status and message, and skipped."""
+    bad = sorted(case.expected)[5]
+    case.backend.behaviour = refuses_span(bad, code)
+    assert case.sync()
+    assert case.backend.counts == Counter(case.expected - {bad})
+    assert [note[0] for note in case.notes] == [bad]
+    requests = len(case.backend.requests)
+    assert case.sync()
+    assert len(case.backend.requests) == requests
 
 
-def test_a_batch_that_is_too_large_is_halved(place: Place) -> None:
+def test_a_batch_that_is_too_large_is_halved(case: Case) -> None:
     """413 for size: smaller batches get through, nothing is lost."""
-    place.backend.behaviour = refuses_above(6000)
-    assert place.sync()
-    assert place.backend.counts == Counter(place.expected)
+    case.backend.behaviour = refuses_above(6000)
+    assert case.sync()
+    assert case.backend.counts == Counter(case.expected)
 
 
-def test_after_a_partial_success_nothing_is_sent_again(place: Place) -> None:
+def test_after_a_partial_success_nothing_is_sent_again(case: Case) -> None:
     """The rest was taken; what was rejected is recorded with count and message."""
-    if place.kind == "langfuse":
+    if case.kind == "langfuse":
         pytest.skip("Langfuse has no partial success")
-    place.backend.behaviour = partial_success(2, "two were odd")
-    assert place.sync()
-    place.backend.behaviour = OK
-    assert place.sync()
-    assert set(place.backend.counts.values()) == {1}
-    assert place.notes == [(2, "two were odd")]
+    case.backend.behaviour = partial_success(2, "two were odd")
+    assert case.sync()
+    case.backend.behaviour = OK
+    assert case.sync()
+    assert set(case.backend.counts.values()) == {1}
+    assert case.notes == [(2, "two were odd")]
 
 
-def test_what_asked_to_be_left_alone_is_left_alone(tmp_path: Path) -> None:
-    """429 with Retry-After: the next Stop does not ask again before that; a user who calls by hand does."""
+def test_retry_after_is_respected(tmp_path: Path) -> None:
+    """The next Stop does not try before that time; `cc-trace sync` does."""
     with HttpBackend() as backend:
-        place = Place(tmp_path, "otlp", backend)
-        place.machine.patient = True
+        case = Case(tmp_path, "otlp", backend)
+        case.machine.patient = True
         backend.behaviour = status(429, retry_after="30")
-        assert not place.sync()
+        assert not case.sync()
         backend.behaviour = OK
         requests = len(backend.requests)
-        assert not place.sync()
+        assert not case.sync()
         assert len(backend.requests) == requests
-        place.machine.patient = False
-        assert place.sync()
-        assert backend.counts == Counter(place.expected)
+        case.machine.patient = False
+        assert case.sync()
+        assert backend.counts == Counter(case.expected)

@@ -102,10 +102,10 @@ def typed(attributes: dict[str, Any]) -> dict[str, tuple[type, Any]]:
 @pytest.mark.parametrize("profile", ["otel", "openinference", "langfuse"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("case", ["2.1.325--c1_subagent", "2.1.325--f_tool_error"])
-def test_a_recorded_session_comes_through_unchanged(
+def test_recorded_session_arrives_unchanged(
     collector: Collector, sink: HttpBackend, case: str, protocol: OtlpProtocol, profile: str
 ) -> None:
-    """Ids, parents, times in nanoseconds, typed attributes, status, and what made the spans."""
+    """Ids, parents, times in nanoseconds, typed attributes, status, resource and scope."""
     spans = [span for span in Session(next((CASES / case).glob("*.jsonl"))).spans() if span.start_ns and span.end_ns]
     sink.spans.clear()
     sink.resources.clear()
@@ -119,7 +119,7 @@ def test_a_recorded_session_comes_through_unchanged(
     assert [values(made.attributes) for made in sink.resources] == [resource(profile, LABELS)] * len(sink.resources)
 
 
-def test_a_wrong_url_costs_nothing(collector: Collector, sink: HttpBackend) -> None:
+def test_wrong_url_loses_nothing(collector: Collector, sink: HttpBackend) -> None:
     """A path that does not exist, and a port that speaks another protocol."""
     spans = list(Session(next((CASES / "2.1.325--a_simple").glob("*.jsonl"))).spans())
     sink.spans.clear()
@@ -130,8 +130,8 @@ def test_a_wrong_url_costs_nothing(collector: Collector, sink: HttpBackend) -> N
     assert sink.spans == []
 
 
-def test_a_batch_that_is_too_large_is_rejected_and_half_of_it_is_not(collector: Collector) -> None:
-    """So that halving helps. The collector was started with a limit of 1 MiB, which it applies after compression."""
+def test_half_of_a_batch_that_is_too_large_is_accepted(collector: Collector) -> None:
+    """The collector was started with a limit of 1 MiB, which it applies after compression."""
     spans = list(Session(next((CASES / "2.1.325--b_tools").glob("*.jsonl"))).spans())[:2]
     large = [span._replace(output=os.urandom(800_000).hex()) for span in spans]
     chosen = settings(collector, "grpc")
@@ -142,8 +142,7 @@ def test_a_batch_that_is_too_large_is_rejected_and_half_of_it_is_not(collector: 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_metrics_come_through(sink: HttpBackend, collector: Collector, protocol: OtlpProtocol) -> None:
-    """What a session counted arrives as it was made: series, numbers, times."""
+def test_metrics_arrive_unchanged(sink: HttpBackend, collector: Collector, protocol: OtlpProtocol) -> None:
     path = CASES / "2.1.325--b_tools" / "bbbbbbbb-0000-4000-8000-000000000001.jsonl"
     counts: dict[str, list[float]] = {}
     for span in Session(path, ending="over").spans():

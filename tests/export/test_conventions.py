@@ -58,7 +58,7 @@ def all_spans(transcript: Path) -> Iterator[Span]:
 
 
 @pytest.mark.parametrize("transcript", case_transcripts(), ids=label)
-def test_every_name_is_a_name_of_its_convention(transcript: Path) -> None:
+def test_attribute_names_are_defined_by_their_convention(transcript: Path) -> None:
     for span in all_spans(transcript):
         by_otel = PROFILES["otel"](span, LABELS)[1].keys()
         assert {key for key in by_otel if not key.startswith("cc_trace.")} <= GEN_AI | {COST}
@@ -86,13 +86,13 @@ def generation(model: str | None, message_id: str | None = "msg_1", thinking: in
         (None, None, "anthropic", "anthropic"),
     ],
 )
-def test_who_served_a_model(model: str | None, message_id: str | None, gen_ai: str, llm: str) -> None:
+def test_provider_of_a_model(model: str | None, message_id: str | None, gen_ai: str, llm: str) -> None:
     span = generation(model, message_id)
     assert PROFILES["otel"](span, LABELS)[1]["gen_ai.provider.name"] == gen_ai
     assert PROFILES["openinference"](span, LABELS)[1]["llm.provider"] == llm
 
 
-def test_the_model_that_was_asked_for_and_the_one_that_answered_are_apart() -> None:
+def test_request_and_response_model_are_separate() -> None:
     span = generation("claude-b", requested_model="claude-a", max_tokens=32_000, effort="low", thinking=7)
     name, found = PROFILES["otel"](span, LABELS)
     assert name == "chat claude-a"
@@ -107,7 +107,7 @@ def test_the_model_that_was_asked_for_and_the_one_that_answered_are_apart() -> N
     assert told["llm.token_count.completion_details.reasoning"] == 7
 
 
-def test_a_call_that_failed_for_good_has_the_model_it_was_meant_for() -> None:
+def test_failed_call_has_the_requested_model() -> None:
     failed = made(
         "generation",
         "claude-a",
@@ -162,8 +162,8 @@ def test_error_types(kind: str, error: str | None, metadata: dict[str, Any], exp
     assert PROFILES["otel"](span, LABELS)[1]["error.type"] == expected
 
 
-def test_the_run_of_an_agent_is_no_agent_id() -> None:
-    """The conventions mean an agent that is kept somewhere; a run's id would make every run another agent."""
+def test_agent_run_id_is_not_sent_as_agent_id() -> None:
+    """The conventions mean the id of a stored agent; with a run's id every run would be another agent."""
     for profile in ("otel", "openinference", "mlflow"):
         assert "gen_ai.agent.id" not in PROFILES[profile](SPANS["subagent"], LABELS)[1]
     assert PROFILES["otel"](SPANS["subagent"], LABELS)[1]["cc_trace.agent_id"] == "a1"

@@ -62,7 +62,7 @@ def every_destination(folder: Path) -> list[Destination]:
     ]
 
 
-def test_each_kind_is_a_destination(tmp_path: Path) -> None:
+def test_capabilities_of_each_destination(tmp_path: Path) -> None:
     """Its name, whether it takes a span twice as once, and whether it can be asked."""
     opened = every_destination(tmp_path)
     assert [(each.name, each.idempotent, each.queryable) for each in opened] == [
@@ -205,8 +205,8 @@ def test_a_file_has_one_request_per_line(tmp_path: Path, spans: list[Span]) -> N
         ]
 
 
-def test_a_file_reads_like_the_ecosystems_own(tmp_path: Path, spans: list[Span]) -> None:
-    """What opentelemetry-exporter-otlp-json-file writes of the same spans is the same to its reader."""
+def test_file_equals_that_of_the_otlp_json_file_exporter(tmp_path: Path, spans: list[Span]) -> None:
+    """To its reader, opentelemetry-exporter-otlp-json-file writes the same spans."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for opened in (
         file(ours),
@@ -229,8 +229,8 @@ def request(line: Any) -> JsonRequest:
     return parsed
 
 
-def test_a_torn_line_stays_alone(tmp_path: Path, spans: list[Span]) -> None:
-    """A writer that died left half a line: what follows does not hang on to it."""
+def test_line_after_a_torn_line_is_valid(tmp_path: Path, spans: list[Span]) -> None:
+    """A killed writer left half a line."""
     path = tmp_path / "traces.jsonl"
     beginning = b'{"resourceSpans":[{"resource":{"attributes":['
     path.write_bytes(beginning)
@@ -292,7 +292,7 @@ def test_a_file_of_ours_keeps_the_mode_that_its_owner_gave_it(tmp_path: Path, sp
     assert (len(lines(path)), stat.S_IMODE(path.stat().st_mode)) == (2, 0o640)
 
 
-def test_what_is_no_file_is_told(tmp_path: Path, spans: list[Span]) -> None:
+def test_irregular_file_is_retryable(tmp_path: Path, spans: list[Span]) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (tmp_path, pipe, pipe / "below"):
@@ -452,8 +452,8 @@ def _ns(text: str) -> int:
 
 
 @pytest.mark.usefixtures("exporters")
-def test_an_exporter_that_fails_leaves_it_unclear(spans: list[Span]) -> None:
-    """It does not say whether something was stored, so nobody claims to know."""
+def test_failing_exporter_makes_the_outcome_unclear(spans: list[Span]) -> None:
+    """It does not say whether something was stored."""
     said = []
     for opened in (exporter("failing"), exporter("raising", headers=(("x-key", "secret"),)), exporter("holding")):
         said.append(opened.send([opened.encode(spans[0])]))
@@ -475,7 +475,7 @@ def test_an_exporter_that_fails_leaves_it_unclear(spans: list[Span]) -> None:
         ("choosy", {"endpoint": "http://h"}, "exporter 'choosy' takes no endpoint"),
     ],
 )
-def test_an_exporter_that_cannot_be_had_is_told_at_once(name: str, more: dict[str, Any], told: str) -> None:
+def test_unavailable_exporter_is_reported_at_once(name: str, more: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         exporter(name, **more)
     assert str(raised.value).startswith(f"destination x: {told}")

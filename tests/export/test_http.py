@@ -108,7 +108,7 @@ def test_one_connection_serves_many_requests() -> None:
     ],
     ids=["chunked", "until the end", "HTTP/1.0", "nothing", "continue"],
 )
-def test_a_response_is_read_in_each_form_and_the_next_one_after_it(said: bytes, read: HttpResponse) -> None:
+def test_responses_of_each_framing_are_read(said: bytes, read: HttpResponse) -> None:
     with Server([said, OK]).running() as server:
         assert get(f"http://127.0.0.1:{server.port}/", 2) == [read, GOOD]
 
@@ -120,7 +120,7 @@ def test_a_response_is_read_in_each_form_and_the_next_one_after_it(said: bytes, 
         b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n9\r\nabc",
     ],
 )
-def test_a_body_that_breaks_off_is_told(said: bytes) -> None:
+def test_truncated_body_is_incomplete(said: bytes) -> None:
     server = Server([said])
     with server.running():
         assert get(f"http://127.0.0.1:{server.port}/") == [HttpResponse(200, "a/b", b"abc", complete=False)]
@@ -144,7 +144,7 @@ def test_a_long_body_is_not_read_to_its_end() -> None:
         b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n",
     ],
 )
-def test_what_is_no_http_is_unclear(said: bytes) -> None:
+def test_non_http_response_is_unclear(said: bytes) -> None:
     with Server([said]).running() as server:
         [outcome] = get(f"http://127.0.0.1:{server.port}/")
     assert isinstance(outcome, Unclear)
@@ -152,8 +152,8 @@ def test_what_is_no_http_is_unclear(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, len(OK) - 2))
-def test_a_head_that_breaks_off_anywhere_is_unclear(size: int) -> None:
-    """Half a head is no acceptance, though its status may be read."""
+def test_truncated_head_is_unclear(size: int) -> None:
+    """Even if its status can be read."""
     with Server([OK[:size].replace(b"content-length", b"Content-Length")]).running() as server:
         assert isinstance(get(f"http://127.0.0.1:{server.port}/")[0], Unclear)
 
@@ -214,7 +214,7 @@ def test_tls_goes_through_a_tunnel_of_the_proxy(monkeypatch: pytest.MonkeyPatch,
     assert b"proxy-authorization" not in first + second
 
 
-def test_a_proxy_that_refuses_was_given_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_that_refuses_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"
     with Server([refusal]).running() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")

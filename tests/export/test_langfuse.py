@@ -96,7 +96,7 @@ def test_a_wrong_key_is_not_repeated(backend: HttpBackend, langfuse: Langfuse, s
     assert langfuse.send([langfuse.encode(spans[0])]) == Retryable("401 Unauthorized: no such key: ***, ***, ***")
 
 
-def test_it_tells_what_it_has(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
+def test_stored_ids(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
     """Over all pages of each trace, and nothing of what was not asked for."""
     backend.page = 2
     batch = [langfuse.encode(span) for span in spans]
@@ -107,7 +107,7 @@ def test_it_tells_what_it_has(backend: HttpBackend, langfuse: Langfuse, spans: l
     assert langfuse.stored_ids([]) == frozenset()
 
 
-def test_it_is_asked_after_a_lost_answer(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
+def test_stored_ids_after_a_lost_response(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
     """What was stored without an answer is found; what shows later is found by asking again."""
     backend.behaviour = CLOSE_STORED
     batch = [langfuse.encode(span) for span in spans]
@@ -133,7 +133,7 @@ def test_it_is_asked_after_a_lost_answer(backend: HttpBackend, langfuse: Langfus
         Behaviour(said='{"data": {}}'),
     ],
 )
-def test_nothing_is_known_where_it_cannot_be_asked(
+def test_stored_ids_are_unknown_if_the_query_fails(
     backend: HttpBackend, langfuse: Langfuse, spans: list[Span], reads: Behaviour
 ) -> None:
     """An older server, a wrong key, a broken connection: no answer is not the answer that it has nothing."""
@@ -141,12 +141,12 @@ def test_nothing_is_known_where_it_cannot_be_asked(
     assert langfuse.stored_ids([langfuse.encode(spans[0])]) is None
 
 
-def test_nothing_is_known_where_it_is_not_there(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
+def test_stored_ids_are_unknown_without_a_server(backend: HttpBackend, langfuse: Langfuse, spans: list[Span]) -> None:
     backend.behaviour = REFUSE
     assert langfuse.stored_ids([langfuse.encode(spans[0])]) is None
 
 
-def test_names_of_attributes_are_those_of_its_own_package(spans: list[Span]) -> None:
+def test_attribute_names_match_the_langfuse_package(spans: list[Span]) -> None:
     """So that a name which Langfuse changes is seen here. Two have another form, which the server reads as well."""
     theirs = {value for name, value in vars(LangfuseOtelSpanAttributes).items() if name.isupper()}
     labels = Labels(user_id="u", tags=("t",), environment="e", release="r")
@@ -158,8 +158,8 @@ def test_names_of_attributes_are_those_of_its_own_package(spans: list[Span]) -> 
     assert len(named) > 10
 
 
-def test_its_package_is_imported_when_it_is_asked_something(backend: HttpBackend, tmp_path: Path) -> None:
-    """Not for sending: the package takes longer to import than all the rest of a worker's work."""
+def test_langfuse_package_is_imported_by_queries_only(backend: HttpBackend, tmp_path: Path) -> None:
+    """Importing it takes longer than everything else that a worker does."""
     program = """
 import sys
 from cc_trace.export.destination import DestinationSettings, open_destination
@@ -177,7 +177,7 @@ print(opened.stored_ids([encoded]) == {encoded.span_id}, "langfuse" in sys.modul
     assert done.stdout.splitlines() == ["set()", "True True"]
 
 
-def test_it_says_whose_project_it_is(backend: HttpBackend, langfuse: Langfuse) -> None:
+def test_project_name_is_read(backend: HttpBackend, langfuse: Langfuse) -> None:
     assert langfuse.api.project() == "my project"
     backend.project = "sk-lf-5678 \x1b[31m" + "x" * 400
     assert str(langfuse.api.project()).startswith("***  [31mxxx")

@@ -78,7 +78,7 @@ def test_each_response_has_one_cost(server: LangfuseServer, tmp_path: Path, cost
         (USAGE, {"input": 1e-06}, 1, False, False),  # a project's own price is what it wants
     ],
 )
-def test_a_price_that_is_not_the_whole_one_is_missing(
+def test_incomplete_price_is_missing(
     server: LangfuseServer,
     tmp_path: Path,
     usage: Usage,
@@ -93,23 +93,21 @@ def test_a_price_that_is_not_the_whole_one_is_missing(
     langfuse.close()
 
 
-def test_a_server_without_any_price_lacks_all(server: LangfuseServer, tmp_path: Path) -> None:
+def test_all_prices_are_missing_on_an_empty_server(server: LangfuseServer, tmp_path: Path) -> None:
     server.models = []
     langfuse = opened(server, tmp_path)
     assert sent(langfuse, generation(KNOWN)) is not None
     langfuse.close()
 
 
-def test_a_projects_own_price_goes_first(server: LangfuseServer, tmp_path: Path) -> None:
+def test_price_of_the_project_takes_precedence(server: LangfuseServer, tmp_path: Path) -> None:
     server.models = [model("^claude", {"input": 1.0}), model("^claude", {"input": 1.0}, managed=False)]
     langfuse = opened(server, tmp_path)
     assert sent(langfuse, generation(KNOWN)) is None
     langfuse.close()
 
 
-def test_the_server_is_asked_once_a_day(
-    server: LangfuseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prices_are_fetched_once_a_day(server: LangfuseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whichever process; all pages are read."""
     now = [1e9]
     monkeypatch.setattr("cc_trace.export.langfuse.time.time", lambda: now[0])
@@ -128,10 +126,10 @@ def test_the_server_is_asked_once_a_day(
     "behaviour",
     [status(401), status(404, "<html>"), status(500), HANG, Behaviour(said="[]"), Behaviour(said='{"data": [{}]}')],
 )
-def test_where_it_cannot_be_asked_the_server_prices(
+def test_cost_is_left_to_a_server_that_cannot_be_queried(
     server: LangfuseServer, tmp_path: Path, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is not asked again for an hour."""
+    """And it is not queried again for an hour."""
     now = [1e9]
     monkeypatch.setattr("cc_trace.export.langfuse.time.time", lambda: now[0])
     server.asking["/api/public/models"] = behaviour
@@ -143,7 +141,7 @@ def test_where_it_cannot_be_asked_the_server_prices(
         assert len(server.asked("GET", "/models")) in ({asked} if behaviour != HANG else range(asked + 1))
 
 
-def test_a_preview_asks_nobody(server: LangfuseServer, tmp_path: Path) -> None:
+def test_preview_sends_no_requests(server: LangfuseServer, tmp_path: Path) -> None:
     langfuse = opened(server, tmp_path)
     assert sent(langfuse, generation(UNKNOWN), may_ask=False) is None
     assert server.requests == []
@@ -151,7 +149,7 @@ def test_a_preview_asks_nobody(server: LangfuseServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1, "time": "x"}', b'{"version": 9}'])
-def test_a_damaged_file_is_asked_for_again(server: LangfuseServer, tmp_path: Path, content: bytes) -> None:
+def test_damaged_price_file_is_fetched_again(server: LangfuseServer, tmp_path: Path, content: bytes) -> None:
     langfuse = opened(server, tmp_path)
     sent(langfuse, generation(KNOWN))
     langfuse.close()
@@ -163,7 +161,7 @@ def test_a_damaged_file_is_asked_for_again(server: LangfuseServer, tmp_path: Pat
     assert len(server.asked("GET", "/models")) == 2
 
 
-def test_a_pattern_that_takes_for_ever_is_passed_over(server: LangfuseServer, tmp_path: Path) -> None:
+def test_unusable_model_patterns_are_skipped(server: LangfuseServer, tmp_path: Path) -> None:
     server.models = [
         model("^(a+)+$", SONNET),
         model("(", SONNET),
@@ -176,7 +174,7 @@ def test_a_pattern_that_takes_for_ever_is_passed_over(server: LangfuseServer, tm
     langfuse.close()
 
 
-def test_the_package_is_not_imported_where_the_prices_are_known(server: LangfuseServer, tmp_path: Path) -> None:
+def test_langfuse_package_is_not_imported_if_prices_are_known(server: LangfuseServer, tmp_path: Path) -> None:
     """A turn without images and without doubt is sent as fast as ever."""
     langfuse = opened(server, tmp_path)
     sent(langfuse, generation(KNOWN))

@@ -92,7 +92,7 @@ def asked(langfuse: Langfuse, path: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_what_it_shows(settings: DestinationSettings, tmp_path: Path) -> None:
+def test_real_langfuse_shows_images_costs_and_scores(settings: DestinationSettings, tmp_path: Path) -> None:
     """The image can be read under the id that the span names, each response has its cost, and scores are there once."""
     spans, image = turn(), media(tmp_path)
     for _ in range(2):  # the second time the spans are not sent again, only what goes before them

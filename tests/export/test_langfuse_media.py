@@ -98,7 +98,7 @@ def token(content: bytes, kind: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": reference}}
 
 
-def test_an_image_stands_where_it_was(server: LangfuseServer, transcript: Path) -> None:
+def test_image_reference_is_in_the_image_place(server: LangfuseServer, transcript: Path) -> None:
     """In prompts and in what tools gave back; the text around it as ever, and nothing is uploaded twice."""
     langfuse = opened(server)
     spans = encoded(langfuse, transcript)
@@ -126,7 +126,7 @@ def test_an_image_stands_where_it_was(server: LangfuseServer, transcript: Path) 
     langfuse.close()
 
 
-def test_an_image_is_there_before_the_span_that_shows_it(server: LangfuseServer, transcript: Path) -> None:
+def test_image_is_uploaded_before_its_span(server: LangfuseServer, transcript: Path) -> None:
     langfuse = opened(server)
     langfuse.send([encoded(langfuse, transcript)["turn"]])
     assert [(each.method, each.path.partition("?")[0].rpartition("/")[0]) for each in server.requests] == [
@@ -138,7 +138,7 @@ def test_an_image_is_there_before_the_span_that_shows_it(server: LangfuseServer,
     langfuse.close()
 
 
-def test_what_the_server_has_is_not_uploaded_again(server: LangfuseServer, transcript: Path) -> None:
+def test_stored_image_is_not_uploaded_again(server: LangfuseServer, transcript: Path) -> None:
     """By another process, say."""
     for _ in range(2):
         langfuse = opened(server)
@@ -161,7 +161,7 @@ def test_what_the_server_has_is_not_uploaded_again(server: LangfuseServer, trans
         ("/bucket", Behaviour("close")),
     ],
 )
-def test_an_upload_that_fails_leaves_the_text_and_holds_up_nothing(
+def test_failed_upload_keeps_the_text_and_delays_nothing(
     server: LangfuseServer, transcript: Path, path: str, behaviour: Behaviour
 ) -> None:
     """The span says what it says without uploads, and nothing further is tried."""
@@ -191,9 +191,7 @@ def test_an_upload_that_fails_leaves_the_text_and_holds_up_nothing(
         "x",
     ],
 )
-def test_an_upload_address_that_is_no_web_address_is_not_followed(
-    server: LangfuseServer, transcript: Path, address: str
-) -> None:
+def test_invalid_upload_url_is_not_followed(server: LangfuseServer, transcript: Path, address: str) -> None:
     langfuse = opened(server)
     span = encoded(langfuse, transcript)["turn"]
     id_ = token(PNG, "image/png")["image_url"]["url"].partition("id=")[2].partition("|")[0]
@@ -204,8 +202,8 @@ def test_an_upload_address_that_is_no_web_address_is_not_followed(
 
 
 @pytest.mark.parametrize("content", ["no-tool-content", "metadata"])
-def test_less_content_takes_no_image_along(server: LangfuseServer, transcript: Path, content: Content) -> None:
-    """What of a turn may not leave is not uploaded either; the settings turn uploads off as a whole then."""
+def test_only_images_that_may_leave_are_uploaded(server: LangfuseServer, transcript: Path, content: Content) -> None:
+    """At less than full content the settings turn uploads off altogether; this is a second barrier."""
     langfuse = opened(server)
     langfuse.send([*encoded(langfuse, transcript, content).values()])
     names = {field for _, _, field in server.shown_media}
@@ -213,8 +211,8 @@ def test_less_content_takes_no_image_along(server: LangfuseServer, transcript: P
     langfuse.close()
 
 
-def test_what_is_no_image_is_not_uploaded_as_one(server: LangfuseServer, tmp_path: Path) -> None:
-    """A text in base64 would go past the masks; the first bytes tell, not what the transcript says."""
+def test_only_data_that_begins_as_an_image_is_uploaded(server: LangfuseServer, tmp_path: Path) -> None:
+    """Other base64 text would bypass the masks; the type that the transcript gives does not count."""
     path = tmp_path / "77777777-0000-4000-8000-000000000002.jsonl"
     lines = [prompt([block("image", "image/png", b"AKIA" + b"secret" * 9)], 0), reply("m1", "No.", at=1)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -224,7 +222,7 @@ def test_what_is_no_image_is_not_uploaded_as_one(server: LangfuseServer, tmp_pat
     langfuse.close()
 
 
-def test_a_mark_that_somebody_typed_shows_nothing_of_other_files(server: LangfuseServer, transcript: Path) -> None:
+def test_typed_image_mark_uploads_nothing(server: LangfuseServer, transcript: Path) -> None:
     typed = "[image image/png, 264 bytes, sha256 of base64 0123456789abcdef]"
     transcript.write_text("".join(json.dumps(line) + "\n" for line in [prompt(typed, 0), reply("m1", "Hm.", at=1)]))
     langfuse = opened(server)
@@ -235,7 +233,7 @@ def test_a_mark_that_somebody_typed_shows_nothing_of_other_files(server: Langfus
     langfuse.close()
 
 
-def test_an_image_that_is_gone_leaves_its_text(server: LangfuseServer, transcript: Path) -> None:
+def test_missing_image_keeps_its_text(server: LangfuseServer, transcript: Path) -> None:
     langfuse = opened(server)
     span = encoded(langfuse, transcript)["turn"]
     os.truncate(transcript, 10)

@@ -36,7 +36,7 @@ def unfenced(text: str) -> str:
 
 
 @given(st.text(alphabet="`\n a#", max_size=60))
-def test_a_fence_holds_whatever_is_in_it(text: str) -> None:
+def test_any_text_can_be_fenced(text: str) -> None:
     assert unfenced(fenced(text)) == text.removesuffix("\n")
 
 
@@ -113,7 +113,7 @@ def test_a_trace_is_named_and_tagged_by_what_started_it(about: dict[str, Any], n
         assert shown == (name if span.kind == "turn" else "hook")
 
 
-def test_the_users_tags_follow_and_none_is_there_twice() -> None:
+def test_tags_of_the_user_follow_without_duplicates() -> None:
     labels = Labels(tags=("night", "claude-code"))
     assert sent(made("turn", "Turn 3", about=ABOUT), labels)[1]["trace.tags"] == ["claude-code", "interactive", "night"]
 
@@ -131,16 +131,16 @@ def test_the_users_tags_follow_and_none_is_there_twice() -> None:
         ("300", ["odd"], None),
     ],
 )
-def test_the_first_token_has_a_time_only_where_that_is_known(took_ms: Any, thinking: Any, known: str | None) -> None:
-    """A response's first line is written when its first block is complete, which does not tell when that began."""
+def test_completion_start_time_is_sent_only_if_known(took_ms: Any, thinking: Any, known: str | None) -> None:
+    """A response's first line is written when its first block is complete, not when it began."""
     response = Response("m", None, MODEL, START + SECOND // 2, None, usage_complete=True, cost_usd=None)
     output = {"role": "assistant", "content": "x", "thinking": thinking}
     span = made("generation", MODEL, output=output, metadata={"thinking_ms": took_ms}, response=response)
     assert sent(span)[1].get("observation.completion_start_time") == known
 
 
-def test_the_scope_spares_a_row_of_metadata_for_each_attribute() -> None:
-    """Langfuse repeats attributes in metadata unless the scope's name begins so; the resource says who it really is."""
+def test_scope_name_prevents_duplicated_metadata() -> None:
+    """Langfuse repeats attributes in metadata unless the scope's name begins so; the resource has the real name."""
     keys = {"public_key": "pk-lf-1", "secret_key": "sk-lf-2"}
     langfuse = Langfuse(DestinationSettings("langfuse", "langfuse", endpoint="http://127.0.0.1:9", **keys))  # type: ignore[arg-type]
     request = json.loads(langfuse.as_json(langfuse.encode(made("turn", "Turn 3"))))["resourceSpans"][0]

@@ -147,5 +147,5 @@ def test_what_is_sent(tmp_path: Path, kind: str) -> None:
     assert found == path.read_text()
 
 
-def test_no_file_is_left_over() -> None:
+def test_every_request_file_is_used() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(KINDS)

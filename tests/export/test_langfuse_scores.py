@@ -63,7 +63,7 @@ def values(turn: Sequence[Span]) -> dict[str, float]:
     return {score.name: score.value for score in scores(turn[0], turn)}
 
 
-def test_what_a_turn_scores() -> None:
+def test_scores_of_a_turn() -> None:
     assert values(TURN) == {
         "tool_error_rate": 0.5,
         "cache_hit_rate": 0.6,
@@ -74,14 +74,14 @@ def test_what_a_turn_scores() -> None:
     }
 
 
-def test_there_is_no_rate_of_nothing() -> None:
-    """And an interrupted turn says so."""
+def test_no_rates_without_tool_calls_and_tokens() -> None:
+    """An interrupted turn has a score that says so."""
     found = values([ROOT_SPAN._replace(status="interrupted"), generation(Usage())])
     assert found == {"api_retries": 0, "lines_changed": 0, "permission_denials": 0, "interrupted": 1.0}
 
 
-def test_one_set_when_the_root_is_sent(server: LangfuseServer) -> None:
-    """Of the trace, at the turn's end; a second time, by another process, it replaces the first."""
+def test_scores_are_sent_with_the_root(server: LangfuseServer) -> None:
+    """When it is sent again, by another process, they replace the first ones."""
     for _ in range(2):
         langfuse = opened(server, labels=Labels(environment="staging"))
         assert langfuse.send([langfuse.encode_in_turn(TURN[1], TURN, lambda _: None, may_ask=True)]) == Accepted()
@@ -112,7 +112,7 @@ def test_turns_of_one_trace_have_scores_of_their_own(server: LangfuseServer) -> 
     langfuse.close()
 
 
-def test_an_older_server_takes_them_one_by_one(server: LangfuseServer) -> None:
+def test_older_server_gets_scores_one_by_one(server: LangfuseServer) -> None:
     server.takes_lists = False
     langfuse = opened(server)
     assert langfuse.send([encoded(langfuse)]) == Accepted()
@@ -123,7 +123,7 @@ def test_an_older_server_takes_them_one_by_one(server: LangfuseServer) -> None:
 @pytest.mark.parametrize(
     "behaviour", [status(500), status(404, "<html>"), HANG, Behaviour("close"), Behaviour(said="[")]
 )
-def test_scores_that_fail_hold_up_no_span(server: LangfuseServer, behaviour: Behaviour) -> None:
+def test_failing_scores_do_not_delay_spans(server: LangfuseServer, behaviour: Behaviour) -> None:
     """And are not tried again with every batch."""
     server.asking["/api/public/scores"] = behaviour
     langfuse = opened(server, timeout_seconds=0.5 if behaviour == HANG else 20.0)
@@ -135,7 +135,7 @@ def test_scores_that_fail_hold_up_no_span(server: LangfuseServer, behaviour: Beh
     langfuse.close()
 
 
-def test_a_root_that_is_sent_again_in_pieces_scores_once(server: LangfuseServer) -> None:
+def test_scores_are_sent_once_while_the_root_is_rejected(server: LangfuseServer) -> None:
     server.behaviour = refuses_span(ROOT)
     langfuse = opened(server)
     for _ in range(3):
@@ -144,7 +144,7 @@ def test_a_root_that_is_sent_again_in_pieces_scores_once(server: LangfuseServer)
     langfuse.close()
 
 
-def test_a_server_that_is_down_gets_them_with_the_spans(server: LangfuseServer) -> None:
+def test_scores_are_sent_with_the_spans_after_an_outage(server: LangfuseServer) -> None:
     server.behaviour = REFUSE
     langfuse = opened(server)
     assert isinstance(langfuse.send([encoded(langfuse)]), Retryable)
@@ -156,7 +156,7 @@ def test_a_server_that_is_down_gets_them_with_the_spans(server: LangfuseServer) 
     langfuse.close()
 
 
-def test_they_are_off_unless_wanted(server: LangfuseServer) -> None:
+def test_scores_are_off_by_default(server: LangfuseServer) -> None:
     langfuse = opened(server, scores=False)
     langfuse.send([encoded(langfuse)])
     assert [request.path for request in server.requests] == ["/api/public/otel/v1/traces"]

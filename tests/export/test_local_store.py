@@ -99,7 +99,7 @@ def by_time(spans: list[Span]) -> list[Span]:
 
 
 @pytest.mark.parametrize("path", [*case_transcripts(), *recordings()], ids=label)
-def test_a_session_comes_out_as_it_went_in(store: LocalStore, path: Path) -> None:
+def test_stored_session_is_read_back_unchanged(store: LocalStore, path: Path) -> None:
     """Written as deliveries write, each turn from its end; read turn by turn in the order of its tree."""
     session = Session(path)
     spans = list(session.spans())
@@ -124,7 +124,7 @@ def test_any_order_of_writing_gives_a_tree(store: LocalStore) -> None:
     assert sorted(found) == sorted(span.span_id for span in spans)
 
 
-def test_the_row_of_a_span(store: LocalStore) -> None:
+def test_columns_of_a_span(store: LocalStore) -> None:
     """What is needed to list sessions and draw trees has columns."""
     write(store, [SPAN])
     assert columns(store) == [
@@ -164,8 +164,7 @@ def test_the_row_of_a_span(store: LocalStore) -> None:
     assert read(store, "s") == [SPAN]
 
 
-def test_a_span_is_written_over_by_itself_but_not_by_its_copy(store: LocalStore) -> None:
-    """A fork's copied turn stays with the session that had it first."""
+def test_span_is_replaced_but_not_by_a_forks_copy(store: LocalStore) -> None:
     later = SPAN._replace(name="later")
     write(store, [SPAN])
     write(store, [later])
@@ -174,7 +173,7 @@ def test_a_span_is_written_over_by_itself_but_not_by_its_copy(store: LocalStore)
     assert read(store, "fork") == []
 
 
-def test_it_tells_what_it_has(store: LocalStore) -> None:
+def test_stored_ids(store: LocalStore) -> None:
     batch = [store.encode(SPAN), store.encode(SPAN._replace(span_id="d" * 16))]
     assert store.stored_ids(batch) == frozenset()
     store.send(batch[:1])
@@ -191,7 +190,7 @@ def test_it_tells_what_it_has(store: LocalStore) -> None:
         SPAN._replace(input="\x00\x01"),
     ],
 )
-def test_nothing_makes_a_span_unwritable(store: LocalStore, odd: Span) -> None:
+def test_any_span_can_be_stored(store: LocalStore, odd: Span) -> None:
     """Times and texts that SQLite cannot hold, and a span that is larger than a batch."""
     deep: list[object] = []
     for _ in range(2000):
@@ -203,7 +202,7 @@ def test_nothing_makes_a_span_unwritable(store: LocalStore, odd: Span) -> None:
     assert [span.span_id for span in read(store, "s")] == [SPAN.span_id]
 
 
-def test_save_then_load_is_identity() -> None:
+def test_save_load_round_trip() -> None:
     assert from_json(to_json(SPAN).decode()) == SPAN
     assert from_json(GOLDEN) == SPAN
     bare = SPAN._replace(response=None, tool=None)
@@ -222,7 +221,7 @@ def test_only_its_owner_can_read_it(store: LocalStore) -> None:
     assert modes == {"folder": 0o700, "traces.db": 0o600, "traces.db-wal": 0o600, "traces.db-shm": 0o600}
 
 
-def test_a_store_that_others_could_read_is_closed_to_them(store: LocalStore) -> None:
+def test_readable_store_is_made_private(store: LocalStore) -> None:
     """The file, not the folder it lies in: that may be the user's own."""
     store._path.parent.mkdir(mode=0o755)
     store._path.touch(mode=0o644)
@@ -240,7 +239,7 @@ def test_a_symlink_is_not_followed(store: LocalStore, tmp_path: Path) -> None:
     assert target.read_bytes() == b""
 
 
-def test_what_cannot_be_opened_is_told(store: LocalStore, tmp_path: Path) -> None:
+def test_unusable_store_is_reported(store: LocalStore, tmp_path: Path) -> None:
     """Nothing raises while sending; for who reads, it is an error with a reason."""
     with pytest.raises(NotFoundError, match="no local store at"):
         read(store, "s")
@@ -279,7 +278,7 @@ def test_a_store_that_is_busy_is_tried_again_later(store: LocalStore, monkeypatc
     write(store, [SPAN])
 
 
-def test_a_full_disk_costs_nothing_that_was_there(store: LocalStore) -> None:
+def test_full_disk_keeps_what_was_stored(store: LocalStore) -> None:
     """A batch is written as a whole or not at all."""
     write(store, [SPAN])
     store._opened().execute("PRAGMA max_page_count = 24")

@@ -155,7 +155,7 @@ def exception(type_: str, message: str, time_ns: int) -> Message.Event:
     ],
     ids=["good", "failed", "denied", "without an end", "without a message", "no Unicode"],
 )
-def test_mlflow_is_told_of_success_and_of_failure(
+def test_mlflow_gets_status_ok_and_exception_events(
     fields: dict[str, Any], code: Status.StatusCode.ValueType, message: str, events: list[Message.Event]
 ) -> None:
     """It counts only OK as success, and shows a failure by an exception at the span's end."""
@@ -191,18 +191,18 @@ def test_times(start_ns: int | None, end_ns: int | None, first_token_ns: int | N
 
 
 @pytest.mark.parametrize("kind", ["turn", "event"])
-def test_a_launch_becomes_a_link(kind: str) -> None:
+def test_launching_call_becomes_a_span_link(kind: str) -> None:
     launched_by = {"tool_use_id": "toolu_0", "span_id": OTHER_SPAN, "trace_id": OTHER_TRACE}
     message = decoded(made(kind, metadata={"launched_by": launched_by}))
     assert [*message.links] == [Message.Link(trace_id=bytes.fromhex(OTHER_TRACE), span_id=bytes.fromhex(OTHER_SPAN))]
 
 
-def test_a_launch_in_an_unknown_trace_is_no_link() -> None:
+def test_launch_in_an_unknown_trace_is_no_span_link() -> None:
     message = decoded(made(metadata={"launched_by": {"tool_use_id": "toolu_0", "span_id": OTHER_SPAN}}))
     assert not message.links
 
 
-def test_no_value_makes_a_span_unsendable() -> None:
+def test_any_value_can_be_encoded() -> None:
     """Invalid Unicode is repaired in names, keys, values and messages; an integer too wide becomes text."""
     span = made(status="error", error="bad \ud800")
     attributes: dict[str, AttributeValue] = {"k\ud800": "v\udfff", "wide": 1 << 64, "list": ["\ud800"], "fine": 1}
@@ -211,7 +211,7 @@ def test_no_value_makes_a_span_unsendable() -> None:
     assert attributes_of(message) == {"k\ufffd": "v\ufffd", "wide": str(1 << 64), "list": ["\ufffd"], "fine": 1}
 
 
-def test_a_request_is_what_protobuf_would_make() -> None:
+def test_request_equals_that_of_protobuf() -> None:
     """Joining encoded spans gives, byte for byte, the message built from them; so does a batch of none or of many."""
     for count, url in ((0, ""), (1, "https://example.com/schemas/1"), (300, "")):
         spans = [encode_span(made(output="x" * n), "Bash", {"n": "x" * n}) for n in range(count)]
@@ -320,8 +320,8 @@ def test_json_and_protobuf_are_the_same_request(transcript: Path, profile: str) 
     assert sent == [(one.name, attributes_of(one)) for one in found]
 
 
-def test_the_encoder_of_the_sdk_makes_the_same() -> None:
-    """An independent witness, where it is installed; it sets flags besides, which say that a parent is not remote."""
+def test_spans_equal_those_of_the_sdk_encoder() -> None:
+    """If it is installed. It also sets flags, which say that a parent is not remote."""
     encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
     sdk, api = pytest.importorskip("opentelemetry.sdk.trace"), pytest.importorskip("opentelemetry.trace")
     attributes: dict[str, AttributeValue] = {"text": "é", "yes": True, "count": 7, "cost": 0.5, "tags": ["a"]}
@@ -399,7 +399,7 @@ def test_a_generation_is_cut_in_its_messages(profile: str) -> None:
     assert len(data) <= 1_000_000
 
 
-def test_countless_small_values_are_left_out() -> None:
+def test_too_many_small_values_are_dropped() -> None:
     span = made(
         "generation",
         input=[{"role": "user", "content": "short"}] * 50_000,
@@ -412,8 +412,7 @@ def test_countless_small_values_are_left_out() -> None:
     assert found == attributes_of(Message.FromString(packed("otel")(made("generation")))) | facts
 
 
-def test_what_was_not_told_is_not_left_out() -> None:
-    """A span without content stays without; the name is cut with all else."""
+def test_cutting_adds_no_content_and_cuts_the_name() -> None:
     deep: Any = "bottom"
     for _ in range(400):
         deep = [deep]
@@ -460,7 +459,7 @@ JSON = st.recursive(
     profile=st.sampled_from([*PROFILES]),
     repeat=st.integers(1, 3_000),
 )
-def test_whatever_a_span_holds_it_can_be_sent(
+def test_any_span_fits_into_the_limit(
     kind: Any, asked: Any, answered: Any, metadata: dict[str, Any], profile: str, repeat: int
 ) -> None:
     """Any content, any size: nothing raises, and what is sent is valid and within the limit."""

@@ -170,16 +170,16 @@ def test_every_status_has_an_outcome(code: grpc.StatusCode) -> None:
         ("UNAVAILABLE", "Cancelling all calls", Unclear),
     ],
 )
-def test_a_text_tells_what_a_code_does_not(code: str, details: str, meaning: type[Outcome]) -> None:
-    """One code is used for several things, by servers and by grpc itself; these are words that were seen."""
+def test_message_refines_an_ambiguous_code(code: str, details: str, meaning: type[Outcome]) -> None:
+    """Servers and grpc itself use one code for several things; these messages were recorded."""
     assert type(outcome(grpc.StatusCode[code], details, None)) is meaning
 
 
-def test_details_that_cannot_be_read_say_nothing() -> None:
+def test_malformed_status_details_are_ignored() -> None:
     assert _after_seconds([("grpc-status-details-bin", b"\xff")]) is None
 
 
-def test_a_server_that_never_speaks_was_sent_nothing(spans: list[Span]) -> None:
+def test_server_that_stays_silent_is_retryable(spans: list[Span]) -> None:
     """A port that takes connections and stays silent, as behind a broken tunnel."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         said = send(otlp(f"http://127.0.0.1:{silent.getsockname()[1]}"), spans[0])
@@ -210,7 +210,7 @@ def test_tls_files_are_used(spans: list[Span], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("endpoint", [None, "", "http://", "ftp://h:1", "h:port", "["])
-def test_what_is_no_endpoint_is_told_at_once(endpoint: str | None) -> None:
+def test_invalid_endpoint_is_reported_at_once(endpoint: str | None) -> None:
     with pytest.raises(ConfigError, match="destination x"):
         open_destination(DestinationSettings("x", "otlp", endpoint=endpoint, protocol="grpc"))
 

@@ -214,7 +214,7 @@ def test_a_connection_that_was_closed_between_two_batches_is_opened_again(
     assert backend.counts == ids(spans)
 
 
-def test_a_host_that_does_not_answer_was_sent_nothing(spans: list[Span]) -> None:
+def test_unreachable_host_is_retryable(spans: list[Span]) -> None:
     """A port whose queue is full drops what would connect, as a firewall does."""
     with contextlib.ExitStack() as stack:
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -227,7 +227,7 @@ def test_a_host_that_does_not_answer_was_sent_nothing(spans: list[Span]) -> None
     assert said == Retryable(f"cannot connect to {place}: timed out")
 
 
-def test_a_proxy_is_used_but_not_for_this_machine(
+def test_proxy_is_not_used_for_localhost(
     backend: HttpBackend, spans: list[Span], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with HttpBackend() as proxy:
@@ -352,21 +352,20 @@ def test_a_2xx_with_anything_else_is_no_acceptance(content_type: str, body: byte
         (b'{"captive":true}', Unclear("200 with unexpected JSON")),
     ],
 )
-def test_langfuse_answers_in_its_own_way(body: bytes, meaning: Outcome) -> None:
-    """With the job that will store the batch; what is not known of it is asked about. For others that is no answer."""
+def test_responses_of_langfuse_are_understood(body: bytes, meaning: Outcome) -> None:
+    """Langfuse answers with the job that will store the batch. From another backend that means nothing."""
     answer = HttpResponse(200, "application/json; charset=utf-8", body)
     assert outcome(answer, (), 0, langfuse_success) == meaning
     assert isinstance(outcome(answer, (), 0), Retryable)
 
 
-def test_an_answer_that_breaks_off_is_one() -> None:
-    """Its status and type are known; a page that breaks off is still a page."""
+def test_truncated_response_is_judged_by_status_and_type() -> None:
     cut = HttpResponse(200, "application/json", b'{"partialSuccess":', complete=False)
     assert outcome(cut, (), 0) == Accepted()
     assert isinstance(outcome(cut._replace(content_type="text/html"), (), 0), Retryable)
 
 
-def test_a_captive_portal_costs_nothing(backend: HttpBackend, destination: Destination, spans: list[Span]) -> None:
+def test_captive_portal_loses_nothing(backend: HttpBackend, destination: Destination, spans: list[Span]) -> None:
     """Over the wire as well."""
     backend.behaviour = PORTAL_PAGE
     said = destination.send([destination.encode(spans[0])])
@@ -433,7 +432,7 @@ def test_traces_have_a_url_of_their_own_or_the_usual_path(given: dict[str, str],
 @pytest.mark.parametrize(
     "endpoint", [None, "", "h:4318", "ftp://h", "http://", "http://h:port", "http://a..b", "http://[", "http://h/\x01"]
 )
-def test_what_is_no_url_is_told_at_once(endpoint: str | None) -> None:
+def test_invalid_url_is_reported_at_once(endpoint: str | None) -> None:
     with pytest.raises(ConfigError, match="destination x"):
         open_destination(DestinationSettings("x", "otlp", endpoint=endpoint))
 

@@ -80,7 +80,7 @@ def test_a_response_is_timed_and_its_tokens_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("temporality", "number"), [("delta", 1), ("cumulative", 2)])
-def test_what_is_counted_says_how(tmp_path: Path, temporality: Any, number: int) -> None:
+def test_metrics_have_temporality_and_units(tmp_path: Path, temporality: Any, number: int) -> None:
     data = metrics_request(counts_of(session(tmp_path, *one_response())), temporality, START, START + 9, {})
     (resource,) = ExportMetricsServiceRequest.FromString(data).resource_metrics
     found = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
@@ -104,8 +104,8 @@ def test_a_value_on_a_bound_is_in_the_bucket_below(tmp_path: Path) -> None:
     assert (buckets["input"].index(1), buckets["output"].index(1)) == (2, 3)
 
 
-def test_a_derived_time_is_no_measurement(tmp_path: Path) -> None:
-    """The request is not recorded: what lies before it would be counted as the model's."""
+def test_derived_start_is_not_measured(tmp_path: Path) -> None:
+    """Without a recorded request, the time before it would count as the model's."""
     lines = [prompt("go", 0), reply("m1", "Done.", at=4)]
     names = {json.loads(name)[0] for name in counts_of(session(tmp_path, *lines))}
     assert names == {"gen_ai.client.token.usage", "cc_trace.tokens", "cc_trace.cost"}
@@ -127,7 +127,9 @@ def test_counts_of_another_version_are_left_out() -> None:
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "http/json"])
 @pytest.mark.parametrize("path", ["", "/v1/traces", "/otlp"])
-def test_they_go_beside_the_traces(tmp_path: Path, backend: HttpBackend, protocol: Any, path: str) -> None:
+def test_metrics_url_is_derived_from_the_endpoint(
+    tmp_path: Path, backend: HttpBackend, protocol: Any, path: str
+) -> None:
     settings = DestinationSettings("otlp", "otlp", endpoint=backend.url + path, protocol=protocol, metrics="delta")
     destination = open_destination(settings)
     assert isinstance(destination, MetricsDestination)
@@ -159,7 +161,7 @@ def fresh(home: Path) -> str:
     ("command", "metrics", "number"),
     [("sync", "on", 1), ("sync", "off", 0), ("backfill", "on", 0)],
 )
-def test_a_session_of_now_is_counted_unless_it_is_backfilled(
+def test_live_session_is_counted_but_not_a_backfill(
     tmp_path: Path, backend: HttpBackend, command: str, metrics: str, number: int
 ) -> None:
     session_id = fresh(tmp_path)

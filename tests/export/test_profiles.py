@@ -779,7 +779,7 @@ def test_what_is_not_known_is_not_sent(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_no_text_is_too_strange(profile: str) -> None:
+def test_unusual_values_become_valid_json(profile: str) -> None:
     """Halves of surrogate pairs, integers beyond 64 bits and deep nesting end as valid JSON."""
     deep: Any = "bottom"
     for _ in range(400):
@@ -831,7 +831,7 @@ OTEL_OUTPUTS = {"gen_ai.output.messages", "gen_ai.tool.call.result", "cc_trace.o
 
 
 @pytest.mark.parametrize("transcript", case_transcripts(), ids=label)
-def test_rules_that_hold_for_every_span(transcript: Path) -> None:
+def test_rules_for_every_span(transcript: Path) -> None:
     """Every span of every case: what is on all, what is on none, and counts that agree between profiles."""
     for span in Session(transcript).spans():
         sent = {profile: translate(span, LABELS)[1] for profile, translate in PROFILES.items()}
@@ -866,8 +866,8 @@ def test_mlflow_is_sent_content_once_and_no_cost(transcript: Path) -> None:
         assert not [key for key in found if "cost" in key.lower()]
 
 
-def test_every_span_carries_the_facts_of_its_trace() -> None:
-    """Langfuse takes a trace's facts from whichever span comes first: they are on all of them."""
+def test_every_span_has_the_attributes_of_its_trace() -> None:
+    """Langfuse takes a trace's attributes from whichever span comes first."""
     span = SPANS["tool"]._replace(about=ABOUT)
     _, found = PROFILES["langfuse"](span, Labels())
     assert {f"langfuse.trace.metadata.{key}": value for key, value in ABOUT.items()}.items() <= found.items()

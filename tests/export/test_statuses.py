@@ -19,7 +19,7 @@ ROWS = [(status, meaning) for meaning, statuses in STATUSES.items() for status i
 
 
 @pytest.mark.parametrize(("status", "meaning"), ROWS)
-def test_both_transports_go_by_the_table(status: int | str, meaning: Verdict) -> None:
+def test_both_transports_use_the_table(status: int | str, meaning: Verdict) -> None:
     if isinstance(status, int):
         said = outcome(HttpResponse(status, "text/plain", b"said"), (), 0)
     else:
@@ -45,16 +45,16 @@ SAME = {
 
 
 @pytest.mark.parametrize(("code", "status"), SAME.items())
-def test_the_same_failure_means_the_same_over_either(code: str, status: int) -> None:
+def test_http_and_grpc_agree_on_a_failure(code: str, status: int) -> None:
     assert verdict(code) == verdict(status)
 
 
-def test_no_status_stands_in_two_rows_and_every_code_in_one() -> None:
+def test_table_is_unambiguous_and_has_every_grpc_code() -> None:
     assert len({status for status, _ in ROWS}) == len(ROWS)
     assert {code.name for code in grpc.StatusCode} == {status for status, _ in ROWS if isinstance(status, str)}
 
 
 @pytest.mark.parametrize(("status", "meaning"), [(418, "not stored"), (499, "not stored"), (599, "unclear")])
-def test_a_status_that_is_not_in_the_table(status: int, meaning: Verdict) -> None:
-    """A server that declines has stored nothing; one that failed may have."""
+def test_verdict_for_a_status_outside_the_table(status: int, meaning: Verdict) -> None:
+    """A 4xx has stored nothing; a 5xx may have."""
     assert verdict(status) == meaning

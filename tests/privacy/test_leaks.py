@@ -131,8 +131,8 @@ SESSIONS: dict[str, tuple[Line, ...]] = {
 
 @pytest.mark.parametrize("name", SESSIONS)
 @pytest.mark.parametrize("content", REDUCED)
-def test_what_no_human_said_stays(tmp_path: Path, name: str, content: Content) -> None:
-    """In no field of any span; what was typed and answered leaves without tool content."""
+def test_texts_that_are_neither_typed_nor_answers_do_not_leave(tmp_path: Path, name: str, content: Content) -> None:
+    """In no field of any span. Typed texts and answers leave with `no-tool-content`."""
     path = session(tmp_path, *SESSIONS[name])
     assert PLANTED in leaving(path, "full")
     left = leaving(path, content)
@@ -141,7 +141,7 @@ def test_what_no_human_said_stays(tmp_path: Path, name: str, content: Content) -
 
 
 @pytest.mark.parametrize("content", REDUCED)
-def test_a_command_that_an_agent_ran_came_to_what_the_agent_said(tmp_path: Path, content: Content) -> None:
+def test_forked_command_output_is_agent_content(tmp_path: Path, content: Content) -> None:
     printed = f"<local-command-stdout>{PLANTED}</local-command-stdout>"
     path = session(
         tmp_path, prompt("/forky now", 1, promptId="p1"), line("system", 9, subtype="local_command", content=printed)
@@ -155,7 +155,7 @@ def test_a_command_that_an_agent_ran_came_to_what_the_agent_said(tmp_path: Path,
 
 
 @pytest.mark.parametrize("content", REDUCED)
-def test_of_prompts_without_an_answer_those_that_were_typed_leave(tmp_path: Path, content: Content) -> None:
+def test_typed_unanswered_prompts_leave_without_tool_content(tmp_path: Path, content: Content) -> None:
     path = session(tmp_path, prompt("first", 0), prompt(MESSAGE, 1), prompt("last", 2), reply("m1", "yes", at=3))
     (turn, _) = Session(path, ending="over").spans()
     made = Privacy(PrivacySettings(content))(turn).metadata
@@ -164,14 +164,14 @@ def test_of_prompts_without_an_answer_those_that_were_typed_leave(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", REDUCED)
-def test_metadata_is_private_until_somebody_says_otherwise(tmp_path: Path, content: Content) -> None:
+def test_unlisted_metadata_does_not_leave(tmp_path: Path, content: Content) -> None:
     """That of spans and that of their trace."""
     for span in Session(session(tmp_path, *at_work()), ending="over").spans():
         more = span._replace(metadata={**span.metadata, "new": PLANTED}, about={**(span.about or {}), "new": PLANTED})
         assert Privacy(PrivacySettings(content))(more) == Privacy(PrivacySettings(content))(span)
 
 
-def test_a_text_of_nobody_is_private(tmp_path: Path) -> None:
+def test_text_of_unknown_origin_does_not_leave(tmp_path: Path) -> None:
     """As of a span that was read from the local store."""
     for span in Session(session(tmp_path, *at_work()), ending="over").spans():
         made = Privacy(PrivacySettings("no-tool-content"))(span._replace(origins=type(span.origins)()))

@@ -58,7 +58,7 @@ TEXTS = ("PROMPT", "SLUG", "THOUGHT", "ANSWER", "INPUT", "OUTPUT", "PATH", "LAST
         ("metadata", set()),
     ],
 )
-def test_each_way_lets_just_its_texts_leave(transcript: Path, content: Content, leaves: set[str]) -> None:
+def test_texts_that_leave_at_each_content_level(transcript: Path, content: Content, leaves: set[str]) -> None:
     """Wherever in a span they stand."""
     spans = [span for kind in sent(transcript, content).values() for span in kind]
     whole = orjson.dumps([[*span[:16], span.tool, span.about] for span in spans], default=list).decode()
@@ -76,7 +76,7 @@ def test_what_a_shell_command_printed_is_no_prompt() -> None:
     assert any(str(span.input).startswith("!") for span in kinds["turn"])
 
 
-def test_the_skeleton_stays(transcript: Path) -> None:
+def test_structure_is_the_same_at_each_content_level(transcript: Path) -> None:
     """Names, ids, times, tokens, cost and how it ended are the same however little leaves."""
 
     def skeleton(span: Span) -> object:
@@ -98,7 +98,7 @@ def test_calls_and_results_keep_their_names_without_tool_content(transcript: Pat
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.parent.name)
-def test_an_agent_is_a_tool(transcript: Path) -> None:
+def test_agent_texts_are_tool_content(transcript: Path) -> None:
     """What is said inside agents does not leave without tool content, nor what tools got or gave."""
     for kind, spans in sent(transcript, "no-tool-content").items():
         for span in spans:

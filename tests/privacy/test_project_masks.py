@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cc_trace.transcript.entries import JsonValue
 
 
-def test_what_they_match_is_masked() -> None:
+def test_matches_of_project_masks_are_masked() -> None:
     """Of one with a group `secret` that group alone."""
     masks = ProjectMasks(["acme-[0-9]{4}", "pin=(?P<secret>[0-9]+)"])
     assert masks.text("a acme-1234 b pin=77.") == "a [masked: project pattern] b pin=[masked: project pattern]."
 
 
-def test_they_come_after_the_users_in_texts_values_and_keys(tmp_path: Path) -> None:
+def test_project_masks_apply_after_the_users(tmp_path: Path) -> None:
     (span, *_) = Session(session(tmp_path, prompt("hello", 0), reply("m1", "yes", at=1))).spans()
     privacy = Privacy(PrivacySettings(mask=("mine",), project_mask=("theirs",), max_chars=0))
     given = span._replace(metadata={"theirs": ["x theirs y", "mine"]})
@@ -65,7 +65,7 @@ def test_a_pattern_that_takes_too_long_withholds_the_text() -> None:
         (["(?:abc){e<=9}"], "mask 1 of the project repeats too much"),
     ],
 )
-def test_what_is_too_much_is_refused_and_not_repeated(patterns: list[str], message: str) -> None:
+def test_unusable_masks_are_refused_and_not_shown(patterns: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         check_masks(patterns)
     assert "secret" not in str(caught.value)

@@ -637,7 +637,7 @@ def test_a_placeholder_that_was_masked_is_not_looked_for() -> None:
         ("secret_token: cpw=K1fUDbOMgMt2h34uxmdJu0Vj", "cpw=K1fUDbOMgMt2h34uxmdJu0Vj"),
     ],
 )
-def test_secrets_that_only_what_is_around_them_tells(text: str, secret: str) -> None:
+def test_secrets_recognized_by_their_context(text: str, secret: str) -> None:
     before, behind = text.split(secret)
     assert re.fullmatch(rf"{re.escape(before)}\[masked: [a-z ]+\]{re.escape(behind)}", Redactor().text(text))
 
@@ -650,7 +650,7 @@ def test_secrets_that_only_what_is_around_them_tells(text: str, secret: str) -> 
         *("lookerSecretName: lookerCredentialStor", 'jira_token_store = "confluencetokenstorehere"'),
     ],
 )
-def test_names_and_numbers_by_a_service_are_none(text: str) -> None:
+def test_names_and_numbers_beside_a_service_name_are_no_secrets(text: str) -> None:
     assert Redactor().text(text) is text
 
 
@@ -685,7 +685,7 @@ def test_copies_of_a_part_of_what_was_masked_are_masked(told: str, copy: str) ->
     assert copy not in masked
 
 
-def test_times_and_names_beside_a_secret_are_not_looked_for() -> None:
+def test_times_and_names_beside_a_secret_are_not_masked_elsewhere() -> None:
     redactor = Redactor()
     redactor.text(f"AKIA{'A' * 16}\t2024-01-01T00:00:00+00:00\t{FAKE[:40]}")
     redactor.text("Cookie: lang=en-US; theme=dark; session=Zq7Lw2Xk9Pv4")
@@ -701,7 +701,7 @@ def test_secrets_within_each_other_are_found_once() -> None:
     assert len(copies.spans("a1b" * 10_000)) < 1000
 
 
-def test_copies_of_what_a_key_tells_are_masked_before_it_too() -> None:
+def test_copies_before_the_key_are_masked() -> None:
     value: Any = [{"text": "it was Zq7Lw2Xk9"}, {"password": "Zq7Lw2Xk9"}, "Zq7Lw2Xk9"]
     assert Redactor().value(value) == [
         {"text": "it was [masked: password]"},
@@ -713,7 +713,7 @@ def test_copies_of_what_a_key_tells_are_masked_before_it_too() -> None:
 @pytest.mark.parametrize(
     "word", ["postgres", "test", "hunter2", "changeit", "release-1.2.3", "my-app-2024", "12345678"]
 )
-def test_words_and_numbers_are_not_looked_for_elsewhere(word: str) -> None:
+def test_words_and_numbers_as_passwords_are_not_masked_elsewhere(word: str) -> None:
     redactor = Redactor()
     redactor.text(f"DB_PASSWORD={word}\n")
     redactor.value({"password": word})
@@ -991,9 +991,7 @@ def slow_pieces() -> tuple[str, ...]:
     return WORST
 
 
-def test_of_a_text_made_to_be_slow_little_is_judged(
-    slow_pieces: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_text_has_few_matches_to_check(slow_pieces: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is read: to judge one match takes some ten microseconds."""
     judged: list[int] = []
 
@@ -1037,7 +1035,7 @@ def seconds(piece: str, size: int) -> float:
 
 
 @pytest.mark.parametrize("piece", RUNS)
-def test_a_megabyte_of_the_same_is_no_trap(piece: str) -> None:
+def test_repetitive_megabyte_is_fast(piece: str) -> None:
     """Prose takes some 10 ms."""
     clean = min(seconds("The quick brown fox jumps over the lazy dog. ", 1_000_000) for _ in range(3))
     assert seconds(piece, 1_000_000) < 50 * clean

@@ -142,7 +142,7 @@ def test_a_request_that_only_adds_drops_nothing(tmp_path: Path) -> None:
     assert "dropped" not in context
 
 
-def test_details_are_content(tmp_path: Path) -> None:
+def test_cache_miss_details_are_content(tmp_path: Path) -> None:
     """They may name tools and say where a prompt changed; kinds and numbers may leave in every tier."""
     lines = two_requests(sent(2, 4, ["h2"], shapeHash="s3"), shape("s3", "You help.", "Bash", "mcp__secret_plan"))
     span = generations(session(tmp_path, *lines))[1]

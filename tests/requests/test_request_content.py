@@ -121,7 +121,7 @@ def test_messages_have_the_form_of_inputs_and_outputs(tmp_path: Path) -> None:
     assert [span.metadata["system_prompt"] for span in fulls] == ["You help."] * 2
 
 
-def test_what_claude_code_tells_in_between_stays_where_it_is(tmp_path: Path) -> None:
+def test_system_message_keeps_its_place(tmp_path: Path) -> None:
     """In place of a reminder some versions send a message with the role `system`; it is not the system prompt."""
     lines = two_calls()
     lines[5]["message"] = {"role": "system", "content": "Be quick."}

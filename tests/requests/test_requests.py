@@ -395,7 +395,7 @@ def test_every_recorded_request_has_all_its_parts(path: Path) -> None:
 # Hostile input
 
 
-def test_a_circle_of_requests_ends(tmp_path: Path) -> None:
+def test_circular_requests_end(tmp_path: Path) -> None:
     """Each says that it begins like the other."""
     lines = [
         blob(FIRST),
@@ -463,7 +463,7 @@ ANYTHING = st.recursive(
 
 
 @given(data=st.data())
-def test_no_value_of_any_type_is_fatal(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_values_of_any_type_raise_nothing(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Any field of any line may be anything: reading, rebuilding and dividing raise nothing."""
     folder = tmp_path_factory.mktemp("hostile")
     lines = [json.loads(text) for text in a_session(folder).read_text().splitlines()]
@@ -636,7 +636,7 @@ def test_no_more_is_missed_than_was_sent() -> None:
     assert (miss.tokens, [cause.kind for cause in miss.causes]) == (45, ["messages rewritten"])
 
 
-def test_a_model_without_a_price_costs_nobody_knows_what() -> None:
+def test_cache_miss_without_a_price_has_no_cost() -> None:
     """None, not zero."""
     made = one(usage=MISSED)
     miss = cache_miss(None, made._replace(response=made.response._replace(model="no-such-model")))

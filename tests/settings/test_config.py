@@ -31,7 +31,7 @@ def destinations(file: dict[str, Any] | None = None, **environment: str) -> tupl
     return config(file, **environment).destinations
 
 
-def test_with_nothing_configured_traces_stay_here() -> None:
+def test_default_destination_is_the_local_store() -> None:
     """The default is the local store: nothing leaves the machine unasked."""
     found = config()
     assert found.off("/anywhere") is None
@@ -40,8 +40,7 @@ def test_with_nothing_configured_traces_stay_here() -> None:
     assert found.link == TraceLink()
 
 
-def test_what_has_what_it_needs_is_used() -> None:
-    """Keys and endpoints choose the destinations where none is named."""
+def test_keys_and_endpoints_choose_destinations() -> None:
     found = destinations(
         CC_TRACE_OTLP_ENDPOINT="http://localhost:4318",
         CC_TRACE_OTLP_HEADERS="authorization=Bearer x, x-team=a",
@@ -105,7 +104,7 @@ def test_a_key_is_sent_only_to_the_address_of_its_own_source() -> None:
         destinations({"langfuse_public_key": "pk"}, CC_LANGFUSE_SECRET_KEY="sk")  # noqa: S106
 
 
-def test_several_at_once_and_each_once() -> None:
+def test_named_destinations_are_used_once_each() -> None:
     """CC_TRACE_DESTINATIONS names them."""
     found = destinations(CC_TRACE_DESTINATIONS="local, file,local,otel:console")
     assert [(each.name, each.kind) for each in found] == [
@@ -175,8 +174,7 @@ def test_a_wrong_value_is_named(environment: dict[str, str], message: str) -> No
     assert str(caught.value) == message
 
 
-def test_the_example_of_the_layers_is_true() -> None:
-    """The worked example in the module's docstring."""
+def test_example_in_the_module_docstring() -> None:
     result = doctest.testmod(lookup)
     assert (result.failed, result.attempted) == (0, 7)
 
@@ -201,7 +199,7 @@ def test_a_wrong_value_in_the_file_is_named_with_the_file() -> None:
         ({"CLAUDE_PLUGIN_OPTION_LANGFUSE_PUBLIC_KEY": "pk"}, ["langfuse"]),
     ],
 )
-def test_langfuse_is_chosen_by_those_who_mean_us(said: dict[str, str], names: list[str]) -> None:
+def test_langfuse_needs_a_variable_meant_for_cc_trace(said: dict[str, str], names: list[str]) -> None:
     """The variables of cc-langfuse mean what they mean there; keys that are lying about choose nothing."""
     keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
     if "CLAUDE_PLUGIN_OPTION_LANGFUSE_PUBLIC_KEY" in said:
@@ -214,7 +212,7 @@ def test_keys_in_the_file_choose_langfuse() -> None:
     assert [(each.kind, each.endpoint) for each in found] == [("langfuse", "http://l")]
 
 
-def test_the_keys_of_another_program_do_not_get_in_the_way() -> None:
+def test_keys_of_another_program_are_not_mixed_with_ours() -> None:
     """What was set for us goes before bare LANGFUSE_*, and our key is not sent where another program's Langfuse is."""
     file = {"langfuse_public_key": "pk-mine", "langfuse_secret_key": "sk-mine"}
     theirs = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk", "LANGFUSE_BASE_URL": "http://theirs"}
@@ -265,7 +263,7 @@ def test_folders_are_left_out_through_links() -> None:
     assert found.off("/link", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE has /real"
 
 
-def test_off_is_off_everywhere() -> None:
+def test_disabled_applies_to_every_folder() -> None:
     assert config({"enabled": False}).off("/x") == "CC_TRACE_ENABLED is false"
 
 

@@ -156,7 +156,7 @@ def hostile(victim: Victim, program: Path) -> dict[str, str]:
     }
 
 
-def test_no_command_and_no_sweep_is_told_anything_by_a_repository(
+def test_repository_settings_do_not_affect_commands_and_sweeps(
     victim: Victim, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
     """One setting at a time and all at once, in each of both files, through all that looks at that project."""
@@ -405,7 +405,7 @@ def test_a_link_in_a_repository_does_not_lead_install_to_another_file(
 CONTROLS = "\x1b]0;owned\x07\x9b2J\x7f\u202egnp\u2066\u200f\u061c"
 
 
-def test_nothing_hostile_drives_the_terminal(victim: Victim) -> None:
+def test_hostile_text_does_not_control_the_terminal(victim: Victim) -> None:
     """Whatever a transcript, a path, a setting or a state says, in every command; JSON stays JSON."""
     about = {"sessionId": SESSION, "cwd": str(victim.cloned), "gitBranch": CONTROLS, "version": CONTROLS}
     lines = [prompt(CONTROLS, 0, **about), reply("m1", CONTROLS, at=1, **about)]
@@ -446,7 +446,7 @@ def test_nothing_hostile_drives_the_terminal(victim: Victim) -> None:
                     json.loads(part)
 
 
-def test_a_pipe_in_any_place_holds_nobody_up(victim: Victim) -> None:
+def test_named_pipes_block_nothing(victim: Victim) -> None:
     """In the place of transcripts, agents' files, settings, the state and the spool."""
     command = [sys.executable, "-m", "cc_trace"]
     state = victim.state

@@ -106,9 +106,7 @@ def test_a_sweep_leaves_alone_what_the_shell_may_have_protected(
     assert "gen_ai.input.messages" not in {pair.key for span in backend.spans for pair in span.attributes}
 
 
-def test_a_hook_speaks_for_its_own_session_wherever_that_began(
-    machine: Machine, backend: HttpBackend, tmp_path: Path
-) -> None:
+def test_hook_environment_counts_for_its_own_session(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
     """In another worktree, say: the settings of the project it runs in hold, then and later."""
     mine, other = tmp_path / "mine", tmp_path / "other"
     machine.settings(mine, CC_TRACE_CONTENT="metadata")
@@ -120,9 +118,7 @@ def test_a_hook_speaks_for_its_own_session_wherever_that_began(
     assert "gen_ai.input.messages" not in {pair.key for span in backend.spans for pair in span.attributes}
 
 
-def test_sessions_that_cannot_be_delivered_take_nobodys_turn(
-    machine: Machine, backend: HttpBackend, tmp_path: Path
-) -> None:
+def test_undeliverable_sessions_do_not_delay_others(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
     """However many there are, and however long another one has been waiting."""
     bad, good = tmp_path / "bad", tmp_path / "good"
     machine.configure(bad, destinations="otel:nothing-of-that-name")
@@ -136,9 +132,7 @@ def test_sessions_that_cannot_be_delivered_take_nobodys_turn(
     assert sessions(backend) == {ONE, TWO}
 
 
-def test_what_was_written_while_off_stays_out_when_on_again(
-    machine: Machine, backend: HttpBackend, tmp_path: Path
-) -> None:
+def test_session_written_while_off_stays_suppressed(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
     """Until the user asks for that session by name."""
     project = tmp_path / "p"
     path = machine.turn(ONE, project, "secret")
@@ -222,7 +216,7 @@ def test_a_fork_of_what_was_written_while_off_stays_out(
     assert sessions(backend) == {TWO}
 
 
-def test_the_origin_of_a_fork_that_was_written_while_off_does_not_stay_out(
+def test_source_of_a_fork_written_while_off_is_not_suppressed(
     machine: Machine, backend: HttpBackend, tmp_path: Path
 ) -> None:
     """What the fork has in common with it was written before."""
@@ -395,8 +389,8 @@ def test_turns_hang_under_a_given_span(machine: Machine, backend: HttpBackend, t
     assert {span.parent_span_id.hex() for span in roots} == {"b" * 16}
 
 
-def test_what_traces_are_tied_to_is_remembered(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
-    """The backend was down; whoever delivers it later knows nothing of the seed, and must not make it their own."""
+def test_trace_link_is_remembered(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """The backend was down; the worker that delivers it later has no seed, and must not use its own."""
     path = machine.turn(ONE, tmp_path, "a")
     backend.behaviour = REFUSE
     machine.hook(path, tmp_path, CC_TRACE_SEED="first")
@@ -409,10 +403,8 @@ def test_what_traces_are_tied_to_is_remembered(machine: Machine, backend: HttpBa
     }
 
 
-def test_a_resumed_session_is_tied_to_what_its_new_run_says(
-    machine: Machine, backend: HttpBackend, tmp_path: Path
-) -> None:
-    """Turns that were sent keep what they had; turns since hang where the resumed run belongs."""
+def test_resumed_session_uses_the_link_of_its_new_run(machine: Machine, backend: HttpBackend, tmp_path: Path) -> None:
+    """Turns that were sent keep their link."""
     path = machine.turn(ONE, tmp_path, "a")
     machine.hook(path, tmp_path, CC_TRACE_SEED="first")
     machine.turn(ONE, tmp_path, "b")

@@ -65,7 +65,7 @@ def places(tmp_path: Path) -> InstallPaths:
     return InstallPaths(tmp_path)
 
 
-def test_the_stronger_goes_before_the_weaker(places: InstallPaths) -> None:
+def test_precedence_of_sources(places: InstallPaths) -> None:
     """Managed settings, environment, the user's, config.toml for the project, config.toml, the default."""
     expected = ["full", "metadata", "no-tool-content", "metadata", "no-tool-content", "full"]
     seen = [places.content(places.mine)]
@@ -168,7 +168,7 @@ def test_the_users_own_folder_as_a_project_is_the_users(places: InstallPaths) ->
     assert sources.settings(places.home, sources.remember()).text("file") == "/f"
 
 
-def test_a_session_goes_later_where_its_own_hook_would_have_sent_it(places: InstallPaths) -> None:
+def test_late_delivery_uses_the_settings_of_the_sessions_hook(places: InstallPaths) -> None:
     """Whichever project's worker comes by, and by hand; a command's own environment goes before it."""
     theirs = {"CC_TRACE_OTLP_ENDPOINT": "http://project"}
     places.project(places.other, **theirs)
@@ -289,9 +289,7 @@ def test_what_the_shell_exported_holds_for_other_projects_too(places: InstallPat
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "large", "loop"])
-def test_where_nobody_knows_what_the_project_sets_nothing_is_guessed(
-    places: InstallPaths, name: str, kind: str
-) -> None:
+def test_unknown_project_settings_are_not_guessed(places: InstallPaths, name: str, kind: str) -> None:
     """The environment may be the project's as a whole."""
     unreadable(places.mine / ".claude" / name, kind)
     sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), CC_TRACE_TAGS="a")

@@ -80,7 +80,7 @@ def test_a_generation_starts_when_its_request_was_sent(transcript: Path) -> None
 
 
 @sessions
-def test_nothing_of_a_trace_begins_before_it(transcript: Path) -> None:
+def test_no_span_begins_before_its_trace(transcript: Path) -> None:
     """Not even a compaction that happened hours before the prompt."""
     roots = {span.trace_id: span.start_ns for span in spans_of(transcript) if span.kind == "turn"}
     events = [span for span in spans_of(transcript) if span.kind == "event" and span.agent_id is None]
@@ -89,7 +89,7 @@ def test_nothing_of_a_trace_begins_before_it(transcript: Path) -> None:
 
 
 @sessions
-def test_what_other_models_were_asked_is_counted_apart(transcript: Path) -> None:
+def test_advisor_rounds_are_separate_generations(transcript: Path) -> None:
     """Every advisor's round is a generation below the response that asked, with its own model and tokens."""
     counted = recount(transcript, agent_files(transcript)).advice
     spans = spans_of(transcript)
@@ -114,7 +114,7 @@ def test_every_tool_use_is_one_tool_span(transcript: Path) -> None:
 
 
 @sessions
-def test_no_prompt_is_lost_and_none_invented(transcript: Path) -> None:
+def test_every_human_prompt_is_in_one_turn(transcript: Path) -> None:
     """Each human prompt is one turn's, or goes along with one; only those after the last response are still to come."""
     if "agent-" in transcript.name:
         pytest.skip("an agent's own file: its prompts are not a human's")
@@ -211,8 +211,8 @@ KILLED = {"44444444-0000-4000-8000-000000000005"}
 
 
 @pytest.mark.parametrize("transcript", [*case_transcripts(), *recordings()], ids=label)
-def test_what_claude_code_spent_beyond_what_is_traced(transcript: Path) -> None:
-    """Traced, but for what was aborted, and unseen are Claude Code's own total, unless a kill took that along."""
+def test_traced_and_unseen_usage_add_up_to_claude_codes_total(transcript: Path) -> None:
+    """Except for aborted responses, and for sessions whose total a kill destroyed."""
     read = Session(transcript)
     spans = list(read.spans())
     summary = read.summary
@@ -233,7 +233,7 @@ def test_what_claude_code_spent_beyond_what_is_traced(transcript: Path) -> None:
     assert summary.compaction_cost_usd == compacted
 
 
-def test_an_aborted_response_hides_nothing_unseen(tmp_path: Path) -> None:
+def test_aborted_response_does_not_reduce_unseen_usage(tmp_path: Path) -> None:
     """It costs, and Claude Code's total leaves it out; what a compaction cost is not made up for by it."""
     usage = {"inputTokens": 24, "outputTokens": 800, "cacheReadInputTokens": 100_000}
     usage |= {"cacheCreationInputTokens": 6_000, "cacheCreationEphemeral1hInputTokens": 4_000}

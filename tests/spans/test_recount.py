@@ -108,7 +108,7 @@ def test_every_usage_number_is_the_maximum_and_writes_without_lifetime_are_short
     )
 
 
-def test_what_is_no_real_response(tmp_path: Path) -> None:
+def test_lines_that_are_no_real_response(tmp_path: Path) -> None:
     synthetic = reply("m1", text("No response requested."))
     synthetic["message"]["model"] = "<synthetic>"
     untyped = reply("m5", call("t5", "Edit"), out=4)
@@ -127,7 +127,7 @@ def test_what_is_no_real_response(tmp_path: Path) -> None:
     )
 
 
-def test_who_is_a_human_prompt(tmp_path: Path) -> None:
+def test_human_prompts_are_recognized(tmp_path: Path) -> None:
     image = {"type": "image", "source": {}}
     main = write(
         tmp_path / "s.jsonl",
@@ -207,7 +207,7 @@ def test_damaged_and_doubled_lines(tmp_path: Path) -> None:
     assert recount(tmp_path / "none.jsonl") == Count(responses={}, tools={}, prompts=[], prompts_mid_turn=[])
 
 
-def test_inline_sidechains_work_but_do_not_prompt(tmp_path: Path) -> None:
+def test_inline_sidechains_have_responses_but_no_prompts(tmp_path: Path) -> None:
     main = write(
         tmp_path / "s.jsonl",
         user("delegate"),
@@ -278,7 +278,7 @@ def test_agent_files_of_every_layout_without_the_ones_that_are_not_the_users(tmp
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the recordings are not part of the repository")
 @pytest.mark.parametrize("name", COMPLETE)
-def test_the_count_is_what_claude_code_itself_summed_up(name: str) -> None:
+def test_count_equals_claude_codes_own_sum(name: str) -> None:
     cache = [f"cacheCreationEphemeral{lifetime}InputTokens" for lifetime in ("5m", "1h")]
     theirs = dict(zip(USAGE, ["inputTokens", "outputTokens", "cacheReadInputTokens", *cache], strict=True))
     sessions = list((SHARED / "recordings" / name).glob("projects/*/*.jsonl"))

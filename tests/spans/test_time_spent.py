@@ -56,7 +56,7 @@ ASKED = {"decision": "accept", "source": "user_temporary", "reasonCode": "unknow
 RULE = {"decision": "accept", "source": "config", "reasonType": "rule"}
 
 
-def test_hooks_within_a_call_are_not_the_tools(tmp_path: Path) -> None:
+def test_hook_time_within_a_call_is_not_tool_time(tmp_path: Path) -> None:
     spent = times(
         tmp_path,
         prompt("a", 0),
@@ -70,7 +70,7 @@ def test_hooks_within_a_call_are_not_the_tools(tmp_path: Path) -> None:
     assert spent == {"model": 2000, "tools": 4000, "hooks": 3000, "unknown": 2000}
 
 
-def test_a_call_that_a_hook_refused_is_the_hooks_time(tmp_path: Path) -> None:
+def test_call_denied_by_a_hook_is_hook_time(tmp_path: Path) -> None:
     refused = {"decision": "reject", "source": "hook", "reasonCode": "hook:PreToolUse"}
     spent = times(
         tmp_path,
@@ -89,10 +89,10 @@ def test_a_call_that_a_hook_refused_is_the_hooks_time(tmp_path: Path) -> None:
         ([], {"model": 2000, "unknown": 8000}),  # nothing tells how long the dialog was open
     ],
 )
-def test_waiting_for_a_permission_is_what_the_turns_duration_leaves_out(
+def test_permission_time_is_missing_from_the_turn_duration(
     tmp_path: Path, ended: list[Line], expected: dict[str, int]
 ) -> None:
-    """Claude Code does not count it, and does not tell it of a call."""
+    """Claude Code does not count it, and does not say which call waited."""
     spent = times(
         tmp_path,
         prompt("a", 0),
@@ -104,8 +104,8 @@ def test_waiting_for_a_permission_is_what_the_turns_duration_leaves_out(
     assert spent == expected
 
 
-def test_an_edit_began_when_its_file_was_backed_up(tmp_path: Path) -> None:
-    """So its own wait is known, at once."""
+def test_edit_starts_at_its_file_backup(tmp_path: Path) -> None:
+    """So the wait for its permission is known."""
     call = reply("m1", tool_use("t1", "Write", file_path="/a.txt"), at=1)
     lines = [
         prompt("a", 0),
@@ -119,7 +119,7 @@ def test_an_edit_began_when_its_file_was_backed_up(tmp_path: Path) -> None:
     assert tool.metadata["permission"] == {"decision": "accept", "source": "user_temporary", "wait_ms": 7000}
 
 
-def test_waiting_before_a_retry_is_not_the_models_time(tmp_path: Path) -> None:
+def test_wait_before_a_retry_is_not_model_time(tmp_path: Path) -> None:
     failed: dict[str, Any] = {"subtype": "api_error", "error": {"status": 529}, "retryInMs": 4000.7}
     spent = times(tmp_path, prompt("a", 0), line("system", 1, **failed), reply("m1", "Done.", at=7))
     assert spent == {"model": 3000, "retries": 4000}
@@ -133,7 +133,7 @@ def test_a_failed_attempt_is_a_retry_from_its_request_on(tmp_path: Path) -> None
     assert times(tmp_path, *lines) == {"unknown": 1000, "retries": 6000, "model": 2000}
 
 
-def test_a_turn_whose_times_were_written_anew_has_no_time_spent(tmp_path: Path) -> None:
+def test_turn_with_rewritten_times_has_no_time_spent(tmp_path: Path) -> None:
     """Some versions gave all lines of a resumed session one time, hours after their prompts."""
     root = spans(session(tmp_path, prompt("a", 0), reply("m1", tool_use("t1"), at=20_000), result("t1", at=20_000)))[0]
     assert "time_ms" not in root.metadata

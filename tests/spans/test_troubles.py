@@ -35,8 +35,8 @@ def roots(sink: Sink) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["~nosuchuser/x.jsonl", "/a\\u0000b.jsonl", "/" + "a" * 5000 + ".jsonl"])
-def test_one_malformed_payload_stops_nobody(tmp_path: Path, path: str) -> None:
-    """It is skipped, and the worker handles the others."""
+def test_malformed_payload_does_not_stop_other_requests(tmp_path: Path, path: str) -> None:
+    """It is skipped."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         transcript = home.add()
@@ -47,7 +47,7 @@ def test_one_malformed_payload_stops_nobody(tmp_path: Path, path: str) -> None:
         assert not list((home.state / "spool").iterdir())
 
 
-def test_a_session_whose_agent_works_is_not_over(tmp_path: Path) -> None:
+def test_session_with_a_working_agent_is_not_over(tmp_path: Path) -> None:
     """While a foreground agent works only its own file is written to."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
@@ -66,8 +66,8 @@ def test_a_session_whose_agent_works_is_not_over(tmp_path: Path) -> None:
     assert roots(sink) == ["incomplete"]
 
 
-def test_a_resumed_session_is_not_over_because_its_old_process_is(tmp_path: Path) -> None:
-    """The process id in the state is that of the last hook's; what was written since is another one's."""
+def test_ended_process_does_not_end_a_resumed_session(tmp_path: Path) -> None:
+    """The recorded process is that of the last hook; later lines are another process's."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.projects / "77777777-0000-4000-8000-000000000001.jsonl"
@@ -91,8 +91,8 @@ def test_a_resumed_session_is_not_over_because_its_old_process_is(tmp_path: Path
     assert sorted(roots(sink)) == ["incomplete", "ok"]
 
 
-def test_an_inline_agent_is_over_with_its_turn(tmp_path: Path) -> None:
-    """Lines of an agent inside the main file cannot come any more once the turn is closed: nothing waits for them."""
+def test_inline_agent_ends_with_its_turn(tmp_path: Path) -> None:
+    """Its lines are in the main file, so none can follow once the turn is closed."""
     path = tmp_path / "s.jsonl"
     task = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "look"}}
     side = {"isSidechain": True}
@@ -150,8 +150,8 @@ def test_a_ledger_damaged_inside_is_replaced(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-def test_a_langfuse_that_cannot_be_asked_gets_it_again(tmp_path: Path) -> None:
-    """A server without the read API must not hold up everything after one lost answer."""
+def test_unclear_batch_is_resent_if_langfuse_cannot_be_queried(tmp_path: Path) -> None:
+    """A server without the read API must not block everything after one lost response."""
     settings = DestinationSettings("it", "langfuse", endpoint="http://127.0.0.1:9", public_key="p", secret_key="s")  # noqa: S106
     assert open_destination(settings).queryable
 
@@ -189,7 +189,7 @@ def test_an_agent_whose_file_comes_late_is_delivered(tmp_path: Path) -> None:
     assert sink.twice == []
 
 
-def test_agents_of_turns_before_are_not_read_again(tmp_path: Path) -> None:
+def test_agents_of_earlier_turns_are_not_read_again(tmp_path: Path) -> None:
     """The cost of a Stop does not grow with the agents that ever ran."""
     session = tmp_path / "88888888-0000-4000-8000-000000000001.jsonl"
     agents = session.with_suffix("") / "subagents"
@@ -236,8 +236,8 @@ def test_request_of_an_earlier_version_is_handled_by_any_worker(tmp_path: Path) 
         assert not list((home.state / "pending").iterdir())
 
 
-def test_a_transcript_that_vanishes_stops_nobody(tmp_path: Path) -> None:
-    """Deleted in the middle of a sync: said in the log, and the others are served."""
+def test_deleted_transcript_does_not_stop_other_requests(tmp_path: Path) -> None:
+    """It is deleted in the middle of a sync, which is logged."""
     machine = Machine(tmp_path)
     gone = machine.copy(TWO_TURNS)
 
@@ -261,8 +261,7 @@ def test_a_stop_hook_that_blocks_keeps_the_turn_open(tmp_path: Path) -> None:
     assert not turn.final
 
 
-def test_what_a_first_sync_learns_it_uses_at_once(tmp_path: Path) -> None:
-    """An agent's end that stands in a later turn is known in the same sync."""
+def test_agent_end_in_a_later_turn_is_known_in_the_same_sync(tmp_path: Path) -> None:
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy("2.1.325--c4_background_agent/cccccccc-0000-4000-8000-000000000004.jsonl")

@@ -117,7 +117,7 @@ def test_a_root_waits_until_the_stop_hooks_of_others_have_ended(tmp_path: Path) 
     assert machine.now > time.time() + 1
 
 
-def test_a_turn_that_a_stop_hook_makes_go_on_is_sent_once_and_whole(tmp_path: Path) -> None:
+def test_turn_continued_by_a_stop_hook_is_sent_once(tmp_path: Path) -> None:
     """The worker of the first Stop sends no root, whether it sees the block or not; that of the second does."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
@@ -131,8 +131,8 @@ def test_a_turn_that_a_stop_hook_makes_go_on_is_sent_once_and_whole(tmp_path: Pa
     assert machine.sink.twice == []
 
 
-def test_a_worker_that_waits_makes_way_for_the_next_stop(tmp_path: Path) -> None:
-    """It holds the session's lock, and a later word knows more."""
+def test_waiting_worker_yields_to_the_next_stop(tmp_path: Path) -> None:
+    """It holds the session's lock, and the later request knows more."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
     request = SyncRequest(Payload("SessionEnd", machine.path), time.time_ns() + 10**9)
@@ -155,8 +155,8 @@ def test_a_late_worker_does_not_wait_for_a_turn_that_began_since(tmp_path: Path)
     assert machine.now - begun > 50
 
 
-def test_a_worker_that_waits_makes_way_for_other_sessions(tmp_path: Path) -> None:
-    """There are only a few workers. Its own request is left again, and served after theirs."""
+def test_waiting_worker_yields_to_other_sessions(tmp_path: Path) -> None:
+    """There are only a few workers. Its own request is posted again, and handled after theirs."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
     other = SyncRequest(Payload("Stop", Path("other.jsonl")), time.time_ns())
@@ -172,8 +172,8 @@ def test_a_worker_that_waits_makes_way_for_other_sessions(tmp_path: Path) -> Non
     assert machine.roots == [("Turn 1", "ok", "First reply.")]
 
 
-def test_who_makes_way_does_not_replace_a_later_request(tmp_path: Path) -> None:
-    """The session's end may be told while all but the root is sent; the older request must not take its place."""
+def test_yielding_worker_does_not_replace_a_later_request(tmp_path: Path) -> None:
+    """The session's end may be reported while all but the root is sent."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
     others = SyncRequest(Payload("Stop", Path("other.jsonl")), time.time_ns())
@@ -190,8 +190,8 @@ def test_who_makes_way_does_not_replace_a_later_request(tmp_path: Path) -> None:
     assert machine.states.spool.take_request(machine.path.stem) == later
 
 
-def test_sessions_that_make_way_for_each_other_are_left_to_others_in_time(tmp_path: Path) -> None:
-    """Each time a request is served anew, but the time it may take counts since its hook ran."""
+def test_yielding_sessions_are_left_to_others_in_time(tmp_path: Path) -> None:
+    """Each time a request is handled anew, but its time counts from its hook."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("waiting")
     begun = machine.now
@@ -205,8 +205,8 @@ def test_sessions_that_make_way_for_each_other_are_left_to_others_in_time(tmp_pa
     assert machine.roots == []
 
 
-def test_a_transcript_that_is_removed_during_the_wait_keeps_nobody_from_being_served(tmp_path: Path) -> None:
-    """Its own request is done with; the worker goes on."""
+def test_transcript_removed_during_the_wait_does_not_stop_the_worker(tmp_path: Path) -> None:
+    """Its request is finished; the worker handles the others."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
     machine.meanwhile = [*[lambda: None] * 20, machine.path.unlink]
@@ -228,7 +228,7 @@ def test_a_worker_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_file", [True, False])
-def test_versions_that_do_not_say_tell_by_their_lines(tmp_path: Path, has_file: bool) -> None:  # noqa: FBT001
+def test_stop_hook_block_is_seen_without_a_process_status(tmp_path: Path, has_file: bool) -> None:  # noqa: FBT001
     """2.1.197 writes the file without a status, 2.0 none: feedback after the last reply means that it goes on."""
     machine = Machine(tmp_path, *BLOCKED[:-1])
     if has_file:
@@ -253,8 +253,8 @@ def test_silence_does_not_end_a_turn_whose_process_lives(tmp_path: Path, status:
 
 
 @pytest.mark.parametrize("status", ["waiting", "busy"])
-def test_a_sweep_does_not_end_a_turn_whose_stop_hooks_have_spoken(tmp_path: Path, status: str) -> None:
-    """Their summary is written, but the process says that it is at work: the model may be made to go on."""
+def test_sweep_does_not_end_a_turn_with_stop_hook_summary(tmp_path: Path, status: str) -> None:
+    """The process is still busy or waiting: a hook may have made the model continue."""
     machine = Machine(tmp_path, *FIRST, stop_hook_summary(at=2))
     machine.status(status)
     machine.sweep(silent_seconds=400)
@@ -264,8 +264,8 @@ def test_a_sweep_does_not_end_a_turn_whose_stop_hooks_have_spoken(tmp_path: Path
     assert machine.roots == [("Turn 1", "ok", "First reply.")]
 
 
-def test_silence_of_a_later_turn_does_not_end_it_either(tmp_path: Path) -> None:
-    """2.0 writes no file; the process whose hook spoke of an earlier turn is still there."""
+def test_silence_does_not_end_a_turn_of_a_live_hook_process(tmp_path: Path) -> None:
+    """2.0 writes no record of its process; the one whose hook ran in an earlier turn still lives."""
     machine = Machine(tmp_path, *FIRST)
     machine.hook()
     machine.append(prompt("b", 10), reply("m2", tool_use("t1"), at=11))
@@ -273,15 +273,15 @@ def test_silence_of_a_later_turn_does_not_end_it_either(tmp_path: Path) -> None:
     assert machine.roots == [("Turn 1", "ok", "First reply.")]
 
 
-def test_a_crash_is_known_at_once(tmp_path: Path) -> None:
-    """The file of a process that is gone stays behind: there is nothing to wait for."""
+def test_crash_ends_a_turn_at_once(tmp_path: Path) -> None:
+    """The record of a process that is gone stays behind: there is nothing to wait for."""
     machine = Machine(tmp_path, prompt("a", 0), reply("m1", tool_use("t1"), at=1))
     machine.status("busy", pid=ended_pid())
     machine.sweep(silent_seconds=0)
     assert [root[:2] for root in machine.roots] == [("Turn 1", "incomplete")]
 
 
-def test_in_line_a_stop_ends_the_turn_if_nobody_else_can_go_on(tmp_path: Path) -> None:
+def test_inline_stop_ends_the_turn_without_other_stop_hooks(tmp_path: Path) -> None:
     """Claude Code is busy because our hook runs."""
     machine = Machine(tmp_path, *FIRST)
     machine.status("busy")
@@ -290,7 +290,7 @@ def test_in_line_a_stop_ends_the_turn_if_nobody_else_can_go_on(tmp_path: Path) -
     assert machine.roots == [("Turn 1", "ok", "First reply.")]
 
 
-def test_in_line_a_root_is_left_to_the_sessions_end_if_others_can(tmp_path: Path) -> None:
+def test_inline_stop_leaves_the_root_to_session_end_with_other_stop_hooks(tmp_path: Path) -> None:
     """All else is sent at once."""
     machine = Machine(tmp_path, prompt("a", 0), reply("m1", tool_use("t1"), at=1), result("t1", at=2))
     machine.append(reply("m2", "First reply.", at=3))
@@ -314,7 +314,7 @@ GOAL = [
 ]
 
 
-def test_a_goal_that_is_not_met_makes_the_model_go_on(tmp_path: Path) -> None:
+def test_unmet_goal_continues_the_turn(tmp_path: Path) -> None:
     """It is no hook of any settings file, so a Stop in line must know it from the transcript."""
     machine = Machine(tmp_path, *GOAL)
     machine.others_may_block = False
@@ -334,7 +334,7 @@ def test_a_goal_starts_a_turn_by_its_command(tmp_path: Path) -> None:
     assert json.loads(json.dumps(found[2].input)) == "/goal done"
 
 
-def test_feedback_is_what_the_next_response_answers(tmp_path: Path) -> None:
+def test_stop_hook_feedback_is_input_of_the_next_response(tmp_path: Path) -> None:
     """The model reads it as a user's message."""
     path = session(tmp_path, *BLOCKED, reply("m2", "Second reply.", at=9))
     generations = [span for span in spans(path) if span.kind == "generation"]
@@ -350,7 +350,7 @@ GIVEN = [
 
 
 @pytest.mark.parametrize("told", [{"toolEndsTurn": True}, {}])
-def test_a_run_that_gives_data_is_a_success_with_the_data_as_output(tmp_path: Path, told: Line) -> None:
+def test_structured_output_is_a_success_with_the_data_as_output(tmp_path: Path, told: Line) -> None:
     """`--json-schema`: the model is not asked again after the call that gave it. Before 2.1.3 only the data says so."""
     machine = Machine(tmp_path, *GIVEN, result("t1", "Structured output provided successfully", at=3, **told))
     machine.hook("SessionEnd")
@@ -358,7 +358,7 @@ def test_a_run_that_gives_data_is_a_success_with_the_data_as_output(tmp_path: Pa
     assert (name, status, json.loads(output)) == ("Turn 1", "ok", DATA)
 
 
-def test_data_that_was_refused_is_no_success(tmp_path: Path) -> None:
+def test_rejected_structured_output_is_no_success(tmp_path: Path) -> None:
     """The model is asked again."""
     path = session(tmp_path, *GIVEN[:-1], result("t1", "does not match the schema", at=3, error=True))
     assert spans(path)[0].status == "incomplete"

@@ -65,8 +65,8 @@ def test_a_stop_hook_is_an_event_of_its_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ms", [1 << 47, "x", -1, None])
-def test_a_hooks_duration_can_be_anything(tmp_path: Path, ms: Any) -> None:
-    """No time lies before the response or after the line that tells it."""
+def test_unusual_hook_durations_stay_in_bounds(tmp_path: Path, ms: Any) -> None:
+    """No time lies before the response or after the line that reports it."""
     path = session(tmp_path, *DONE, stop_hooks({"command": "lint", "durationMs": ms}, at=5))
     own = attachment("hook_success", 5, hookEvent="Stop", command="c", durationMs=ms)
     told = [*events(path, "hook"), *events(session(tmp_path, *DONE, own), "hook")]
@@ -95,7 +95,7 @@ def test_a_stop_hook_that_blocked_says_why(tmp_path: Path) -> None:
     ]
 
 
-def test_a_hook_that_has_a_line_of_its_own_is_told_once(tmp_path: Path) -> None:
+def test_hook_with_its_own_line_is_one_event(tmp_path: Path) -> None:
     """The summary at Stop lists it again."""
     own = attachment("hook_non_blocking_error", 3, hookEvent="Stop", command="check", stderr="oops", exitCode=1)
     path = session(tmp_path, *DONE, own, stop_hooks({"command": "check", "durationMs": 9}, at=4, errors=("oops",)))
@@ -103,7 +103,7 @@ def test_a_hook_that_has_a_line_of_its_own_is_told_once(tmp_path: Path) -> None:
     assert (found.status, found.error, found.metadata["exit_code"]) == ("error", "oops", 1)
 
 
-def test_what_hooks_tell_the_model_is_the_next_input(tmp_path: Path) -> None:
+def test_hook_context_is_input_of_the_next_response(tmp_path: Path) -> None:
     """At a session's start, with a prompt, beside a call, after a result: who said it is a hook."""
     path = session(
         tmp_path,
@@ -131,7 +131,7 @@ def test_a_hooks_command_and_output_are_content(tmp_path: Path, content: Any) ->
     assert (sent.output, sent.metadata) == (None, {"hook_event": "Stop", "duration_ms": 9, "blocked": False})
 
 
-def test_a_hook_can_end_a_turn(tmp_path: Path) -> None:
+def test_hook_that_stops_the_model_ends_the_turn(tmp_path: Path) -> None:
     stopped = attachment("hook_stopped_continuation", 4, hookEvent="PostToolUse", message="enough", toolUseID="t1")
     path = session(tmp_path, prompt("a", 0), reply("m1", tool_use("t1"), at=1), result("t1", at=3), stopped)
     found = spans(path)
@@ -206,7 +206,7 @@ def test_changed_lines_and_files_are_summed_up(tmp_path: Path) -> None:
         (("custom-title", "ai-title", "summary"), "my own"),
     ],
 )
-def test_a_title_the_user_gave_wins(tmp_path: Path, names: tuple[str, ...], expected: str | None) -> None:
+def test_title_of_the_user_takes_precedence(tmp_path: Path, names: tuple[str, ...], expected: str | None) -> None:
     titles = {
         "custom-title": line("custom-title", None, customTitle="my own"),
         "ai-title": line("ai-title", None, aiTitle="by the model"),
@@ -249,7 +249,7 @@ def test_a_worktree_is_told_by_its_line(tmp_path: Path) -> None:
     assert (found["project"], found["repository"], found["worktree"]) == ("shop", "shop", "x1")
 
 
-def test_the_rest_of_what_is_known_of_a_session(tmp_path: Path) -> None:
+def test_other_facts_of_a_session(tmp_path: Path) -> None:
     """A pull request, the call that waits, tokens by the lifetime of the cache, and when any line was written."""
     path = session(
         tmp_path,
@@ -267,7 +267,7 @@ def test_the_rest_of_what_is_known_of_a_session(tmp_path: Path) -> None:
     assert found["is_subagent"] is False
 
 
-def test_a_turn_that_was_left_behind_is_marked(tmp_path: Path) -> None:
+def test_abandoned_turn_is_marked(tmp_path: Path) -> None:
     """Another prompt took its place: `show` says so always, what is sent only if it was not over before."""
     first = prompt("a", 0, uuid="p1", parentUuid="before")
     again = prompt("c", 20, uuid="p3", parentUuid="before")
@@ -299,8 +299,8 @@ def test_a_prompt_that_was_edited_before_an_answer_was_not_seen(tmp_path: Path) 
     assert root.metadata["unanswered_prompts"] == ["fix teh bug"]
 
 
-def test_a_queued_command_is_not_said_to_the_model(tmp_path: Path) -> None:
-    """Claude Code runs it; a prompt that begins with a path is one all the same."""
+def test_queued_command_is_no_prompt(tmp_path: Path) -> None:
+    """Claude Code runs it; a queued prompt that begins with a path is one all the same."""
     lines = [prompt("a", 0), reply("m1", tool_use("t1"), at=1)]
     for text in ("/model haiku", "/srv/x is wrong"):
         lines += [line("queue-operation", 2, operation=each, content=text) for each in ("enqueue", "remove")]

@@ -362,7 +362,7 @@ def test_other_lines_are_told_apart(item: Line, expected: tuple[object, ...]) ->
 
 
 @pytest.mark.parametrize(("item", "expected"), [*USER_LINES.values(), *OTHER_LINES])
-def test_the_order_of_a_lines_fields_says_nothing(item: Line, expected: tuple[object, ...]) -> None:
+def test_field_order_does_not_matter(item: Line, expected: tuple[object, ...]) -> None:
     """A line's type stands first, last or in the middle, depending on the version and on the type."""
     assert expected == only(dict(reversed(item.items())))
 
@@ -408,7 +408,7 @@ def test_several_notifications_on_one_line_are_all_read() -> None:
         ),
     ],
 )
-def test_who_allowed_a_call_is_read(told: Line, expected: Permission | None) -> None:
+def test_permission_decision_is_read(told: Line, expected: Permission | None) -> None:
     (entry,) = entries(result("t1", at=1, **told))
     assert isinstance(entry, Results)
     assert entry.results[0].permission == expected
@@ -627,7 +627,7 @@ def test_damage_is_counted_and_what_can_be_read_is(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", BYTES)
-def test_damage_ends_nothing(tmp_path: Path, what: str) -> None:
+def test_damaged_line_does_not_end_a_turn(tmp_path: Path, what: str) -> None:
     """The lines around it are a turn, and it is counted by what it is."""
     data, expected = BYTES[what]
     read = Session(session(tmp_path, prompt("before"), data, reply("m1", "after", at=1)))
@@ -654,7 +654,7 @@ DEEP = '{"a":' * 300 + "1" + "}" * 300
     ],
     ids=["a deep input", "a huge count", "a huge number"],
 )
-def test_whatever_is_read_can_be_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str], item: bytes) -> None:
+def test_unusual_values_can_be_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str], item: bytes) -> None:
     """JSON can be nested deeper, and hold longer numbers, than what writes JSON accepts."""
     main = session(tmp_path, prompt("go"), item)
     assert (command_line(["show", str(main)]), command_line(["show", str(main), "--json"])) == (0, 0)
@@ -679,7 +679,7 @@ def test_an_empty_file_is_a_session_without_turns(tmp_path: Path) -> None:
     assert (list(read.spans()), read.summary.turns, dict(read.summary.skipped)) == ([], 0, {})
 
 
-def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a value: OSError for a program, one line and exit code 2 for a person."""
     missing = tmp_path / "missing.jsonl"
     with pytest.raises(OSError, match="missing"):
@@ -690,7 +690,7 @@ def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("field", ["cwd", "gitBranch", "sessionId", "version"])
-def test_a_nul_is_in_no_context(field: str) -> None:
+def test_context_value_with_nul_is_dropped(field: str) -> None:
     """No path and no id has one: a folder with a NUL can be neither opened nor asked for."""
     item = prompt("hi", cwd="/work", gitBranch="main") | {field: "a\0b"}
     (entry,) = entries(item)

@@ -28,7 +28,7 @@ def test_lines_have_their_offsets_and_numbers(tmp_path: Path) -> None:
     assert list(read_lines(path, Position(4, 2))) == [Line(4, 2, b"abc\n")]
 
 
-def test_a_torn_last_line_is_not_yet_there(tmp_path: Path) -> None:
+def test_torn_last_line_is_not_read(tmp_path: Path) -> None:
     """Only a caller who knows that the file is at rest gets a line without its newline, and it is marked."""
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"one\ntwo")
@@ -36,7 +36,7 @@ def test_a_torn_last_line_is_not_yet_there(tmp_path: Path) -> None:
     assert list(read_lines(path, torn=True)) == [Line(0, 0, b"one\n"), Line(4, 1, b"two", torn=True)]
 
 
-def test_a_line_too_long_is_told_but_not_held(tmp_path: Path) -> None:
+def test_overlong_line_is_reported_without_its_text(tmp_path: Path) -> None:
     """Memory is bounded by the longest line that is worth holding; the lines after it keep their offsets."""
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"x" * 100 + b"\nshort\n" + b"y" * 100)
@@ -79,7 +79,7 @@ def test_a_session_is_found_in_every_layout(tmp_path: Path, layout: str) -> None
 
 
 @pytest.mark.parametrize("target", ["../secret", "a/b", "", ".", "x.jsonl", "no-such-session", SESSION])
-def test_what_is_not_there_is_said(tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_or_unsafe_session_is_not_found(tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An id is untrusted text: it never leaves the projects directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path.parent / "secret.jsonl").touch()

@@ -146,7 +146,7 @@ def test_nested_agents_lie_flat_in_the_sessions_folder(tmp_path: Path, parents: 
     assert cleandoc(NESTED) == tree(spans(main))
 
 
-def test_an_agent_without_a_call_hangs_under_the_turn_it_ran_in(tmp_path: Path) -> None:
+def test_agent_without_a_call_is_placed_under_its_turn(tmp_path: Path) -> None:
     """By the id of the prompt that it worked for, else by its time."""
     main = session(
         tmp_path,
@@ -201,7 +201,7 @@ def test_an_agent_stays_below_a_parent_that_has_no_call(tmp_path: Path, meta: di
     assert cleandoc(expected) == tree(span for span in spans(main) if span.turn == 1)
 
 
-def test_an_agent_of_which_only_the_parent_is_known_hangs_under_it(tmp_path: Path) -> None:
+def test_agent_without_a_call_is_placed_under_its_parent(tmp_path: Path) -> None:
     main = session(tmp_path, *main_lines())
     agent(main, "a1", *agent_lines(), agentType="Explore", toolUseId="t1")
     agent(main, "a2", prompt("deeper", 4), reply("d1", "seen", at=5), parentAgentId="a1")
@@ -215,7 +215,7 @@ def test_an_agent_of_which_only_the_parent_is_known_hangs_under_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_an_agent_of_a_later_call_is_not_drawn_to_an_earlier_turn(tmp_path: Path, *, timed: bool) -> None:
+def test_agent_is_not_placed_under_an_earlier_turn(tmp_path: Path, *, timed: bool) -> None:
     """The format of the specification has prompts, and whole files, without timestamps."""
     times = [0.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0] if timed else [None] * 7
     main = session(
@@ -241,7 +241,7 @@ def test_an_agent_of_a_later_call_is_not_drawn_to_an_earlier_turn(tmp_path: Path
     assert cleandoc(expected) == tree(spans(main))
 
 
-def test_a_call_without_a_file_stands_alone(tmp_path: Path) -> None:
+def test_agent_call_without_a_file_has_no_children(tmp_path: Path) -> None:
     expected = """
         turn Turn 1 ok
           generation m1 ok
@@ -251,8 +251,8 @@ def test_a_call_without_a_file_stands_alone(tmp_path: Path) -> None:
     assert cleandoc(expected) == tree(spans(session(tmp_path, *main_lines({"agentId": "gone"}))))
 
 
-def test_claude_codes_own_helpers_are_left_out(tmp_path: Path) -> None:
-    """Compaction, prompt suggestions and warm-ups are no work of the user's."""
+def test_internal_agents_are_skipped(tmp_path: Path) -> None:
+    """Those for compaction, prompt suggestions and warm-ups do no work of the user's."""
     main = session(tmp_path, *main_lines())
     agent(main, "a1", *agent_lines(), agentType="Explore", toolUseId="t1")
     agent(main, "acompact-1a2b", prompt("summarise", 6), reply("h1", "so", at=7))
@@ -388,7 +388,7 @@ def test_lines_repeated_in_an_agents_file_without_meta_are_one_generation(tmp_pa
     assert cleandoc(ONE_AGENT) == tree(spans(main))
 
 
-def test_what_a_forked_agent_is_told_beside_a_copied_result_is_its_prompt(tmp_path: Path) -> None:
+def test_text_beside_a_copied_result_is_a_forked_agents_prompt(tmp_path: Path) -> None:
     """A user line with a tool_result and a text holds a prompt, also where the result belongs to a copied call."""
     main = session(tmp_path, *main_lines())
     told = prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "Forked."}, text("look")], 2)

@@ -73,7 +73,7 @@ def test_a_turn_stays_open_while_its_agent_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [ENDED, notification("a1", at=9)], ids=["with tool-use-id", "task-id only"])
-def test_the_end_of_an_agent_goes_on_with_the_turn_that_launched_it(tmp_path: Path, told: Line) -> None:
+def test_agent_notification_continues_the_launching_turn(tmp_path: Path, told: Line) -> None:
     """Its duration counts on over both rounds, and only then is it closed."""
     main = launched_session(tmp_path, told, reply("m3", "noted", at=10), turn_duration(4000, at=11))
     expected = """
@@ -144,7 +144,7 @@ def test_the_end_of_an_agent_while_a_later_turn_works_is_an_event_of_that_turn(t
     assert {"task_id": "a1", "status": "completed", "summary": "Agent ended", "launched_by": link} == event.metadata
 
 
-def test_two_agents_that_end_in_the_other_order(tmp_path: Path) -> None:
+def test_agents_that_end_in_reverse_order(tmp_path: Path) -> None:
     """The turn is closed by the duration that follows the last of them."""
     lines = [
         prompt("go"),
@@ -190,7 +190,7 @@ def test_two_agents_that_end_in_the_other_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "call", [tool_use("t2", "SendMessage", to="a1", message="more"), tool_use("t2", "Task", prompt="more", resume="a1")]
 )
-def test_an_agent_that_is_told_to_go_on_hangs_its_second_run_under_that_call(tmp_path: Path, call: Line) -> None:
+def test_resumed_agent_run_is_placed_under_the_resuming_call(tmp_path: Path, call: Line) -> None:
     main = session(
         tmp_path,
         prompt("go"),
@@ -214,7 +214,7 @@ def test_an_agent_that_is_told_to_go_on_hangs_its_second_run_under_that_call(tmp
     assert cleandoc(LAUNCHING_TURN) + "\n" + cleandoc(following) == tree(spans(main))
 
 
-def test_the_second_end_of_an_agent_names_its_call_and_trace_too(tmp_path: Path) -> None:
+def test_second_agent_notification_names_call_and_trace(tmp_path: Path) -> None:
     """It went on after it had ended once, so its call was no longer known as one with a running task."""
     main = launched_session(tmp_path, ENDED, *NOTED, *LATER, notification("a1", at=40, tool_use_id="t1"), LAST)
     first, *_, last = (span for span in spans(main) if span.kind == "turn")
@@ -230,7 +230,7 @@ def test_an_agent_without_a_call_may_still_change_when_a_turn_follows(tmp_path: 
     assert open_spans(Session(main, ending="over")) == []
 
 
-def test_the_stages_of_a_workflow_hang_under_its_call(tmp_path: Path) -> None:
+def test_workflow_stages_are_placed_under_their_call(tmp_path: Path) -> None:
     """They have no toolUseId: the directory names the run, the run the call, the journal the stage."""
     told = {"status": "async_launched", "taskId": "w1", "runId": "wf_x"}
     main = session(

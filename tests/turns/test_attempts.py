@@ -47,7 +47,7 @@ def outline(made: list[Span]) -> list[tuple[str, str | None, str, dict[str, Any]
 ASKED = {"requested_model": MODEL, "effort": "low"}
 
 
-def test_retries_hang_below_the_response_they_led_to(tmp_path: Path) -> None:
+def test_retries_are_placed_under_their_response(tmp_path: Path) -> None:
     """They tell the status, the wait and the API's id; each lasts from its request to its failure."""
     main = session(
         tmp_path,
@@ -168,7 +168,7 @@ def test_without_a_recorded_request_an_error_is_an_event(tmp_path: Path) -> None
     ]
 
 
-def test_a_retry_nobody_waited_for_stays_with_the_turn(tmp_path: Path) -> None:
+def test_retry_before_an_interrupt_stays_under_the_turn(tmp_path: Path) -> None:
     """After an interrupt, the next response is not what it led to."""
     main = session(
         tmp_path,
@@ -196,7 +196,7 @@ def test_a_retry_is_final_when_it_is_known_what_it_led_to(tmp_path: Path) -> Non
     assert (retry.final, retry.span_id) == (True, next(s.span_id for s in waiting if s.name == "api_retry"))
 
 
-def test_an_attempt_that_no_line_tells_of_says_whether_the_next_differed(tmp_path: Path) -> None:
+def test_unreported_attempt_says_whether_the_next_differed(tmp_path: Path) -> None:
     """An interactive session does not write down the first failures of a call."""
     other = {"model": MODEL, "max_tokens": 50, "output_config": {"effort": "low"}}
     main = session(
