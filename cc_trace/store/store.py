@@ -16,6 +16,7 @@ import hashlib
 import json
 import sqlite3
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.errors import StateError
@@ -28,8 +29,7 @@ from cc_trace.turns import current_activity
 from cc_trace.values import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cc_trace.privacy import Privacy
     from cc_trace.spans import SessionSummary, Span, Trace
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _TEXT_CHARS: Final = 20_000  # searchable characters of one span
 _BATCH_BYTES: Final = 8 << 20  # written at once
 _TITLE_CHARS: Final = 200
+_RECENT_SECONDS: Final = 3_600.0  # no session is at work that was not active since then
 _MAX_FILES: Final = 1_000  # of a session's changed files
 _COLUMNS: Final = ("row", *TYPED, *PLACED, "span")
 _INSERT: Final = f"INSERT INTO spans ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
@@ -169,6 +170,23 @@ class Store:
         self._write_turns(made)
         self._remove_other_turns(session.summary.session_id, numbers)
         return self._write_session(session.summary, str(path), stamp, state, privacy) or changed
+
+    def settle(self, has_ended: Callable[[str, Path], bool], now: float) -> list[str]:
+        """Note that the sessions of the last hour whose process has ended are idle, and return their ids.
+
+        A transcript does not say so: `has_ended` is asked, with a session's id and its transcript.
+        """
+        active = self.read(
+            "SELECT session_id, path FROM sessions WHERE last_ns >= ? AND state <> 'idle' AND path IS NOT NULL",
+            [(now - _RECENT_SECONDS) * 1e9],
+        )
+        ended = [row["session_id"] for row in active if has_ended(row["session_id"], Path(row["path"]))]
+        if ended:
+            with self._transaction() as database:
+                for session_id in ended:
+                    database.execute("UPDATE sessions SET state = 'idle' WHERE session_id = ?", (session_id,))
+                    database.execute("UPDATE turns SET running = 0 WHERE session_id = ?", (session_id,))
+        return ended
 
     def unplaced(self) -> list[str]:
         """Return the sessions with delivered spans that no update has processed since."""

@@ -6,10 +6,12 @@ import json
 import os
 import re
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lines import prompt, reply, result, session, tool_use, write
+from claude_process import ended_pid, write_record
+from lines import NOON, SESSION, prompt, reply, result, session, tool_use, write
 from viewer import copy_cases
 
 from cc_trace.cli import main
@@ -117,6 +119,14 @@ def test_sessions_are_listed_the_latest_first(projects: Path, capsys: pytest.Cap
     assert shop["title"][:20] in line
     assert "5 turns" in line
     assert main(["sessions", "--limit", "0"]) == 2
+
+
+def test_a_session_whose_process_has_ended_is_idle(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = (datetime.now(UTC) - NOON).total_seconds()
+    session(projects, prompt("hi", now - 5), reply("m1", "hello", at=now - 3, message={"stop_reason": "end_turn"}))
+    assert [row["state"] for row in asked(capsys, "sessions")] == ["waiting for input"]
+    write_record(projects.parents[1], SESSION, "idle", pid=ended_pid())
+    assert [row["state"] for row in asked(capsys, "sessions")] == ["idle"]
 
 
 def test_search_result_names_its_place(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:

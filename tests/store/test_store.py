@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from lines import prompt, reply, tool_use, write
+from claude_process import ended_pid, write_record
+from lines import NOON, prompt, reply, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
@@ -286,3 +289,36 @@ def test_what_is_known_of_a_session_is_masked_too(tmp_path: Path, projects: Path
     assert sessions(tmp_path) == {OWN}
     with contextlib.closing(sqlite3.connect(store_path(tmp_path / ".claude" / "state" / "cc-trace"))) as database:
         assert [row for row in database.iterdump() if "wombat" in row] == []
+
+
+def finished(projects: Path) -> Path:
+    """Write a session whose turn has just ended."""
+    now = (datetime.now(UTC) - NOON).total_seconds()
+    done = reply("m1", "hello", at=now - 3, message={"stop_reason": "end_turn"})
+    return write(projects / f"{OWN}.jsonl", [prompt("hi", now - 5, cwd="/p"), done])
+
+
+@pytest.mark.parametrize(("status", "ended", "state"), [("idle", False, "waiting for input"), ("busy", True, "idle")])
+def test_a_session_is_idle_as_soon_as_its_process_has_ended(
+    tmp_path: Path, projects: Path, status: str, state: str, *, ended: bool
+) -> None:
+    finished(projects)
+    write_record(tmp_path / ".claude", OWN, status, **({"pid": ended_pid()} if ended else {}))
+    with running(tmp_path) as viewer:
+        assert [tuple(row) for row in viewer.index.read("SELECT state FROM sessions")] == [(state,)]
+
+
+def test_the_end_of_a_process_is_seen_though_the_transcript_stays_as_it_is(tmp_path: Path, projects: Path) -> None:
+    transcript = finished(projects)
+    with transcript.open("a") as file:  # in the middle of a turn
+        file.write(json.dumps(prompt("more", (datetime.now(UTC) - NOON).total_seconds(), cwd="/p")) + "\n")
+    record = write_record(tmp_path / ".claude", OWN, "busy")
+    with running(tmp_path) as viewer:
+        assert viewer.index.read("SELECT state FROM sessions")[0][0] == "working"
+        seen = viewer.watch.changed[OWN]
+        record.write_text(record.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {ended_pid()}'))
+        record.rename(record.with_name(f"{json.loads(record.read_text())['pid']}.json"))
+        while viewer.watch.changed[OWN] == seen:
+            time.sleep(0.01)
+        assert viewer.index.read("SELECT state FROM sessions")[0][0] == "idle"
+        assert viewer.index.read("SELECT SUM(running) FROM turns")[0][0] == 0
