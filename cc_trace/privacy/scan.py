@@ -16,9 +16,9 @@ from cc_trace.privacy.patterns import BARE, LONGEST, PATTERNS
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from ahocorasick_rs import BytesAhoCorasick
+    from ahocorasick_rs import BytesAhoCorasick, Implementation
 
     from cc_trace.privacy.patterns import Pattern
 
@@ -34,6 +34,8 @@ _MOST_WORK: Final = 0.5
 _LONGER: Final = 1000
 
 _STARTS: Final = tuple(pattern.at_start for pattern in PATTERNS if pattern.at_start)
+_RANKS_AT_START: Final = tuple(rank for rank, pattern in enumerate(PATTERNS) if pattern.at_start)
+_QUICKLY_BUILT_BYTES: Final = 2_000_000
 
 # Start, end, and the index of its pattern in `PATTERNS`.
 Match: TypeAlias = tuple[int, int, int]
@@ -53,17 +55,17 @@ def secrets(text: str, budget: Budget | None = None) -> list[Match]:
 
     A text with so many hints that its budget is used up counts as one secret.
     """
-    hints, ranks_of = _scan()
-    places = hints.find_matches_as_indexes(_as_bytes(text), overlapping=True)
+    hints = _hints()
+    tries = [(hints.ranks[hint], start) for hint, start, _ in hints.find(text)]
     if text.startswith(_STARTS):
-        places.insert(0, (len(ranks_of) - 1, 0, 0))
-    if not places:  # true of nearly all texts
+        tries.insert(0, (_RANKS_AT_START, 0))
+    if not tries:  # true of nearly all texts
         return []
     found: list[Match] = []
     done: dict[int, int] = {}
     budget = budget or Budget(text)
-    for hint, start, _ in places:
-        for rank in ranks_of[hint]:
+    for ranks, start in tries:
+        for rank in ranks:
             # A pattern is not tried again within its own match: a run of hints would take quadratic time.
             if start < done.get(rank, 0):
                 continue
@@ -81,13 +83,7 @@ def secrets(text: str, budget: Budget | None = None) -> list[Match]:
 
 def hint_spans(text: str) -> list[tuple[int, int]]:
     """Return the spans of hints. A text without hints, and without any of `at_start`, has no secret."""
-    hints, _ = _scan()
-    return [(start, end) for _, start, end in hints.find_matches_as_indexes(_as_bytes(text), overlapping=True)]
-
-
-def _as_bytes(text: str) -> bytes:
-    """Return one byte per character, so that positions in bytes and text are equal. Hints are ASCII."""
-    return text.encode("ascii", "replace")
+    return [(start, end) for _, start, end in _hints().find(text)]
 
 
 def _work(match: re.Match[str] | None) -> float:
@@ -127,15 +123,42 @@ def _secret(name: str, found: re.Match[str]) -> tuple[int, int] | None:
             return assigned_secret(name, found)
 
 
-@cache
-def _scan() -> tuple[BytesAhoCorasick, Sequence[Sequence[int]]]:
-    """Return the automaton, and for each hint the indexes of the patterns to try; last, those for a text's start."""
-    from ahocorasick_rs import BytesAhoCorasick, Implementation  # noqa: PLC0415 -- not to slow a start down
+class _Hints:
+    """Finds the hints of all patterns with an automaton, and knows which patterns to try at each.
 
-    ranks_of: dict[str, list[int]] = {}
-    for rank, pattern in enumerate(PATTERNS):
-        for hint in pattern.hints:
-            ranks_of.setdefault(hint, []).append(rank)
-    finder = BytesAhoCorasick([hint.encode("ascii") for hint in ranks_of], implementation=Implementation.DFA)
-    at_start = (rank for rank, pattern in enumerate(PATTERNS) if pattern.at_start)
-    return finder, (*map(tuple, ranks_of.values()), tuple(at_start))
+    The automaton that searches fastest takes as long to build as the other one takes for 2 MB. A worker has less to
+    search, a backfill more: so it is built once that much was searched.
+    """
+
+    def __init__(self) -> None:
+        from ahocorasick_rs import Implementation  # noqa: PLC0415 -- not to slow a start down
+
+        ranks: dict[str, list[int]] = {}
+        for rank, pattern in enumerate(PATTERNS):
+            for hint in pattern.hints:
+                ranks.setdefault(hint, []).append(rank)
+        self.ranks: Final = tuple(map(tuple, ranks.values()))  # of the patterns to try, for each hint
+        self._hints = [hint.encode("ascii") for hint in ranks]
+        self._automaton = self._built(Implementation.ContiguousNFA)
+        self._left = _QUICKLY_BUILT_BYTES
+
+    def find(self, text: str) -> list[tuple[int, int, int]]:
+        """Return which hint was found, its start and its end, for each in a text. They may overlap."""
+        data = text.encode("ascii", "replace")  # a byte per character, so that positions are equal; hints are ASCII
+        if self._left > 0:
+            self._left -= len(data)
+            if self._left <= 0:
+                from ahocorasick_rs import Implementation  # noqa: PLC0415 -- not to slow a start down
+
+                self._automaton = self._built(Implementation.DFA)
+        return self._automaton.find_matches_as_indexes(data, overlapping=True)
+
+    def _built(self, implementation: Implementation) -> BytesAhoCorasick:
+        from ahocorasick_rs import BytesAhoCorasick  # noqa: PLC0415 -- not to slow a start down
+
+        return BytesAhoCorasick(self._hints, implementation=implementation)
+
+
+@cache
+def _hints() -> _Hints:
+    return _Hints()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import time
 from base64 import b64encode, urlsafe_b64encode
@@ -1097,3 +1098,16 @@ def test_only_so_many_clean_texts_are_remembered() -> None:
     redactor = Redactor()
     redactor.value([f"text {number}" for number in range(10_000)])
     assert len(redactor._clean) == 4096
+
+
+def test_the_automaton_built_later_finds_the_same_hints() -> None:
+    """The first one is quick to build, the second, after some megabytes, quick to search with."""
+    program = """
+from cc_trace.privacy.patterns import PATTERNS
+from cc_trace.privacy.scan import hint_spans
+text = " ".join(hint for pattern in PATTERNS for hint in pattern.hints)
+first = hint_spans(text)
+assert hint_spans("x" * 3_000_000) == []
+assert len(first) > 1000 and hint_spans(text) == first
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
