@@ -96,7 +96,7 @@ def _has_answer(path: Path) -> bool:
     turn = None
     for trace in Session(path).traces():
         turn = trace.turn
-    return turn is not None and turn.last != "interrupt"
+    return turn is not None and turn.last_activity != "interrupt"
 
 
 def line_types(subject: Subject) -> Iterator[Check]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cc_trace.requests import SessionRequests
     from cc_trace.transcript import Advice, Context, JsonValue, Permission, RequestSent
-    from cc_trace.turns import Call, FailedCall, Message, Origin, Run, Runs, Status, Turn
+    from cc_trace.turns import Call, FailedRequest, Message, Origin, Run, Runs, Status, Turn
 
 
 def turn_start(turn: Turn) -> int | None:
@@ -41,9 +41,9 @@ def request_start(step: Generation) -> int | None:
     sent_ns = step.request.head.time_ns if step.request is not None else None
     if sent_ns is not None:
         return sent_ns if step.first_ns is None or sent_ns < step.first_ns else step.first_ns
-    if step.first_ns is None or step.ready_ns is None:
+    if step.first_ns is None or step.earliest_request_ns is None:
         return step.first_ns
-    return step.ready_ns if step.ready_ns < step.first_ns else step.first_ns  # noqa: FURB136  (min takes twice as long)
+    return step.earliest_request_ns if step.earliest_request_ns < step.first_ns else step.first_ns  # noqa: FURB136  (min takes twice as long)
 
 
 def known_times(
@@ -161,7 +161,7 @@ class _Trace:
             "launched_by": self._link(start.launched_by),
             "time_ms": _time_ms(turn),
             "max_turns_reached": turn.limit is not None or None,
-            "run": None if turn.run is None else {**turn.run},
+            "run": None if turn.run_facts is None else {**turn.run_facts},
             "rewound": turn.rewound or None,
         }
         self._about |= {"started_by": f"/{start.command}" if start.trigger == "command" else start.trigger}
@@ -252,13 +252,13 @@ class _Trace:
                     self._advice(advice, step, number, generation_id, final=settled)
                 for call in step.calls:
                     self._tool(call, step, generation_id, turn, runs, final=final)
-            elif step.call is not None:
+            elif step.failed_request is not None:
                 failed_id = span_id("event", seeds[index])  # the id it was sent with before it became a generation
                 self.spans.append(
-                    self._failed_call(step, step.call, failed_id, parent_id, turn, final or index != last)
+                    self._failed_request(step, step.failed_request, failed_id, parent_id, turn, final or index != last)
                 )
                 self._retries(turn, retries.get(step.key or "", ()), seeds, failed_id)
-            elif step.answer_key is None:
+            elif step.outcome_key is None:
                 # A retry's parent is known once its call has ended or been abandoned.
                 settled = final or (index != last and step.kind != "api_retry")
                 self.spans.append(self._event(step, seeds[index], parent_id, turn, final=settled))
@@ -267,8 +267,12 @@ class _Trace:
 
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
         usage, model, asked_ns = step.usage, step.model, request_start(step)
-        start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.ready_ns)
-        if step.request is None and asked_ns is not None and (step.ready_ns is None or step.ready_ns > asked_ns):
+        start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.earliest_request_ns)
+        if (
+            step.request is None
+            and asked_ns is not None
+            and (step.earliest_request_ns is None or step.earliest_request_ns > asked_ns)
+        ):
             note = note or "start unknown"
         metadata = response_metadata(step)
         if step.request is not None:
@@ -312,20 +316,20 @@ class _Trace:
             ),
         )
 
-    def _failed_call(
+    def _failed_request(
         self,
         step: Event,
-        call: FailedCall,
+        failed: FailedRequest,
         own_id: str,
         parent_id: str,
         turn: Turn,
         final: bool,  # noqa: FBT001
     ) -> Span:
-        """Return the span of a call that failed for good: its request and model, without a response."""
+        """Return the span of a request that failed for good: its input and model, without a response."""
         began_ns = turn_start(turn)
         start_ns, end_ns, note = known_times(latest_ns(began_ns, step.start_ns), step.end_ns, began_ns)
-        metadata = {**call.request.metadata, **step.metadata}
-        given, origins = self._asked(call.inputs, call.request, metadata)
+        metadata = {**failed.last_attempt.metadata, **step.metadata}
+        given, origins = self._asked(failed.inputs, failed.last_attempt, metadata)
         if note is not None:
             metadata["time"] = note
         model, request_id = metadata.get("requested_model"), step.metadata.get("request_id")
@@ -386,7 +390,7 @@ class _Trace:
     def _advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
         """Add the use of an advisor model during a response. Its times are not recorded."""
         model, usage = advice.model, advice.usage
-        start_ns, end_ns, _ = known_times(request_start(step), step.last_ns, step.ready_ns)
+        start_ns, end_ns, _ = known_times(request_start(step), step.last_ns, step.earliest_request_ns)
         cost = cost_usd(model, usage, step.first_ns) if model is not None else None
         self.spans.append(
             Span(
@@ -513,8 +517,8 @@ def _retries_by_call(turn: Turn) -> dict[str, list[int]]:
     """Return the indexes of a turn's retries, by the key of the response or error that their call ended with."""
     found: dict[str, list[int]] = {}
     for place, step in enumerate(turn.steps):
-        if isinstance(step, Event) and step.answer_key is not None:
-            found.setdefault(step.answer_key, []).append(place)
+        if isinstance(step, Event) and step.outcome_key is not None:
+            found.setdefault(step.outcome_key, []).append(place)
     return found
 
 

@@ -196,9 +196,9 @@ class Session:
         ending = self._ending_of(turn.start.head.time_ns)
         if ending in ("growing", "over"):
             return ending == "over"
-        if ending == "quiet" and turn.last != "stop":
+        if ending == "quiet" and turn.last_activity != "stop":
             return False
-        if ending != "quiet" and (turn.goal or not turn.resting):
+        if ending != "quiet" and (turn.goal_unmet or not turn.resting):
             return False  # a Stop hook, or a goal, made the model continue
         if turn.running and ending != "settled":
             return False
@@ -224,7 +224,7 @@ class Session:
         summary.pending_tool_use = unanswered[-1] if unanswered else None
         summary.max_turns_reached = turn.limit is not None
         if turn.start.trigger in _ASKED:
-            summary.goal = summary.goal or turn.start.goal[:GOAL_CHARS]
+            summary.goal = summary.goal or turn.start.text_without_ide_tags[:GOAL_CHARS]
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
         spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._requests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cc_trace.turns.agents import Agent, Agents, Run, Runs, from_progress, sidechains
 from cc_trace.turns.assembler import assemble
-from cc_trace.turns.model import AGENT, MODEL, Call, Event, FailedCall, Generation, Message, Origin, Turn
+from cc_trace.turns.model import AGENT, MODEL, Call, Event, FailedRequest, Generation, Message, Origin, Turn
 from cc_trace.turns.open_turn import Seen, latest_ns
 from cc_trace.turns.status import Status, agent_status, clipped, current_activity, tool_status, turn_status
 
@@ -15,7 +15,7 @@ __all__ = [
     "Agents",
     "Call",
     "Event",
-    "FailedCall",
+    "FailedRequest",
     "Generation",
     "Message",
     "Origin",

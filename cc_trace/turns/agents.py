@@ -255,7 +255,7 @@ class Agents:
         for agent in begun:
             if agent.parent_id is not None and agent.parent_id in self._index.by_name and followed:
                 continue
-            over = agent.over or bool(turn.delegated and turn.result)
+            over = agent.over or bool(turn.delegated and turn.command_output)
             asked = prompt_id is not None and agent.prompt_id == prompt_id
             if asked and (run := agent.take_for_prompt(prompt_id or "")) is not None:
                 runs.without_call.append(placement.run(agent, run, ended=over))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, assert_never
 
 from cc_trace.transcript import (
     CommandOutput,
@@ -46,7 +47,7 @@ from cc_trace.transcript import (
 )
 from cc_trace.turns.attempts import Attempts
 from cc_trace.turns.model import AGENT, HOOK, SYSTEM, Event, Message, Origin, Start, Turn
-from cc_trace.turns.open_turn import OpenTurn, compaction, hook_event
+from cc_trace.turns.open_turn import OpenTurn, event_of_compaction, event_of_hook
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -55,11 +56,14 @@ if TYPE_CHECKING:
     from cc_trace.turns.open_turn import Seen
 
 _COMMAND: Final = re.compile(r"/[a-zA-Z][\w:-]*(?:\s|$)")
-_AsideOfSteps: TypeAlias = ModeChange | FileChange | TurnLimit | RunFacts
-_Within: TypeAlias = QueuedPrompt | Interrupt | StructuredOutput | Progress | _AsideOfSteps
-# Together with those that `_take` handles, these are all of `Entry`: mypy rejects one that is in neither.
+_PartOfTurn: TypeAlias = (
+    QueuedPrompt | Interrupt | StructuredOutput | Progress | ModeChange | FileChange | TurnLimit | RunFacts
+)
 _OfNoTurn: TypeAlias = Totals | SessionNote | Skipped
-_ClosesNothing: TypeAlias = _Within | Queue | CommandOutput | Compaction | Hook | Retry | Goal | RequestSent | _OfNoTurn
+# Together with those that `_process` handles, these are all of `Entry`: mypy rejects one that is in neither.
+_NonClosing: TypeAlias = (
+    _PartOfTurn | Queue | CommandOutput | Compaction | Hook | Retry | Goal | RequestSent | _OfNoTurn
+)
 
 
 class PromptQueue:
@@ -67,10 +71,10 @@ class PromptQueue:
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
-        # Sent to the model within the running turn. Some versions write a separate line for it later, some do not.
-        self.handed_over: list[tuple[str, Head]] = []
+        # Texts sent within the running turn. Some versions write a separate line for one later, some do not.
+        self.sent_to_model: list[tuple[str, Head]] = []
 
-    def operate(self, entry: Queue) -> None:
+    def apply(self, entry: Queue) -> None:
         """Apply one recorded operation."""
         match entry.operation:
             case "enqueue":
@@ -83,7 +87,7 @@ class PromptQueue:
                 text = entry.content or self._texts[0]
                 self._texts.remove(text)
                 if text.strip():
-                    self.handed_over.append((text.strip(), entry.head))
+                    self.sent_to_model.append((text.strip(), entry.head))
             case "popAll":
                 self._texts.clear()
 
@@ -95,20 +99,20 @@ class PromptQueue:
         queued = next((each for each in self._texts if _is_or_holds(each, text)), None)
         if queued is not None:
             self._texts.remove(queued)
-        heads = [head for said, head in self.handed_over if _is_or_holds(said, text)]
-        self.handed_over = [each for each in self.handed_over if not _is_or_holds(each[0], text)]
+        heads = [head for sent_text, head in self.sent_to_model if _is_or_holds(sent_text, text)]
+        self.sent_to_model = [each for each in self.sent_to_model if not _is_or_holds(each[0], text)]
         return heads[0] if heads else None
 
-    def take(self, before_ns: int | None) -> list[tuple[str, Head]]:
+    def take_sent(self, before_ns: int | None) -> list[tuple[str, Head]]:
         """Remove and return what was sent to the model up to a time, or everything if it is None."""
-        if not self.handed_over:  # as nearly always
+        if not self.sent_to_model:  # as nearly always
             return []
 
         def is_due(head: Head) -> bool:
             return before_ns is None or head.time_ns is None or head.time_ns <= before_ns
 
-        due = [each for each in self.handed_over if is_due(each[1])]
-        self.handed_over = [each for each in self.handed_over if not is_due(each[1])]
+        due = [each for each in self.sent_to_model if is_due(each[1])]
+        self.sent_to_model = [each for each in self.sent_to_model if not is_due(each[1])]
         return due
 
 
@@ -139,29 +143,49 @@ def assemble(
         yield turn
 
 
+class _PendingCommand(NamedTuple):
+    """A slash or `!` command. The lines after it show whether it starts a turn: most are local and start none.
+
+    One that was typed while Claude was busy starts a turn only if it expands.
+    """
+
+    prompt: Prompt
+    typed_while_busy: bool
+
+
+@dataclass(slots=True)
+class _BetweenTurns:
+    """What was read since a turn was closed; it goes to the next one."""
+
+    begin: Position | None = None  # of the first line
+    events: list[Event] = field(default_factory=list)
+    hook_messages: list[Message] = field(default_factory=list)  # for the model
+    injected: Injected | None = None  # the next turn starts with it if a response comes without a prompt
+
+
 class _Assembler:
-    """The open turn, and the state kept between turns."""
+    """The open turn, what was read between turns, and what may start the next one.
+
+    `_between` is empty while a turn is open. `_command`, `_printed_command` and `_held` wait for the lines that show
+    whether they start a turn.
+    """
 
     def __init__(
         self, seen: Seen, number: int, call_by_task: dict[str, str], delegated: Collection[str], *, main: bool
     ) -> None:
         self._open: OpenTurn | None = None
-        self._begin: Position | None = None  # of the first line since the last turn was closed
+        self._between = _BetweenTurns()
+        self._command: _PendingCommand | None = None
+        self._printed_command: _PendingCommand | None = None  # it printed something while Claude was idle
+        self._held: list[Entry] = []  # a prompt typed while a turn may still continue, and the lines since
+        self._goal_unmet = False
+        self._queue = PromptQueue()
+        self._attempts = Attempts()  # without a response; an attempt can precede its prompt's line
         self._seen = seen
         self._number = number
         self._main = main
-        self._command: Prompt | None = None  # a command that may turn out to be local, without a turn
-        self._busy = False  # that command was typed while a call had no result
-        self._printed: Prompt | None = None  # a command that printed something while Claude was idle
-        self._injected: Injected | None = None
-        self._between: list[Event] = []  # events after a turn was closed; they go to the next one
-        self._hook_messages: list[Message] = []  # messages of hooks to the model since then
-        self._goal = False  # a goal is set and not met
-        self._queue = PromptQueue()
         self._call_by_task = call_by_task
         self._delegated = delegated
-        self._attempts = Attempts()  # without a response; an attempt can precede its prompt's line
-        self._held: list[Entry] = []  # a prompt typed while a turn may still continue, and the lines since
 
     def unanswered(self) -> list[str]:
         """Return the prompts at the end of the file that have no response."""
@@ -180,73 +204,73 @@ class _Assembler:
 
     def add(self, entry: Entry) -> Turn | None:
         """Process one entry; return the turn that it closed."""
-        return self._decide(entry) if self._held else self._take(entry)
+        return self._resolve_held_prompt(entry) if self._held else self._process(entry)
 
-    def _decide(self, entry: Entry) -> Turn | None:
+    def _resolve_held_prompt(self, entry: Entry) -> Turn | None:
         """Decide whether the held prompt starts the next turn, or was typed while a response was being written.
 
         Another line of that response, or the result of one of its calls, shows that the turn continued.
         """
         head, open_ = entry.head, self._open
         assert open_ is not None  # noqa: S101  (a prompt is held only while a turn is open)
-        aside = head is not None and head.sidechain and self._main
-        if aside or not isinstance(entry, Reply | Results | Prompt | Notification | TurnEnd):
+        of_agent = head is not None and head.sidechain and self._main
+        if of_agent or not isinstance(entry, Reply | Results | Prompt | Notification | TurnEnd):
             self._held.append(entry)
             return None
         (prompt, *since), self._held = self._held, []
         assert isinstance(prompt, Prompt)  # noqa: S101
         closed: Turn | None = None
-        if open_.goes_on_with(entry):
-            open_.typed(prompt.text, prompt.head)
+        if open_.is_continued_by(entry):
+            open_.add_prompt(prompt.text, prompt.head)
         else:
-            closed = self._start(Start.by(prompt))
+            closed = self._start_turn(Start.from_prompt(prompt))
         for each in since:
-            self._take(each)  # none of them closes a turn
-        return self._take(entry) or closed
+            self._process(each)  # none of them closes a turn
+        return self._process(entry) or closed
 
-    def _take(self, entry: Entry) -> Turn | None:
+    def _process(self, entry: Entry) -> Turn | None:
         if (head := entry.head) is not None:
-            if self._open is None and self._begin is None:
-                self._begin = Position(head.offset, head.number)
+            if self._open is None and self._between.begin is None:
+                self._between.begin = Position(head.offset, head.number)
             if head.sidechain and self._main:
-                self._aside(entry, head)
+                self._keep_for_agent(entry, head)
                 return None
         match entry:
             case Reply():
-                return self._reply(entry)
+                return self._on_reply(entry)
             case Results():
-                return self._results(entry)
+                return self._on_results(entry)
             case Prompt():
-                return self._prompt(entry)
+                return self._on_prompt(entry)
             case TurnEnd():
-                return self._turn_end(entry)
+                return self._on_turn_end(entry)
             case Notification():
-                return self._notification(entry)
+                return self._on_notification(entry)
             case Injected():
-                return self._inject(entry)
+                return self._on_injected(entry)
             case _:
-                self._other(entry)
+                self._process_non_closing(entry)
         return None
 
-    def _other(self, entry: _ClosesNothing) -> None:
+    def _process_non_closing(self, entry: _NonClosing) -> None:
         """Process an entry that never closes a turn."""
         match entry:
             case QueuedPrompt() if self._open is None:
-                self._start(_typed(entry.text, entry.head))
+                self._start_turn(_start_of_prompt(entry.text, entry.head))
             case QueuedPrompt() | Interrupt() | StructuredOutput() | Progress():
-                self._within(entry)
+                self._add_to_turn(entry)
             case ModeChange() | FileChange() | TurnLimit() | RunFacts():
-                self._within(entry)
+                self._add_to_turn(entry)
             case Hook():
-                self._hook(entry)
+                self._on_hook(entry)
             case Queue():
-                self._queue.operate(entry)
+                self._queue.apply(entry)
             case RequestSent() | Retry():
-                self._attempt(entry)
+                self._on_attempt(entry)
             case CommandOutput():
-                self._command_output(entry)
+                self._on_command_output(entry)
             case Compaction():
-                self._compaction(entry)
+                self._on_compaction(entry)
             case Goal():
                 self._set_goal(open_=not entry.met)
             case Totals() | SessionNote() | Skipped():
@@ -254,84 +278,82 @@ class _Assembler:
             case _:
                 assert_never(entry)
 
-    def _attempt(self, entry: RequestSent | Retry) -> None:
-        """Process an attempt, or the failure of one."""
+    def _on_attempt(self, entry: RequestSent | Retry) -> None:
+        """Record an attempt, or the failure of one."""
         if isinstance(entry, Retry):
-            self._event(self._attempts.failed(entry))
+            self._add_event(self._attempts.add_failure(entry))
         else:
-            self._attempts.sent(entry)
+            self._attempts.add_sent(entry)
 
-    def _within(self, entry: _Within) -> None:
-        """Process an entry that belongs to the open turn. Between turns it is ignored."""
+    def _add_to_turn(self, entry: _PartOfTurn) -> None:
+        """Add an entry that belongs to the open turn. Between turns it is ignored."""
         if self._open is None:
             return
         match entry:
             case QueuedPrompt():
-                self._open.typed(entry.text, self._queue.forget(entry.text) or entry.head)
+                self._open.add_prompt(entry.text, self._queue.forget(entry.text) or entry.head)
             case Interrupt(head=head):
                 self._attempts.abandon()
-                self._open.event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
+                self._open.add_event(Event("interruption", head.time_ns, head.time_ns, entry.text), "interrupt")
             case StructuredOutput():
-                self._open.structured(entry)
+                self._open.set_structured_output(entry)
             case Progress():
                 self._open.turn.progress.append(entry)
             case ModeChange():
-                self._open.mode(entry)
+                self._open.change_mode(entry)
             case FileChange():
-                self._open.file_change(entry)
+                self._open.add_file_change(entry)
             case TurnLimit():
-                self._open.limited(entry)
+                self._open.end_at_limit(entry)
             case RunFacts():
-                self._open.turn.run = entry.facts
+                self._open.turn.run_facts = entry.facts
 
-    def _hook(self, entry: Hook) -> None:
-        """Process a hook. One that ran between turns, such as at a session's start, belongs to the next turn."""
+    def _on_hook(self, entry: Hook) -> None:
+        """Add a hook. One that ran between turns, such as at a session's start, belongs to the next turn."""
         if self._open is not None:
-            self._open.hook(entry)
+            self._open.add_hook(entry)
             return
-        if (event := hook_event(entry)) is not None:
-            self._between.append(event)
+        if (event := event_of_hook(entry)) is not None:
+            self._between.events.append(event)
         if entry.message:
-            self._hook_messages.append(Message(entry.message, HOOK))
+            self._between.hook_messages.append(Message(entry.message, HOOK))
 
     def _set_goal(self, *, open_: bool) -> None:
-        self._goal = open_
+        self._goal_unmet = open_
         if self._open is not None:
-            self._open.turn.goal = open_
+            self._open.turn.goal_unmet = open_
 
-    def _aside(self, entry: Entry, head: Head) -> None:
+    def _keep_for_agent(self, entry: Entry, head: Head) -> None:
         """Keep an agent's line in the main file for that agent."""
         if self._open is None:
-            self._open = self._new(Start(head, "injected", "", SYSTEM))
+            self._open = self._new_turn(Start(head, "injected", "", SYSTEM))
         self._open.turn.sidechain.append(entry)
 
-    def _prompt(self, entry: Prompt) -> Turn | None:
-        if self._seen.again(entry.head, entry.text):
+    def _on_prompt(self, entry: Prompt) -> Turn | None:
+        if self._seen.is_repeat(entry.head, entry.text):
             return None
         self._queue.forget(entry.text)
-        self._printed = None
+        self._printed_command = None
         if entry.head.prompt_id in self._delegated and entry.text.startswith("/"):
-            return self._delegate(entry)
+            return self._start_delegated(entry)
         if entry.trigger in ("command", "bash"):
-            # Most commands are local: the lines after it decide. While Claude seems busy, only one that expands counts.
-            self._command = entry
-            self._busy = self._open is not None and self._open.at_work
+            self._command = _PendingCommand(entry, self._open is not None and self._open.at_work)
             return None
         self._command = None
         if entry.trigger == "teammate" and self._open is not None and self._open.at_work:
-            self._open.typed(entry.text, entry.head)
+            self._open.add_prompt(entry.text, entry.head)
             return None
-        if self._open is not None and self._open.may_go_on:
+        if self._open is not None and self._open.response_may_continue:
             self._held = [entry]
             return None
-        return self._start(Start.by(entry))
+        return self._start_turn(Start.from_prompt(entry))
 
-    def _delegate(self, entry: Prompt) -> Turn | None:
-        """Start the turn of a command that an agent runs. With `-p` its line has the text as typed."""
+    def _start_delegated(self, entry: Prompt) -> Turn | None:
+        """Start the turn of a command that an agent runs. With `-p` its line has the text as the user typed it."""
         self._command = None
         name = entry.command or entry.text.split()[0].removeprefix("/")
         origin = Origin(speaker(entry.text, entry.head))
-        closed = self._start(
+        closed = self._start_turn(
             Start(
                 head=entry.head,
                 trigger="command",
@@ -345,13 +367,13 @@ class _Assembler:
         self._open.turn.delegated = True
         return closed
 
-    def _start(self, start: Start, expansion: Message | None = None) -> Turn | None:
+    def _start_turn(self, start: Start, expansion: Message | None = None) -> Turn | None:
         if self._open is not None and self._open.answered:
             self._open.turn.rewound = replaces(start.head, self._open.turn.start.head)
-        closed, unanswered = self._close(), self._open
-        self._open = self._new(start)
+        closed, unanswered = self._close_turn(), self._open
+        self._open = self._new_turn(start)
         if expansion is not None:
-            self._open.waiting.append(expansion)
+            self._open.next_inputs.append(expansion)
         # A prompt without a response is kept: the model sees it along with the next one, so the trace shows both.
         if unanswered is not None and not unanswered.copied:
             before, turn = unanswered.turn, self._open.turn
@@ -360,179 +382,185 @@ class _Assembler:
             turn.steps = [*before.steps, *turn.steps]
             turn.sidechain, turn.progress = before.sidechain, before.progress
             if not replaces(start.head, before.start.head):  # otherwise it was edited, and the model never saw it
-                self._open.waiting = [*unanswered.waiting, *self._open.waiting]
+                self._open.next_inputs = [*unanswered.next_inputs, *self._open.next_inputs]
         return closed
 
-    def _new(self, start: Start) -> OpenTurn:
+    def _new_turn(self, start: Start) -> OpenTurn:
         head = start.head
         self._attempts.abandon_before(head.time_ns)
         first = next((sent.head for sent in self._attempts.waiting if sent.head.offset < head.offset), head)
-        begin = self._begin or Position(first.offset, first.number)
+        between, self._between = self._between, _BetweenTurns()
         turn = Turn(
             number=self._number,
             start=start,
-            begin=begin,
+            begin=between.begin or Position(first.offset, first.number),
             context=head.context,
             end_ns=head.time_ns,
-            steps=[*self._between],
-            goal=self._goal,
+            steps=[*between.events],
+            goal_unmet=self._goal_unmet,
         )
         opened = OpenTurn(turn, self._seen, self._attempts)
-        opened.waiting = [*self._hook_messages, *opened.waiting]
-        self._between, self._hook_messages, self._injected, self._begin = [], [], None, None
+        opened.next_inputs = [*between.hook_messages, *opened.next_inputs]
         return opened
 
-    def _close(self) -> Turn | None:
+    def _close_turn(self) -> Turn | None:
         """Close and return the open turn, if it has a response."""
         if self._open is None or not self._open.answered:
             return None
-        self._hand_over(None)
+        self._add_queued(None)
         self._seen.unmatched += self._open.unmatched
         turn, self._open = self._open.turn, None
         turn.closed = True
         self._number += 1
         return turn
 
-    def _notification(self, entry: Notification) -> Turn | None:
+    def _on_notification(self, entry: Notification) -> Turn | None:
         """Continue the turn that launched the task or is still running; otherwise start a new turn."""
-        if self._seen.again(entry.head, entry.text):
+        if self._seen.is_repeat(entry.head, entry.text):
             return None
         self._queue.forget(entry.text)
-        self._command = self._printed = None
+        self._command = self._printed_command = None
         call = self._call_of(entry)
         if self._open is not None:
             turn = self._open.turn
             # An idle agent's run is complete: a notification that resumes the agent starts another run.
             own = self._main and (entry.task_id in turn.running or (call is not None and call in turn.calls))
             if not self._open.resting or own:
-                self._open.task_ended(entry, call)
+                self._open.add_task_end(entry, call)
                 return None
-        return self._start(Start(entry.head, "notification", entry.text, AGENT, launched_by=call))
+        return self._start_turn(Start(entry.head, "notification", entry.text, AGENT, launched_by=call))
 
     def _call_of(self, entry: Notification) -> str | None:
         """Return the call that launched the finished task. Older notifications name only the task."""
         return entry.tool_use_id or self._call_by_task.get(entry.task_id or "")
 
-    def _inject(self, entry: Injected) -> Turn | None:
+    def _on_injected(self, entry: Injected) -> Turn | None:
         command, self._command = self._command, None
         if entry.feedback:
-            self._printed = None
-        if command is not None and command.trigger == "command":
-            return self._start(Start.by(command), Message(entry.text, _origin(entry)))
+            self._printed_command = None
+        if command is not None and command.prompt.trigger == "command":
+            return self._start_turn(Start.from_prompt(command.prompt), Message(entry.text, _origin_of(entry)))
         if self._open is None:
-            self._injected = entry
+            self._between.injected = entry
         else:
-            self._open.injected(entry)
+            self._open.add_injected(entry)
         return None
 
-    def _reply(self, entry: Reply) -> Turn | None:
+    def _on_reply(self, entry: Reply) -> Turn | None:
         if entry.synthetic and entry.api_error is None:
             return None  # "No response requested.": the model was not called
-        if self._taken(entry.message_id):
+        if self._is_copied(entry.message_id):
             return None
-        closed: Turn | None = None
-        if self._printed is not None:
-            self._command, self._printed = self._command or self._printed, None
-        if self._command is not None and not (self._open is not None and self._open.has(entry.message_id or "")):
-            command, self._command = self._command, None
-            closed = None if self._busy else self._start(Start.by(command))
+        closed = self._start_answered_command(entry)
         if self._open is None:
-            injected = self._injected or Injected(entry.head, "")
-            self._open = self._new(Start(injected.head, "injected", injected.text, _origin(injected)))
+            injected = self._between.injected or Injected(entry.head, "")
+            self._open = self._new_turn(Start(injected.head, "injected", injected.text, _origin_of(injected)))
         key = self._open.key_of(entry)
-        if self._taken(key):
+        if self._is_copied(key):
             return closed
-        if not self._open.has(key):
-            self._hand_over(entry.head.time_ns)
+        if not self._open.has_generation(key):
+            self._add_queued(entry.head.time_ns)
         self._seen.responses.add(key)
         if entry.api_error is not None:
-            self._open.failed(entry, key)
+            self._open.add_api_error(entry, key)
         else:
-            self._open.reply(entry, key)
+            self._open.add_reply(entry, key)
         return closed
 
-    def _taken(self, message_id: str | None) -> bool:
-        """Return whether an earlier turn already has this response: copied lines are skipped."""
+    def _start_answered_command(self, entry: Reply) -> Turn | None:
+        """Start the turn of the pending command if this response answers it; return the turn that this closes."""
+        if self._printed_command is not None:
+            self._command, self._printed_command = self._command or self._printed_command, None
+        if self._command is None or (self._open is not None and self._open.has_generation(entry.message_id or "")):
+            return None
+        command, self._command = self._command, None
+        return None if command.typed_while_busy else self._start_turn(Start.from_prompt(command.prompt))
+
+    def _is_copied(self, message_id: str | None) -> bool:
+        """Return whether an earlier turn already has this response, and count it: copied lines are skipped."""
         if message_id is None or message_id not in self._seen.responses:
             return False
         if self._open is not None:
-            if self._open.has(message_id):
+            if self._open.has_generation(message_id):
                 return False
             self._open.copied = True
         self._seen.repeated += 1
         return True
 
-    def _results(self, entry: Results) -> Turn | None:
-        self._command = None if self._busy else self._command
+    def _on_results(self, entry: Results) -> Turn | None:
+        if self._command is not None and self._command.typed_while_busy:
+            self._command = None
         if self._open is None or (self._open.copied and not self._open.answered):
             self._seen.unmatched += len(entry.results)  # their turn is already closed
-            if entry.prompt is None or self._seen.again(entry.head, entry.prompt):
+            if entry.prompt is None or self._seen.is_repeat(entry.head, entry.prompt):
                 return None
-            return self._start(_typed(entry.prompt, entry.head))
-        self._open.results(entry)
+            return self._start_turn(_start_of_prompt(entry.prompt, entry.head))
+        self._open.add_results(entry)
         for result in entry.results:
             if result.task_id is not None:
                 self._call_by_task[result.task_id] = result.tool_use_id
         return None
 
-    def _event(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         if self._open is None:
-            self._between.append(event)
+            self._between.events.append(event)
         else:
-            self._open.event(event)
+            self._open.add_event(event)
 
-    def _compaction(self, entry: Compaction) -> None:
-        steps = self._between if self._open is None else self._open.turn.steps
-        if (event := compaction(steps, entry)) is not None:
-            self._event(event)
+    def _on_compaction(self, entry: Compaction) -> None:
+        steps = self._between.events if self._open is None else self._open.turn.steps
+        if (event := event_of_compaction(steps, entry)) is not None:
+            self._add_event(event)
         if self._open is None and entry.summary is not None:
             # Work can continue from a summary without a prompt, even at the very beginning of a file.
-            self._injected = Injected(entry.head, entry.summary)
+            self._between.injected = Injected(entry.head, entry.summary)
 
-    def _command_output(self, entry: CommandOutput) -> None:
+    def _on_command_output(self, entry: CommandOutput) -> None:
         command = self._command
-        if command is not None and command.trigger == "bash":
-            self._command = command._replace(text=f"{command.text}\n{entry.text}")
+        if command is not None and command.prompt.trigger == "bash":
+            prompt = command.prompt._replace(text=f"{command.prompt.text}\n{entry.text}")
+            self._command = command._replace(prompt=prompt)
         elif self._open is not None and self._open.turn.delegated:
-            self._open.printed(entry)
-        elif not (self._goal and command is not None and command.command == "goal"):
+            self._open.set_command_output(entry)
+        elif not (self._goal_unmet and command is not None and command.prompt.command == "goal"):
             # `/goal` prints the goal and then expands. A command that sets a mode and has a prompt as its arguments is
             # answered right away.
             at_rest = self._open is None or (self._open.answered and self._open.resting)
-            self._command, self._printed = None, command if at_rest and not self._busy else None
+            was_idle = at_rest and command is not None and not command.typed_while_busy
+            self._command, self._printed_command = None, command if was_idle else None
 
-    def _hand_over(self, before_ns: int | None) -> None:
+    def _add_queued(self, before_ns: int | None) -> None:
         """Add queued texts sent to the model up to a time, and without separate lines, to the open turn."""
-        for text, head in self._queue.take(before_ns):
+        for text, head in self._queue.take_sent(before_ns):
             if self._open is None:
                 continue
             if "-notification>" in text[:40]:
-                for ended in notifications(text, head):
-                    if not self._is_of_an_agent(ended):
-                        self._open.task_ended(ended, self._call_of(ended))
+                for notification in notifications(text, head):
+                    if not self._is_for_agent(notification):
+                        self._open.add_task_end(notification, self._call_of(notification))
             elif not _COMMAND.match(text):  # Claude Code runs a command itself; the model is not told of it
-                self._open.typed(text, head)
+                self._open.add_prompt(text, head)
 
-    def _is_of_an_agent(self, entry: Notification) -> bool:
+    def _is_for_agent(self, entry: Notification) -> bool:
         """Return whether an agent launched the finished task: then its notification was removed for that agent."""
         if entry.tool_use_id is None or entry.task_id in self._call_by_task or self._open is None:
             return False
         return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._call_by_task.values()
 
-    def _turn_end(self, entry: TurnEnd) -> Turn | None:
+    def _on_turn_end(self, entry: TurnEnd) -> Turn | None:
         if self._open is None or not self._open.answered:
             return None
         turn = self._open.turn
-        self._open.stop_hooks(entry)
-        if turn.last == "reply":
-            turn.last = "stop"
+        self._open.add_stop_hooks(entry)
+        if turn.last_activity == "reply":
+            turn.last_activity = "stop"
         if entry.duration_ms is None:
             return None
         turn.duration_ms = max(turn.duration_ms or 0, entry.duration_ms)  # cumulative over the rounds of a turn
         began_ns, ended_ns = turn.start.head.time_ns, entry.head.time_ns
         if began_ns is not None and ended_ns is not None:
             turn.paused_ms = max(0, (ended_ns - began_ns) // 1_000_000 - turn.duration_ms)
-        return None if turn.running or turn.last == "input" else self._close()
+        return None if turn.running or turn.last_activity == "input" else self._close_turn()
 
 
 def _is_or_holds(queued: str, text: str) -> bool:
@@ -540,13 +568,13 @@ def _is_or_holds(queued: str, text: str) -> bool:
     return queued.strip() == text.strip() or ("-notification>" in queued[:40] and text.strip() in queued)
 
 
-def _typed(text: str, head: Head) -> Start:
+def _start_of_prompt(text: str, head: Head) -> Start:
     return Start(head, "prompt", text, Origin(speaker(text, head)))
 
 
-def _origin(entry: Injected) -> Origin:
+def _origin_of(entry: Injected) -> Origin:
     """Return the author of an injected text: Claude Code itself, unless the line names another."""
     if entry.feedback:
         return HOOK
-    said_by = speaker(entry.text, entry.head)
-    return SYSTEM if said_by == "human" else Origin(said_by)
+    author = speaker(entry.text, entry.head)
+    return SYSTEM if author == "human" else Origin(author)

@@ -1,4 +1,4 @@
-"""The attempts of the API call that is waiting for a response, and which of them failed.
+"""The attempts of the request that is waiting for a response, and which of them failed.
 
 Claude Code 2.1.3xx records every attempt. A failed attempt that is retried may have a line of its own
 (`system/api_error`). An attempt that was rejected and resent with other parameters, or resent at once in an interactive
@@ -22,7 +22,7 @@ _SENT_ANEW = "no response was recorded; sent again with other parameters"
 
 
 class Attempts:
-    """Attempts without a response so far. Each failed one is an event, which later gets the key of its call's outcome.
+    """Attempts without a response so far. A failed one is an event, which later gets the key of its request's outcome.
 
     A request can be written before the response that precedes it, as Claude Code does not write lines in the order of
     their times. So only when a response names its attempt is it known which attempts failed.
@@ -37,11 +37,11 @@ class Attempts:
         """Return the attempts in order."""
         return self._sent.values()
 
-    def sent(self, entry: RequestSent) -> None:
+    def add_sent(self, entry: RequestSent) -> None:
         """Add an attempt."""
         self._sent[entry.id] = entry
 
-    def failed(self, entry: Retry) -> Event:
+    def add_failure(self, entry: Retry) -> Event:
         """Add a line about a failed attempt, and return it as an event that began when the attempt was sent."""
         time_ns, metadata = entry.head.time_ns, dict(entry.metadata)
         last = next(reversed(self._sent.values()), None)
@@ -49,43 +49,43 @@ class Attempts:
             last = None
         sent_ns = last.head.time_ns if last is not None else None
         start_ns = sent_ns if sent_ns is not None and time_ns is not None and sent_ns <= time_ns else time_ns
-        known: dict[str, JsonValue] = {
+        fields: dict[str, JsonValue] = {
             "attempt": metadata.pop("retryAttempt", None),
             "status": entry.status,
             "wait_ms": metadata.pop("retryInMs", None),
             "request_id": entry.request_id,
         }
-        metadata |= {name: value for name, value in known.items() if value is not None}
-        made = Event(
+        metadata |= {name: value for name, value in fields.items() if value is not None}
+        event = Event(
             kind="api_retry", start_ns=start_ns, end_ns=time_ns, text=entry.message, origin=SYSTEM, metadata=metadata
         )
-        self._reported.append((last.id if last is not None else None, made))
-        return made
+        self._reported.append((last.id if last is not None else None, event))
+        return event
 
-    def answered(self, ref: str | None, key: str) -> tuple[RequestSent | None, int, list[Event]]:
-        """End the call whose attempt `ref` got the response with this key.
+    def end_with_response(self, attempt_id: str | None, key: str) -> tuple[RequestSent | None, int, list[Event]]:
+        """End the request whose attempt got the response with this key.
 
         Return that attempt, how many were sent, and the failed ones before it that have no line. Attempts sent after it
         keep waiting for another response.
         """
-        request = self._sent.get(ref or "")
+        request = self._sent.get(attempt_id or "")
         if request is None:
             self._end(key, {*self._sent})
             return None, 0, []
         ids = [*self._sent]
         ended = ids[: ids.index(request.id) + 1]
-        sent = [each for each in map(self._sent.__getitem__, ended) if _same_call(each, request)]
+        sent = [each for each in map(self._sent.__getitem__, ended) if _same_request(each, request)]
         rejected = self._rejected(sent, key)
         self._end(key, {*ended})
         return request, len(sent), rejected
 
-    def gave_up(self, key: str) -> tuple[list[RequestSent], list[Event]]:
-        """End the call with the API error of this key; return its attempts, and the failures that have no line."""
+    def end_with_error(self, key: str) -> tuple[list[RequestSent], list[Event]]:
+        """End the request with the API error of this key; return its attempts, and the failures that have no line."""
         sent = [*self._sent.values()]
         if not sent:
-            self.abandon()  # no call to place its retries under
+            self.abandon()  # no request to place its retries under
             return [], []
-        rejected = self._rejected([each for each in sent if _same_call(each, sent[-1])], key)
+        rejected = self._rejected([each for each in sent if _same_request(each, sent[-1])], key)
         self._end(key, {*self._sent})
         return sent, rejected
 
@@ -101,27 +101,32 @@ class Attempts:
         self._reported = [(id_, event) for id_, event in self._reported if (event.start_ns or time_ns) >= time_ns]
 
     def _rejected(self, sent: list[RequestSent], key: str) -> list[Event]:
-        """Return the attempts before the last that have no line about their failure, as events of a call."""
-        reported, made = {id_ for id_, _ in self._reported}, list[Event]()
-        for number, (one, following) in enumerate(pairwise(sent), 1):
-            if one.id not in reported:
-                text = _SENT_AGAIN if one.metadata == following.metadata else _SENT_ANEW
+        """Return the attempts before the last that have no line about their failure, as events of their request."""
+        reported, events = {id_ for id_, _ in self._reported}, list[Event]()
+        for number, (attempt, following) in enumerate(pairwise(sent), 1):
+            if attempt.id not in reported:
                 event = Event(
-                    kind="api_retry", start_ns=one.head.time_ns, end_ns=following.head.time_ns, text=text, origin=SYSTEM
+                    kind="api_retry",
+                    start_ns=attempt.head.time_ns,
+                    end_ns=following.head.time_ns,
+                    text=_SENT_AGAIN if attempt.metadata == following.metadata else _SENT_ANEW,
+                    origin=SYSTEM,
+                    metadata={"attempt": number},
+                    key=attempt.id,
+                    outcome_key=key,
                 )
-                event.metadata, event.key, event.answer_key = {"attempt": number}, one.id, key
-                made.append(event)
-        return made
+                events.append(event)
+        return events
 
     def _end(self, key: str, ended: set[str]) -> None:
-        """Give the failures of these attempts the key of their call's outcome, and discard the attempts."""
+        """Give the failures of these attempts the key of their request's outcome, and discard the attempts."""
         for id_, event in self._reported:
             if id_ is None or id_ in ended:
-                event.answer_key = key
+                event.outcome_key = key
         self._reported = [(id_, event) for id_, event in self._reported if id_ is not None and id_ not in ended]
         self._sent = {id_: sent for id_, sent in self._sent.items() if id_ not in ended}
 
 
-def _same_call(one: RequestSent, other: RequestSent) -> bool:
-    """Return whether two attempts are for the same response. The next call's request has more messages."""
+def _same_request(one: RequestSent, other: RequestSent) -> bool:
+    """Return whether two attempts are for the same response. The next request has more messages."""
     return one.messages == other.messages and one.metadata.get("query_source") == other.metadata.get("query_source")

@@ -99,7 +99,7 @@ class Generation:
     key: str  # its message.id, or another key if its lines have none
     head: Head  # of its first line
     message_id: str | None
-    ready_ns: int | None  # the earliest time its request could be sent
+    earliest_request_ns: int | None  # when its request could be sent at the earliest
     inputs: list[Message]
     request_id: str | None = None
     model: str | None = None
@@ -125,11 +125,11 @@ class Generation:
         return "\n".join(block.text for block in self.blocks if isinstance(block, Text) and block.text.strip())
 
 
-class FailedCall(NamedTuple):
-    """An API call that got no response, and the last of its requests."""
+class FailedRequest(NamedTuple):
+    """A request that got no response, and the last of its attempts."""
 
     inputs: list[Message]
-    request: RequestSent
+    last_attempt: RequestSent
 
 
 @dataclass(slots=True)
@@ -143,9 +143,9 @@ class Event:
     origin: Origin = SYSTEM
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     tool_use_id: str | None = None
-    key: str | None = None  # of an API error: its line's id; of a retry without a line: the attempt's id
-    call: FailedCall | None = None  # of an API error, if its requests are recorded
-    answer_key: str | None = None  # of a retry: the key of the response, or API error, that its call ended with
+    key: str | None = None  # of an API error: as a response's; of a retry without a line: the attempt's id
+    failed_request: FailedRequest | None = None  # of an API error, if its attempts are recorded
+    outcome_key: str | None = None  # of a retry: the key of the response, or API error, that its request ended with
 
 
 @dataclass(slots=True)
@@ -162,12 +162,12 @@ class Start:
     earlier: list[Message] = field(default_factory=list)  # prompts before it that got no response of their own
 
     @property
-    def goal(self) -> str:
+    def text_without_ide_tags(self) -> str:
         """Return the text without an IDE's additions, or all of it if nothing else remains."""
         return _IDE_CONTEXT.sub("", self.text).strip() or self.text
 
     @classmethod
-    def by(cls, entry: Prompt) -> Start:
+    def from_prompt(cls, entry: Prompt) -> Start:
         """Return the start of a turn that begins with this prompt."""
         printed = entry.trigger == "bash"  # the command's output follows the typed text
         origin = Origin("tool", typed=len(f"!{entry.command}")) if printed else Origin(speaker(entry.text, entry.head))
@@ -194,20 +194,20 @@ class Turn:
     finished_tasks: dict[str, str | None] = field(
         default_factory=dict
     )  # finished tasks, and the calls that launched them: id -> status
-    last: Literal["input", "reply", "interrupt", "error", "stop", "limit"] = "input"
+    last_activity: Literal["input", "reply", "interrupt", "error", "stop", "limit"] = "input"
     duration_ms: int | None = None
     paused_ms: int | None = None  # elapsed time that its duration does not include: mostly waiting for a human
     limit: int | None = None  # the `--max-turns` that ended it
-    run: Mapping[str, JsonValue] | None = None  # facts about the run that ended with this turn
+    run_facts: Mapping[str, JsonValue] | None = None  # about the run of `claude -p` that ended with this turn
     files: dict[str, None] = field(default_factory=dict)  # files that it was about to modify
     rewound: bool = False  # a later prompt replaced this turn's
-    goal: bool = False  # a goal is set and not met: Claude Code makes the model continue until it is
-    data: str | None = None  # structured output (`--json-schema`)
+    goal_unmet: bool = False  # a goal is set and not met: Claude Code makes the model continue until it is
+    structured_output: str | None = None  # of `--json-schema`
     sidechain: list[Entry] = field(default_factory=list)  # lines of agents inside this file
     progress: list[Progress] = field(default_factory=list)
     closed: bool = False
     delegated: bool = False  # a command that an agent ran instead of the main thread
-    result: str = ""  # what such a command printed
+    command_output: str = ""  # what such a command printed
 
     @property
     def key(self) -> str | None:
@@ -227,9 +227,9 @@ class Turn:
     @property
     def resting(self) -> bool:
         """Return whether Claude had nothing left to do: no open call, nothing sent to it since its last response."""
-        if self.last == "interrupt":
+        if self.last_activity == "interrupt":
             return True
-        return self.last != "input" and all(call.result is not None for call in self.calls.values())
+        return self.last_activity != "input" and all(call.result is not None for call in self.calls.values())
 
     @property
     def generations(self) -> list[Generation]:
@@ -239,10 +239,10 @@ class Turn:
     @property
     def output(self) -> str:
         """Return the turn's result: structured output (`--json-schema`), else its last text."""
-        if self.data is not None:
-            return self.data
+        if self.structured_output is not None:
+            return self.structured_output
         for step in reversed(self.steps):
             text = step.text if isinstance(step, Generation) or step.kind == "api_error" else ""
             if text:
                 return text
-        return self.result
+        return self.command_output

@@ -29,11 +29,11 @@ def current_activity(turn: Turn | None, *, asked: bool, summarized: bool, rest_s
     if turn is None:
         return "waiting for input"
     generations = turn.generations
-    if generations and any(call.result is None for call in generations[-1].calls) and turn.last != "interrupt":
+    if generations and any(call.result is None for call in generations[-1].calls) and turn.last_activity != "interrupt":
         return "waiting for approval"
-    if turn.closed or turn.last in ("stop", "interrupt", "error", "limit"):
+    if turn.closed or turn.last_activity in ("stop", "interrupt", "error", "limit"):
         return "waiting for input"
-    finished = turn.last == "reply" and generations and generations[-1].stop_reason in _FINISHED
+    finished = turn.last_activity == "reply" and generations and generations[-1].stop_reason in _FINISHED
     return "waiting for input" if finished else "working"
 
 
@@ -44,21 +44,21 @@ MAX_ERROR_CHARS: Final = 1000
 
 def turn_status(turn: Turn) -> tuple[Status, str | None]:
     """Return how a turn ended, or that it is incomplete."""
-    if turn.last in ("error", "interrupt"):
-        kind = "api_error" if turn.last == "error" else "interruption"
+    if turn.last_activity in ("error", "interrupt"):
+        kind = "api_error" if turn.last_activity == "error" else "interruption"
         text = next((step.text for step in reversed(turn.steps) if isinstance(step, Event) and step.kind == kind), "")
-        return ("error" if turn.last == "error" else "interrupted"), clipped(text)
+        return ("error" if turn.last_activity == "error" else "interrupted"), clipped(text)
     generations = turn.generations
     if generations and generations[-1].aborted:
         return "interrupted", "interrupted while answering"
-    if turn.last == "limit":
+    if turn.last_activity == "limit":
         return "incomplete", f"reached the limit of --max-turns {turn.limit}"
-    if turn.last == "stop":
+    if turn.last_activity == "stop":
         return "ok", None
     unanswered = sum(call.result is None for call in generations[-1].calls) if generations else 0
     if unanswered:
         return "incomplete", f"{plural(unanswered, 'tool call')} without a result"
-    if turn.last == "input" and generations:
+    if turn.last_activity == "input" and generations:
         return "incomplete", "no response to the last input"
     return "ok", None
 
@@ -78,7 +78,7 @@ def tool_status(call: Call, turn: Turn) -> tuple[Status, str | None]:
     """Return how a tool call ended. A denied one is an error."""
     result = call.result
     if result is None:
-        return ("interrupted", "interrupted") if turn.last == "interrupt" else ("incomplete", "no result")
+        return ("interrupted", "interrupted") if turn.last_activity == "interrupt" else ("incomplete", "no result")
     if not (result.interrupted or result.is_error or result.denial is not None):
         return "ok", None
     text = clipped(result.output) if isinstance(result.output, str) else ""
