@@ -11,10 +11,10 @@ from cc_trace.cli.export_html import to_html
 from cc_trace.cli.export_perfetto import to_perfetto
 from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.cli.show import no_turn
+from cc_trace.cli.transcripts import find_transcript
 from cc_trace.delivery import App
 from cc_trace.errors import CcTraceError
 from cc_trace.files import replace_file
-from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"-o must end with .html, .json or .perfetto.json, not {out.name}"
         raise CcTraceError(message)
     app = App.open(environment)
-    path = find(options.session, app.config_dir, here())
+    path = find_transcript(options.session, app.config_dir, app.states.folder)
     privacy = Privacy(app.config(*app.started(path)).privacy)
     session = Session(path, look_ahead=True, requests=True)
     spans: list[Span] = []

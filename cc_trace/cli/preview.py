@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from cc_trace.cli.show import no_turn
+from cc_trace.cli.transcripts import find_transcript
 from cc_trace.delivery import WRITTEN_WHILE_OFF, App
 from cc_trace.errors import ConfigError
 from cc_trace.export import EncodesInTurn
-from cc_trace.paths import find, here
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
 from cc_trace.transcript import BEGINNING, MediaFinder, agent_paths
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
     app = App.open(environment, to=options.to)
-    transcript = find(options.session, app.config_dir, here())
+    transcript = find_transcript(options.session, app.config_dir, app.states.folder)
     started = app.started(transcript)
     config, plan = app.config(*started), app.plan(*started)
     if plan.off is not None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 
 from cc_trace.cli.json_output import session_json, span_json
+from cc_trace.cli.transcripts import find_in_store, find_transcript
 from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.paths import claude_folder, find, here, home, is_session_id, state_folder
+from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.spans import Session
 from cc_trace.text import plural
 
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.spans import SessionSummary, Span
-    from cc_trace.store import StoredSession
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print the session that the options name."""
     claude = claude_folder(environment, home(environment))
+    state = state_folder(environment, claude)
     try:
         if options.request is not None:
-            _print_request(options, claude)
+            _print_request(options, claude, state)
         else:
-            source = _source(options.session, claude, state_folder(environment, claude))
+            source = _source(options.session, claude, state)
             (_print_json if options.json else _print_tree)(source, options)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _print_request(options: argparse.Namespace, claude: Path) -> None:
+def _print_request(options: argparse.Namespace, claude: Path, state: Path) -> None:
     """Print one request: of the named session, else of the latest session that has it."""
     from cc_trace.cli import request  # noqa: PLC0415  (few ask for a request)
     from cc_trace.delivery import past_sessions  # noqa: PLC0415  (likewise)
@@ -50,7 +51,7 @@ def _print_request(options: argparse.Namespace, claude: Path) -> None:
         raise CcTraceError(message)
     name = options.request
     if options.session is not None:
-        shown = request.find_request(name, [find(options.session, claude, here())])
+        shown = request.find_request(name, [find_transcript(options.session, claude, state)])
     else:
         latest_first = reversed(past_sessions((), claude, since=0))
         shown = request.find_request(name, request.mentioning(name, (file.path for file in latest_first)))
@@ -63,12 +64,14 @@ def _print_request(options: argparse.Namespace, claude: Path) -> None:
 def _source(target: str | None, claude: Path, state: Path) -> Source:
     """Return a session from its transcript, or from the local store when that is gone."""
     try:
-        return Session(find(target, claude, here()), look_ahead=True, requests=True)
+        return Session(find_transcript(target, claude, state), look_ahead=True, requests=True)
     except NotFoundError:
-        stored = _stored(state / "traces.db", target) if target is not None else None
-        if stored is None:
+        session_id = find_in_store(target, state) if target is not None else None
+        if session_id is None:
             raise
-        return stored
+    from cc_trace.store import StoredSession, read_session, store_path  # noqa: PLC0415  (only when a transcript is gone)
+
+    return StoredSession(session_id, list(read_session(store_path(state), session_id)))
 
 
 class Source(Protocol):
@@ -78,18 +81,6 @@ class Source(Protocol):
 
     def spans(self) -> Iterator[Span]:
         """Yield the session's spans; the summary is complete afterwards."""
-
-
-def _stored(path: Path, session_id: str) -> StoredSession | None:
-    if not path.is_file():
-        return None
-    from cc_trace.store import StoredSession, find_stored, read_session  # noqa: PLC0415  (only when a transcript is gone)
-
-    found = find_stored(path, session_id) if is_session_id(session_id) else []
-    if session_id not in found and len(found) == 1:
-        session_id = found[0]
-    spans = list(read_session(path, session_id))
-    return StoredSession(session_id, spans) if spans else None
 
 
 def _wanted(session: Source, turn: int | None) -> Iterator[Span]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.errors import CcTraceError
+from cc_trace.cli.transcripts import find_in_store, find_transcript
+from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import find, here
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+
+    from cc_trace.delivery import App
 
 _MAX_PORT: Final = 65_535
 
@@ -25,6 +28,18 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     app = App.open(environment)
     first = "/"
     if options.session is not None:
-        first = f"/sessions/{find(options.session, app.config_dir, here()).stem}"
+        first = f"/sessions/{_session(options.session, app)}"
     serve(app, options.port, first, browser=not options.no_browser)
     return 0
+
+
+def _session(target: str, app: App) -> str:
+    """Return the id of the session that a user typed. Raises NotFoundError."""
+    try:
+        return find(target, app.config_dir, here()).stem
+    except NotFoundError:
+        if (stored := find_in_store(target, app.states.folder)) is not None:
+            return stored
+        made = find_transcript(target, app.config_dir, app.states.folder).stem
+    message = f"the viewer does not show session {made}, of which there is only its output; `cc-trace show {made}` does"
+    raise NotFoundError(message)

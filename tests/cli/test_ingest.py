@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,3 +109,37 @@ def test_secrets_are_masked(machine: Machine) -> None:
     machine.run("ingest", "--prompt", f"use {key}", stdin=output("2.1.325-hello-stream").read_bytes())
     assert machine.stored()
     assert key.encode() not in (machine.state / "traces.db").read_bytes()
+
+
+@pytest.mark.parametrize("beginning", [HELLO, HELLO[:8]])
+def test_a_run_known_from_its_output_can_be_looked_at(machine: Machine, beginning: str) -> None:
+    (machine.home / ".config" / "cc-trace").mkdir(parents=True)
+    (machine.home / ".config" / "cc-trace" / "config.toml").write_text(f'file = "{machine.home}/spans.jsonl"\n')
+    machine.run("ingest", str(output("2.1.325-hello-stream")), CC_TRACE_DESTINATIONS="file")
+    shown = machine.run("show", beginning)
+    assert (shown.returncode, "Hello there" in shown.stdout) == (0, True)
+    sent = machine.run("preview", beginning, "--to", "file")
+    ids = [re.findall(r'"spanId":"(\w+)"', text) for text in (sent.stdout, (machine.home / "spans.jsonl").read_text())]
+    assert ids[0] == ids[1] != []
+    assert machine.run("export", beginning, "-o", "run.html").returncode == 0
+    assert "Hello there" in (machine.home / "run.html").read_text()
+    refused = f"cc-trace: the viewer does not show session {HELLO}, of which there is only its output; `cc-trace show"
+    assert machine.run("view", beginning, "--port", "0", "--no-browser").stderr.startswith(refused)
+
+
+def test_of_a_session_that_only_the_store_has_the_commands_say_what_works(machine: Machine) -> None:
+    machine.run("ingest", str(output("2.1.325-hello-stream")))
+    shutil.rmtree(machine.state / "streams")
+    assert machine.run("show", HELLO[:8]).returncode == 0
+    gone = (
+        f"cc-trace: the transcript of session {HELLO} is gone; `cc-trace show {HELLO}` prints what was stored of it\n"
+    )
+    for arguments in (["preview", HELLO[:8]], ["export", HELLO[:8], "-o", "run.html"]):
+        done = machine.run(*arguments)
+        assert (done.returncode, done.stderr) == (2, gone)
+    command = [sys.executable, "-m", "cc_trace", "view", HELLO[:8], "--port", "0", "--no-browser"]
+    environment = {"HOME": str(machine.home), "PATH": os.environ["PATH"], "CC_TRACE_HOME": str(machine.state)}
+    with subprocess.Popen(command, env=environment, cwd=machine.home, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert f"/sessions/{HELLO}?token=" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)

@@ -1,0 +1,45 @@
+"""Which session a user means: one with a transcript of Claude Code's, one known from its output, or a stored one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cc_trace.errors import NotFoundError
+from cc_trace.paths import find, here, is_session_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PREFIX_CHARS: Final = 4  # that an id is found by, as among Claude Code's transcripts
+
+
+def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
+    """Find a session's transcript: Claude Code's own, else the one that was made of a run's output.
+
+    Raises NotFoundError, which says what to use instead where only the local store has the session.
+    """
+    try:
+        return find(target, config_dir, here())
+    except NotFoundError:
+        if target is None or not is_session_id(target):
+            raise
+        made = {path.stem: path for path in (state / "streams").glob(f"{target}*.jsonl")}
+        if target in made or (len(made) == 1 and len(target) >= _PREFIX_CHARS):
+            return made.get(target) or made.popitem()[1]
+        if (session_id := find_in_store(target, state)) is None:
+            raise
+    message = (
+        f"the transcript of session {session_id} is gone; `cc-trace show {session_id}` prints what was stored of it"
+    )
+    raise NotFoundError(message)
+
+
+def find_in_store(target: str, state: Path) -> str | None:
+    """Return the id of the session in the local store that a user typed, or the beginning of; None if there is none."""
+    path = state / "traces.db"
+    if not is_session_id(target) or not path.is_file():
+        return None
+    from cc_trace.store import find_stored  # noqa: PLC0415  (most transcripts are there)
+
+    found = find_stored(path, target)
+    return target if target in found else found[0] if len(found) == 1 else None
