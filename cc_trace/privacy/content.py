@@ -63,7 +63,6 @@ _WITHOUT_TEXT: Final = frozenset(
 _WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command", "started_by"}
 # Authors whose texts are prompts and answers. A hook's output comes from a program, like a tool's.
 _IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
-_CONTAINERS: Final = (dict, list)
 _MAX_DEPTH: Final = MAX_DEPTH + 1  # for all texts of a span
 
 
@@ -129,7 +128,7 @@ class Privacy:
 
     def _limited(self, value: Any) -> Any:  # noqa: ANN401 -- returns the type it is given
         """Return a masked value with overlong texts cut and the project's masks applied."""
-        if self._project is None and (not self._max_chars or _fits(value, self._max_chars)):
+        if self._project is None and (not self._max_chars or self.redactor.max_chars <= self._max_chars):
             return value  # true of nearly all
         return self._shortened(value, _MAX_DEPTH)
 
@@ -152,19 +151,6 @@ class Privacy:
         if not self._max_chars or left_out <= 0:
             return text
         return f"{text[: self._max_chars]}… [{left_out} more characters]"
-
-
-def _fits(value: JsonValue, max_chars: int) -> bool:
-    """Return whether no text in a value is longer than the limit."""
-    containers: list[list[JsonValue] | dict[str, JsonValue]] = [[value]]
-    for container in containers:
-        for item in container.values() if isinstance(container, dict) else container:
-            if isinstance(item, str):
-                if len(item) > max_chars:
-                    return False
-            elif isinstance(item, _CONTAINERS):
-                containers.append(item)
-    return True
 
 
 def _names(span: Span) -> list[str | None]:

@@ -60,6 +60,7 @@ class Redactor:
         self._plain: set[str] = set()  # keys without a secret that say nothing about their values
         self._copies = Copies()
         self.known = 0  # number of secrets whose further copies are masked
+        self.max_chars = 0  # no text of the last value has more
 
     def text(self, text: str) -> str:
         """Return the text without secrets; the same object if it has none. Existing markers are kept."""
@@ -99,6 +100,7 @@ class Redactor:
     def _without_secrets(self, value: JsonValue) -> JsonValue:
         containers: list[_Placed] = [([value], "", 0, 0)]
         texts, in_keys = self._suspects(containers)
+        self.max_chars = max([_LONGEST_JOINED, *(len(text) for text, _, _, _ in texts)])
         # The new values of texts and containers, by position.
         changes: dict[int, dict[_Key, JsonValue]] = {number: {} for number in in_keys}
         searched: set[tuple[str, str]] = set()  # and found clean: a tool's output occurs in more than one place
@@ -106,6 +108,7 @@ class Redactor:
             if (name, text) not in searched:
                 if (masked := self._named(name, text)) is not text:
                     changes.setdefault(number, {})[key] = masked
+                    self.max_chars = max(self.max_chars, len(masked))
                 else:
                     searched.add((name, text))
         if not changes:

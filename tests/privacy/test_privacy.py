@@ -153,6 +153,23 @@ def test_long_texts_are_cut_with_a_marker(tmp_path: Path) -> None:
     assert sent(path, max_chars=0)["turn"][0].input == "p" * 30
 
 
+@pytest.mark.parametrize("length", [1_000, 2_048, 2_049, 10_000])
+def test_a_text_just_over_the_limit_is_cut(tmp_path: Path, length: int) -> None:
+    """Whether it is searched together with others, as short ones are, or by itself."""
+    path = session(tmp_path, prompt("p" * length, 0), reply("m1", "yes", at=1))
+    assert sent(path, max_chars=length)["turn"][0].input == "p" * length
+    assert sent(path, max_chars=length - 1)["turn"][0].input == "p" * (length - 1) + "… [1 more characters]"
+
+
+@pytest.mark.parametrize("repeated", [100, 1_000])
+def test_a_text_that_outgrows_the_limit_by_its_markers_is_cut(tmp_path: Path, repeated: int) -> None:
+    path = session(tmp_path, prompt("ACME-1 " * repeated, 0), reply("m1", "yes", at=1))
+    masked = "[masked: own pattern] " * repeated
+    limit = 20 * repeated
+    (turn,) = sent(path, mask=(r"ACME-\d",), max_chars=limit)["turn"]
+    assert turn.input == f"{masked[:limit]}… [{2 * repeated} more characters]"
+
+
 def test_a_secret_is_masked_before_it_can_be_cut_in_two(tmp_path: Path) -> None:
     """Half a key would be no key any more, and leave."""
     path = session(tmp_path, prompt(f"key {KEY}", 0), reply("m1", "thanks", at=1))
