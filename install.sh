@@ -144,6 +144,7 @@ install_package() {
             uv pip install --quiet --python "$venv/bin/python" --reinstall-package cc-trace .
         fi
     ) || fail "cannot install the package (see above); is the Python package index reachable?"
+    [ ! -e "$venv/.lock" ] || chmod go-w "$venv/.lock" # uv lets everybody write to it
     version >"$venv/.complete" # the plugin compares it with its own version
 }
 

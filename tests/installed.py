@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from shared import ROOT
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 # All that a shell or JSON could stumble over.
 AWKWARD = 'it\'s a "höme" $HOME `x` \\y * ☃'
-# How pip finds its packages here.
-NETWORK = ("PIP_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
+# How pip and uv find their packages here.
+NETWORK = ("PIP_", "UV_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "SSL_", "REQUESTS_")
+# What install.sh makes an environment by here: by uv only where Python has no venv, as Debian's without python3-venv.
+MADE_BY = "venv" if find_spec("ensurepip") is not None else "uv"
 # What our tests must not inherit, so that they are the same everywhere.
 _BASE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
@@ -103,6 +106,15 @@ class Home:
         shown = self.cc_trace("show", SESSION_ID, "--json")
         assert (shown.returncode, shown.stderr) == (0, "")
         return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def for_install_sh(folder: Path) -> dict[str, str]:
+    """The variables that install.sh needs here besides HOME; caches and temporary files are put into a folder."""
+    network = {name: value for name, value in os.environ.items() if name.startswith(NETWORK)}
+    folders = {"TMPDIR": str(folder), "UV_CACHE_DIR": str(folder / "uv")}
+    uv = shutil.which("uv")
+    path = _BASE["PATH"] if MADE_BY == "venv" or uv is None else f"{_BASE['PATH']}:{os.path.dirname(uv)}"  # noqa: PTH120  (a text)
+    return {**network, **folders, "PYTHON": sys.executable, "PATH": path}
 
 
 def run(command: list[str], environment: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:

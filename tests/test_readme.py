@@ -11,7 +11,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from installed import NETWORK, Home, copy_of_project, snapshot
+from installed import Home, copy_of_project, for_install_sh, snapshot
 from langfuse_server import PUBLIC, SECRET, LangfuseServer
 from shared import ROOT
 
@@ -36,9 +36,9 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.clone = copy_of_project(folder / "cc-trace")
-        network = {name: value for name, value in os.environ.items() if name.startswith(NETWORK)}
-        path = f"{folder / 'home' / '.local' / 'bin'}:/usr/bin:/bin"
-        self.home = Home(folder / "home", {**network, "PYTHON": sys.executable, "PATH": path})
+        variables = for_install_sh(folder)
+        path = f"{folder / 'home' / '.local' / 'bin'}:{variables['PATH']}"
+        self.home = Home(folder / "home", {**variables, "PATH": path})
         self.home.path.mkdir()
 
     def types(self, command: str, at_the_prompt: str = "") -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from installed import NETWORK, Home, copy_of_project, run, snapshot
+from installed import MADE_BY, Home, copy_of_project, for_install_sh, run, snapshot
 from shared import ROOT
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """Install under umask 0, again, delete the project's folder, run the hook, uninstall from another copy."""
     base = tmp_path_factory.mktemp("install")
-    network = {name: value for name, value in os.environ.items() if name.startswith(NETWORK)}
-    home = Home(base / "it's my höme", {**network, "PYTHON": sys.executable, "TMPDIR": str(base)})
+    home = Home(base / "it's my höme", for_install_sh(base))
     home.path.mkdir()
     home.write_settings(SETTINGS, 0o640)
     project = copy_of_project(base / "che'ck [1] öut")
@@ -73,7 +72,7 @@ def test_one_command_installs_and_shows_a_trace(story: Story) -> None:
     lines = story.first.stdout.splitlines()
     bin_ = story.home.path / ".local/bin"
     assert lines[:2] == [
-        f"making    an environment in {story.home.path}/.local/share/cc-trace/venv, by venv with {sys.executable}",
+        f"making    an environment in {story.home.path}/.local/share/cc-trace/venv, by {MADE_BY} with {sys.executable}",
         "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two",
     ]
     assert lines[2:5] == [
