@@ -17,7 +17,17 @@ from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_
 from cc_trace.spans.time_spent import turn_time
 from cc_trace.text import rfc3339
 from cc_trace.transcript import make_tuple, plain_text
-from cc_trace.turns import AGENT, MODEL, Event, Generation, agent_status, clipped, latest_ns, tool_status, turn_status
+from cc_trace.turns import (
+    AGENT,
+    MODEL,
+    Event,
+    Generation,
+    agent_status,
+    latest_ns,
+    shortened_error,
+    tool_status,
+    turn_status,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +197,7 @@ class _Trace:
             "description": agent.description,
             "name": agent.name,
             "stage": agent.stage,
-            "workflow_run": agent.run_id,
+            "workflow_run": agent.workflow_run_id,
             "background": background or None,
             "source": agent.source,
         }
@@ -346,7 +356,7 @@ class _Trace:
             agent_id=self._agent_id,
             final=final,
             status="error",
-            error=clipped(step.text),
+            error=shortened_error(step.text),
             input=given,
             output=None,
             metadata=metadata,
@@ -488,7 +498,7 @@ class _Trace:
             agent_id=self._agent_id,
             final=final,
             status=status,
-            error=clipped(step.text) if status != "ok" else None,
+            error=shortened_error(step.text) if status != "ok" else None,
             input=step.text if is_input else None,
             output=None if is_input else step.text,
             metadata=metadata,

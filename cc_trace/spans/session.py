@@ -42,7 +42,7 @@ from cc_trace.transcript import (
     rewound_prompts,
     scan,
 )
-from cc_trace.turns import Agent, Agents, Seen, assemble, from_progress, sidechains
+from cc_trace.turns import Agent, Agents, Seen, assemble, progress_agents, sidechain_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -213,9 +213,9 @@ class Session:
         return self._hook_ns is not None and began_ns is not None and began_ns > self._hook_ns
 
     def _trace(self, turn: Turn, following: Turn | None, agents: Agents) -> Trace:
-        inline = [*sidechains(turn.sidechain, self._assembled), *from_progress(turn, self._assembled)]
+        inline = [*sidechain_agents(turn.sidechain, self._assembled), *progress_agents(turn, self._assembled)]
         until_ns = following.start.head.time_ns if following is not None else None
-        runs = agents.below(turn, inline, until_ns, followed=following is not None)
+        runs = agents.place_below(turn, inline, until_ns, followed=following is not None)
         self._note_places(turn, runs)
         summary, resume = self.summary, self.resume
         summary.turns += 1
@@ -340,7 +340,7 @@ class Session:
             if agent.file is not None:
                 self.looked_at.add(agent.file)
                 # A file that was not opened belongs to an earlier turn than those that were read.
-                if not agent.is_helper and (agent.all_runs is None or agent.unplaced):
+                if not agent.is_helper and (not agent.was_read or agent.unplaced_runs):
                     self.left_over.add(agent.file)
         self.finished = True
         self.summary.title = next((self._titles[name][:GOAL_CHARS] for name in _TITLES if self._titles.get(name)), None)
@@ -406,7 +406,7 @@ class Session:
             if folder.name.startswith("wf_"):
                 if folder not in stages:
                     stages[folder] = journal_stages(_bytes(folder / "journal.jsonl"))
-                agent.run_id, agent.stage = folder.name, stages[folder].get(agent.id or "")
+                agent.workflow_run_id, agent.stage = folder.name, stages[folder].get(agent.id or "")
             if not file.shared or self._mine(agent):
                 yield agent
 

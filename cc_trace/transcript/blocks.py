@@ -70,7 +70,7 @@ _COMMAND_ID = re.compile(re.escape(_IN_BACKGROUND) + r"([0-9A-Za-z_-]{1,64})")
 _CONTAINERS: Final = frozenset({dict, list})
 _SCALAR: Final = (str, int, float)
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})\b")
-_RUN_ID = re.compile(r"\bwf_[0-9A-Za-z_-]+")
+_WORKFLOW_RUN_ID = re.compile(r"\bwf_[0-9A-Za-z_-]+")
 _MEDIA: Final = ("image", "document", "file")
 _NONE: Final[dict[str, Any]] = {}
 _MAX_PATH: Final = 4096
@@ -236,12 +236,12 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
         metadata["filePath"] = path
     if is_error and (exit_code := _EXIT_CODE.match(text)):
         metadata["exitCode"] = int(exit_code[1])
-    agent_id = task_id = run_id = None
+    agent_id = task_id = workflow_run_id = None
     if not _LAUNCH.isdisjoint(details):
         agent_id = text_field(details, "agentId") or text_field(details, "agent_id")
         agent_id = agent_id or text_field(details, "teammate_id") or text_field(details, "resumedAgentId")
         task_id = _task_id(details, agent_id)
-        run_id = _run_id(details)
+        workflow_run_id = _workflow_run_id(details)
     elif not details and text.startswith(_IN_BACKGROUND) and (command := _COMMAND_ID.match(text)):
         task_id = command[1]
     return make_tuple(
@@ -254,7 +254,7 @@ def tool_result(raw: dict[str, Any], line: dict[str, Any], *, alone: bool) -> To
             denial == "interrupted" or text.startswith(_INTERRUPTED) or details.get("interrupted") is True,
             agent_id,
             task_id,
-            run_id,
+            workflow_run_id,
             metadata,
             _permission(line, denial) if alone and (denial or "permissionDecision" in line) else None,
             _changed_lines(details) if "structuredPatch" in details else None,
@@ -301,11 +301,11 @@ def _task_id(details: dict[str, Any], agent_id: str | None) -> str | None:
     )
 
 
-def _run_id(details: dict[str, Any]) -> str | None:
+def _workflow_run_id(details: dict[str, Any]) -> str | None:
     """Return the id of the workflow run in a result: from its field, else from any text that contains one."""
     values = (details.get("runId"), details.get("workflowRunId"), *details.values())
     for value in values:
-        if isinstance(value, str) and len(value) < _MAX_PATH and (found := _RUN_ID.search(value)):
+        if isinstance(value, str) and len(value) < _MAX_PATH and (found := _WORKFLOW_RUN_ID.search(value)):
             return found[0]
     return None
 

@@ -208,7 +208,7 @@ class ToolResult(NamedTuple):
     interrupted: bool = False
     agent_id: str | None = None
     task_id: str | None = None  # the background task it launched
-    run_id: str | None = None  # the workflow run it launched
+    workflow_run_id: str | None = None  # the workflow run it launched
     metadata: Mapping[str, JsonValue] = MappingProxyType({})
     permission: Permission | None = None
     lines: tuple[int, int] | None = None  # of a file: lines added and removed

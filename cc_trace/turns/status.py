@@ -11,35 +11,9 @@ if TYPE_CHECKING:
     from cc_trace.turns.agents import Run
     from cc_trace.turns.model import Call, Turn
 
-Activity: TypeAlias = Literal["working", "waiting for approval", "waiting for input", "idle"]
-
-IDLE_SECONDS: Final = 300.0
-_FINISHED: Final = ("end_turn", "stop_sequence", "max_tokens", "refusal")
-
-
-def current_activity(turn: Turn | None, *, asked: bool, summarized: bool, rest_seconds: float) -> Activity:
-    """Return what a session is doing. `asked`: a prompt follows the turn; `summarized`: the last line is a summary.
-
-    A call without a result is waiting for approval, or its tool is running: a transcript does not say which.
-    """
-    if summarized or rest_seconds >= IDLE_SECONDS:
-        return "idle"
-    if asked:
-        return "working"
-    if turn is None:
-        return "waiting for input"
-    generations = turn.generations
-    if generations and any(call.result is None for call in generations[-1].calls) and turn.last_activity != "interrupt":
-        return "waiting for approval"
-    if turn.closed or turn.last_activity in ("stop", "interrupt", "error", "limit"):
-        return "waiting for input"
-    finished = turn.last_activity == "reply" and generations and generations[-1].stop_reason in _FINISHED
-    return "waiting for input" if finished else "working"
-
-
 Status: TypeAlias = Literal["ok", "error", "interrupted", "incomplete"]
 
-MAX_ERROR_CHARS: Final = 1000
+_MAX_ERROR_CHARS: Final = 1000
 
 
 def turn_status(turn: Turn) -> tuple[Status, str | None]:
@@ -47,7 +21,7 @@ def turn_status(turn: Turn) -> tuple[Status, str | None]:
     if turn.last_activity in ("error", "interrupt"):
         kind = "api_error" if turn.last_activity == "error" else "interruption"
         text = next((step.text for step in reversed(turn.steps) if isinstance(step, Event) and step.kind == kind), "")
-        return ("error" if turn.last_activity == "error" else "interrupted"), clipped(text)
+        return ("error" if turn.last_activity == "error" else "interrupted"), shortened_error(text)
     generations = turn.generations
     if generations and generations[-1].aborted:
         return "interrupted", "interrupted while answering"
@@ -81,15 +55,15 @@ def tool_status(call: Call, turn: Turn) -> tuple[Status, str | None]:
         return ("interrupted", "interrupted") if turn.last_activity == "interrupt" else ("incomplete", "no result")
     if not (result.interrupted or result.is_error or result.denial is not None):
         return "ok", None
-    text = clipped(result.output) if isinstance(result.output, str) else ""
+    text = shortened_error(result.output) if isinstance(result.output, str) else ""
     if result.interrupted:
         return "interrupted", text or "interrupted"
     return "error", text or result.denial or "error"
 
 
-def clipped(text: str) -> str:
-    """Shorten a message for a list of errors, at a word: the redactor would not recognize half a key."""
-    if len(text) <= MAX_ERROR_CHARS:
+def shortened_error(text: str) -> str:
+    """Return a message for a list of errors, cut between words: the redactor would not recognize half a key."""
+    if len(text) <= _MAX_ERROR_CHARS:
         return text
-    kept, _, torn = text[:MAX_ERROR_CHARS].rpartition(" ")
-    return f"{kept if kept and len(torn) < MAX_ERROR_CHARS // 2 else text[:MAX_ERROR_CHARS]}…"
+    kept, _, torn = text[:_MAX_ERROR_CHARS].rpartition(" ")
+    return f"{kept if kept and len(torn) < _MAX_ERROR_CHARS // 2 else text[:_MAX_ERROR_CHARS]}…"
