@@ -50,14 +50,33 @@ def latest(store: Store, project: str | None, since_ns: int, limit: int | None) 
     )
 
 
-def sessions_total(store: Store, chosen: Filter) -> sqlite3.Row:
+class Totals(NamedTuple):
+    """What some sessions come to. Turns that a fork copied count once, in the session that had them first."""
+
+    sessions: int
+    turns: int
+    cost_usd: float
+    tokens: int
+    errors: int
+    copied: int  # turns of these sessions that count in others
+
+
+def sessions_total(store: Store, chosen: Filter) -> Totals:
     """Return the totals of all sessions that match a filter."""
     where = chosen.sessions()
-    return store.read(
-        "SELECT COUNT(*) sessions, SUM(turns) turns, SUM(cost_usd) cost_usd, SUM(tokens) tokens, SUM(errors) errors"
-        f" FROM sessions WHERE {where.text}",
+    rows = store.read(
+        f"SELECT SUM(turns), SUM(cost_usd), SUM(tokens), SUM(errors), COUNT(*) FROM sessions WHERE {where.text}",
         where.values,
     )[0]
+    copies = store.read(
+        "SELECT SUM(kind = 'turn'), SUM(cost_usd),"
+        " SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens),"
+        " SUM(status = 'error' AND kind <> 'turn') FROM spans"
+        f" WHERE copied = 1 AND session_id IN (SELECT session_id FROM sessions WHERE {where.text})",
+        where.values,
+    )[0]
+    turns, cost_usd, tokens, errors = ((rows[place] or 0) - (copies[place] or 0) for place in range(4))
+    return Totals(rows[4], turns, max(0.0, cost_usd), tokens, errors, copies[0] or 0)
 
 
 def projects(store: Store) -> list[str]:

@@ -20,7 +20,7 @@ from cc_trace.files import check_beside_database, prepare_database
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION: Final = 2
+VERSION: Final = 3
 BUSY_SECONDS: Final = 10.0
 OTHER_VERSION: Final = "it was written by another version of cc-trace"
 # What of a span has columns; docs/store.md says what each is. `span` is all of it, as JSON.
@@ -65,6 +65,11 @@ PLACED: Final = {
     "waits": "TEXT",
 }
 _COLUMNS: Final = {**TYPED, **PLACED, "span": "TEXT NOT NULL"}
+# What forks copied is left out of sums over sessions; all that is summed up stands in the index.
+_INDEX_OF_COPIES: Final = """
+CREATE INDEX spans_copied ON spans (session_id, copied, kind, status, cost_usd, input_tokens, output_tokens,
+    cache_read_tokens, cache_write_tokens) WHERE copied = 1;
+"""
 _TABLES: Final = f"""
 CREATE TABLE spans (row INTEGER PRIMARY KEY, {", ".join(f"{name} {type_}" for name, type_ in _COLUMNS.items())});
 CREATE UNIQUE INDEX spans_by_id ON spans (span_id, session_id);
@@ -72,6 +77,7 @@ CREATE INDEX spans_in_place ON spans (session_id, turn, place);
 CREATE INDEX spans_by_trace ON spans (trace_id);
 CREATE INDEX spans_by_kind ON spans (kind, start_ns);
 CREATE INDEX spans_without_place ON spans (session_id) WHERE place IS NULL;
+{_INDEX_OF_COPIES}
 CREATE TABLE sessions (session_id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', project TEXT, repository TEXT,
     cwd TEXT, branch TEXT, first_ns INTEGER, last_ns INTEGER, turns INTEGER, cost_usd REAL, tokens INTEGER,
     errors INTEGER, state TEXT, predecessor TEXT, path TEXT, stamp TEXT, summary TEXT);
@@ -96,8 +102,12 @@ INSERT INTO spans (span_id, session_id, trace_id, parent_id, turn, kind, name, t
     cache_write_tokens, cost_usd, span FROM earlier ORDER BY rowid;
 DROP TABLE earlier;
 """  # noqa: S608  (ours)
+_FROM_2: Final = f"""
+{_INDEX_OF_COPIES}
+PRAGMA user_version = {VERSION};
+"""
 # What brings a file to this version, by the version that it has.
-_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1}
+_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1, 2: _FROM_2}
 
 
 def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection:

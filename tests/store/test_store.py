@@ -173,6 +173,26 @@ def test_a_store_of_the_first_version_is_read_and_brought_to_this_one(tmp_path: 
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'earlier'").fetchone() == (0,)
 
 
+def test_what_a_fork_copied_counts_once_also_in_a_store_of_the_second_version(tmp_path: Path, projects: Path) -> None:
+    copy_cases(projects, "2.1.325--d_resume_fork")
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+    sessions(tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        once = database.execute(
+            "SELECT COUNT(DISTINCT session_id), SUM(kind = 'turn'), SUM(cost_usd), SUM(input_tokens + output_tokens +"
+            " cache_read_tokens + cache_write_tokens), SUM(status = 'error') FROM spans WHERE copied = 0"
+        ).fetchone()
+        copied = database.execute("SELECT COUNT(*) FROM spans WHERE copied = 1 AND kind = 'turn'").fetchone()[0]
+        database.executescript("DROP INDEX spans_copied; PRAGMA user_version = 2")
+    with contextlib.closing(Store(path)) as store:
+        found = questions.sessions_total(store, filters.Filter())
+        assert store.read("PRAGMA user_version")[0][0] == VERSION
+        assert len(store.read("SELECT 1 FROM sqlite_master WHERE name = 'spans_copied'")) == 1
+    assert found[:2] == once[:2]
+    assert (found.cost_usd, found.tokens, found.errors) == (pytest.approx(once[2]), *once[3:])
+    assert found.copied == copied > 0
+
+
 def test_a_session_stays_when_its_transcript_is_deleted(tmp_path: Path, projects: Path) -> None:
     copy_cases(projects, "2.1.325--a_simple")
     before = sessions(tmp_path)

@@ -107,7 +107,7 @@ def having(condition: str) -> str:
 def test_the_list_of_sessions(
     page: Page, viewer: Viewer, ask: Callable[..., list[Any]], query: dict[str, str], condition: str
 ) -> None:
-    """A row says what the session's spans sum up to, and the head what the rows do."""
+    """A row says what the session's spans sum up to; in the head, what a fork copied counts once."""
     spans = ask(
         "SELECT session_id, title, first_ns, last_ns, COUNT(CASE kind WHEN 'turn' THEN 1 END) turns,"  # noqa: S608  (ours)
         f" SUM({TOKENS}) tokens, SUM(s.cost_usd) cost, COUNT(CASE WHEN status = 'error' AND kind <> 'turn' THEN 1 END)"
@@ -136,11 +136,16 @@ def test_the_list_of_sessions(
         assert tokens == f"{row['tokens'] or 0:,}"
         assert f"· {plural(row['turns'], 'turn')}" in flat(under)
         assert not row["errors"] or f"· {plural(row['errors'], 'error')}" in flat(under)
-    turns, errors = (sum(row[name] for row in spans) for name in ("turns", "errors"))
-    tokens, cost = (sum(row[name] or 0 for row in spans) for name in ("tokens", "cost"))
+    sums = ask(
+        f"SELECT SUM(kind = 'turn') turns, SUM({TOKENS}) tokens, SUM(s.cost_usd) cost,"  # noqa: S608  (ours)
+        " SUM(status = 'error' AND kind <> 'turn') errors, s.copied copied"
+        f" FROM sessions m JOIN spans s USING (session_id) WHERE {condition} GROUP BY s.copied ORDER BY s.copied"
+    )
+    own, copied = sums[0], sums[1]["turns"] if len(sums) > 1 else 0
     assert texts(page, "#sums")[0] == (
-        f"{plural(len(spans), 'session')} · {plural(turns, 'turn')} · {figures.short(tokens)} tokens ·"
-        f" {figures.money(cost)}{failures(errors)}"
+        f"{plural(len(spans), 'session')} · {plural(own['turns'], 'turn')} · {figures.short(own['tokens'])} tokens ·"
+        f" {figures.money(own['cost'])}{failures(own['errors'])}"
+        + (f" · without {plural(copied, 'turn')} that forks copied" if copied else "")
     )
 
 
