@@ -160,7 +160,8 @@ def test_publish_workflow_needs_no_token() -> None:
     assert list(steps("publish").values()) == ["actions/download-artifact@v4", "pypa/gh-action-pypi-publish@release/v1"]
     done = [step for step in steps("build").values() if step.startswith(("make", "python3", "actions/upload"))]
     addresses = 'python3 scripts/addresses.py "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY" "$GITHUB_REF_NAME"'
-    assert done == ["make test", addresses, "make dist", "actions/upload-artifact@v4"]
+    check = steps("build")["Nothing is published without them"]
+    assert done == ["make test", addresses, "make dist", check, "actions/upload-artifact@v4"]
     assert "secrets." not in str(WORKFLOW)
 
 
@@ -187,13 +188,12 @@ def test_changelog_has_this_version() -> None:
 def test_publishing_adds_project_urls_and_absolute_links(dist: Path, tmp_path: Path) -> None:
     """The project names no repository; the one that publishes it is written into what it publishes."""
     check = steps("build")["Nothing is published without them"]
-    if shutil.which("unzip") is None:
-        pytest.skip("unzip is not installed; on Debian and Ubuntu: apt install unzip")
     copy_of_project(tmp_path / "copy")
     shutil.copytree(ROOT / "scripts", tmp_path / "copy" / "scripts")
     (tmp_path / "before").mkdir()
     shutil.copytree(dist, tmp_path / "before" / "dist")
     assert not succeeds(check, tmp_path / "before", "v9")
+    assert (tmp_path / "before" / "unpacked" / "cc_trace").is_dir()
     assert succeeds(steps("build")["The addresses of this repository"], tmp_path / "copy", "v9")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(tmp_path / "copy")]
     subprocess.run(command, check=True, capture_output=True)
