@@ -16,7 +16,7 @@ from lines import NOON, prompt, reply, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
-from cc_trace.delivery import App, store_updates
+from cc_trace.delivery import App, SessionState, States, store_updates
 from cc_trace.errors import StateError
 from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
@@ -326,6 +326,16 @@ def test_a_session_is_idle_as_soon_as_its_process_has_ended(
     write_record(tmp_path / ".claude", OWN, status, **({"pid": ended_pid()} if ended else {}))
     with running(tmp_path) as viewer:
         assert [tuple(row) for row in viewer.index.read("SELECT state FROM sessions")] == [(state,)]
+
+
+def test_a_process_that_took_its_record_along_is_known_from_its_hook(tmp_path: Path, projects: Path) -> None:
+    transcript = finished(projects)
+    states = States(tmp_path / ".claude" / "state" / "cc-trace")
+    states.prepare()
+    size = transcript.stat().st_size
+    states.save(SessionState(OWN, str(transcript), size=size, claude_pid=ended_pid(), claude_start="1"))
+    with running(tmp_path) as viewer:
+        assert viewer.index.read("SELECT state FROM sessions")[0][0] == "idle"
 
 
 def test_the_end_of_a_process_is_seen_though_the_transcript_stays_as_it_is(tmp_path: Path, projects: Path) -> None:
