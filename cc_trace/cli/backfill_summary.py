@@ -33,7 +33,7 @@ class Summary:
         self.refused.update(report.refused)
         if report.off is not None:
             self.off[report.off] += 1
-        if report.busy:
+        if report.locked:
             self.pending["another process is delivering it"] += 1
         for name, why in report.pending.items():
             self.pending[why if name == "*" else f"{name}: {why}"] += 1

@@ -69,7 +69,7 @@ class _Worker:
         One that refuses spans can be reached, and may accept the next session.
         """
         state = self._app.states.peek(self._session)
-        if state is None or "*" in report.pending or report.off is not None or report.busy:
+        if state is None or "*" in report.pending or report.off is not None or report.locked:
             return
         for settings in self._app.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)

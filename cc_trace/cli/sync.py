@@ -73,7 +73,7 @@ def _pending(app: App, sync: Sync) -> Iterator[Report]:
 
 def print_report(report: Report) -> None:
     """Print the result of syncing one session."""
-    if report.busy:
+    if report.locked:
         print(f"{report.session_id}: another process is delivering it")
         return
     if report.off is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-Claim: TypeAlias = Literal["mine", "delivered", "busy", "unclear"]
+Claim: TypeAlias = Literal["mine", "delivered", "claimed_elsewhere", "unclear"]
 
 
 class Claims(NamedTuple):
@@ -138,7 +138,7 @@ class Ledger:
                 if owner not in working:
                     working[owner] = self._is_working(owner)
                 if working[owner]:
-                    claims[span] = "busy"
+                    claims[span] = "claimed_elsewhere"
                     continue
                 if owner not in recorded:
                     recorded[owner] = self._recorded(owner, destination)

@@ -38,11 +38,11 @@ def from_hook(payload: Payload, alive: Liveness) -> Ending:
     """
     if payload.event == "SessionEnd":
         return "over"
-    if payload.busy or alive == "working":
+    if payload.has_background_tasks or alive == "working":
         return "growing"
-    if payload.busy is None:
+    if payload.has_background_tasks is None:
         return "stopped"
-    return "over" if alive in ("idle", "gone") else "settled"
+    return "over" if alive in ("idle", "gone") else "nothing_running"
 
 
 def from_files(transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path) -> Ending:

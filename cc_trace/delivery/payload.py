@@ -17,7 +17,7 @@ class Payload(NamedTuple):
     event: str
     transcript: Path
     last_message: str | None = None
-    busy: bool | None = None  # whether background tasks are running; None: this version does not say
+    has_background_tasks: bool | None = None  # whether background tasks are running; None: this version does not say
 
     @property
     def session_id(self) -> str:
@@ -41,7 +41,7 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
                 event=event if isinstance(event, str) else "",
                 transcript=transcript,
                 last_message=message if isinstance(message, str) and message else None,
-                busy=_busy(rest.get("background_tasks")),
+                has_background_tasks=_has_running(rest.get("background_tasks")),
             )
         case _:
             return "payload has no transcript_path"
@@ -62,7 +62,7 @@ def _inside(text: str, config_dir: Path) -> Path | None:
     return real if any(real.is_relative_to(root) for root in roots) else None
 
 
-def _busy(tasks: Any) -> bool | None:  # noqa: ANN401  (raw JSON)
+def _has_running(tasks: Any) -> bool | None:  # noqa: ANN401  (raw JSON)
     return any(_running(task) for task in tasks) if isinstance(tasks, list) else None
 
 

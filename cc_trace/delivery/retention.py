@@ -137,7 +137,7 @@ def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterato
     """Remove the state of sessions that are gone, delivered, and untouched since then.
 
     A session is locked before its state is read. That touches its lock file, so a session that has to stay is only
-    considered again after `state_days`, and never keeps others from their turn.
+    considered again after `state_days`, and never keeps others from being considered.
     """
     found = _untouched(states, newest(config_dir), before)
     if not found:

@@ -23,7 +23,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.payload import parse_payload
-from cc_trace.delivery.requests import (
+from cc_trace.delivery.sync_requests import (
     NO_CONTEXT,
     SyncRequest,
     earlier_request,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.delivery.requests import HookContext
+    from cc_trace.delivery.sync_requests import HookContext
 
 _MAX_PAYLOAD_BYTES: Final = 16 << 20
 _MAX_REQUEST_BYTES: Final = 64 << 20  # a payload's last message, with every character escaped

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.liveness import liveness
-from cc_trace.delivery.requests import HookContext
 from cc_trace.delivery.sweep import is_main, newest
 from cc_trace.delivery.sync import Report
+from cc_trace.delivery.sync_requests import HookContext
 from cc_trace.errors import NotFoundError
 from cc_trace.files import private_folder
 from cc_trace.paths import find

@@ -51,7 +51,7 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
 ) -> Iterator[Path]:
     """Yield the transcripts that may have undelivered turns; those that have waited longest come first.
 
-    So a backend that is down does not keep the sessions of another one from their turn. `destinations_of` returns no
+    So a backend that is down does not starve the sessions of another one. `destinations_of` returns no
     names if tracing is off for a session, and None if its settings are wrong; such sessions are yielded if `wrong`.
     Sessions without a state count if they were written to after `since_ns`; none does if that is None. At most
     `max_unknown` of them are considered: the newest, and a random choice of the others. `transcripts`: all there are,

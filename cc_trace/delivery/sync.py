@@ -20,8 +20,8 @@ from cc_trace.delivery.deliver import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
 from cc_trace.delivery.liveness import Process, changed_since, from_files, from_hook, liveness
-from cc_trace.delivery.requests import NO_CONTEXT
-from cc_trace.delivery.settling import wait_until_settled
+from cc_trace.delivery.quiet import wait_until_quiet
+from cc_trace.delivery.sync_requests import NO_CONTEXT
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.export import Retryable
 from cc_trace.paths import is_session_id
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.liveness import Liveness
     from cc_trace.delivery.payload import Payload
-    from cc_trace.delivery.requests import HookContext, SyncRequest
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import States
+    from cc_trace.delivery.sync_requests import HookContext, SyncRequest
     from cc_trace.export import Destination
     from cc_trace.log import Log
     from cc_trace.spans import Ending, Session
@@ -63,7 +63,7 @@ class Report:
     session_id: str
     sent: dict[str, int] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)  # destination -> why
-    busy: bool = False
+    locked: bool = False  # another process is syncing it
     off: str | None = None  # why it is not traced
     turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
@@ -83,7 +83,7 @@ class Report:
     @property
     def complete(self) -> bool:
         """Tell whether nothing is pending."""
-        return not self.pending and not self.busy
+        return not self.pending and not self.locked
 
 
 class _Work(NamedTuple):
@@ -178,13 +178,13 @@ class Sync:
     def _handle_request(
         self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
     ) -> None:
-        settled = wait_until_settled(transcript, payload.last_message, self._runtime, caller.hook_ns)
-        self._runtime.reached("settled")
+        is_quiet = wait_until_quiet(transcript, payload.last_message, self._runtime, caller.hook_ns)
+        self._runtime.reached("transcript quiet")
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
             return
         self._sync_predecessor(transcript, deadline, caller.context.claude_pid)
-        ending = self._find_ending(payload, transcript, deadline, caller) if settled else "growing"
+        ending = self._find_ending(payload, transcript, deadline, caller) if is_quiet else "growing"
         self._sync_safely(transcript, ending, deadline, caller)
 
     def _find_ending(
@@ -200,7 +200,7 @@ class Sync:
             return "growing" if blocked else from_hook(payload, "unknown")
         known = None if caller.context.claude_pid is None else Process.running(caller.context.claude_pid)
         alive = liveness(self._config_dir, payload.session_id, known)
-        if payload.event == "Stop" and not payload.busy and alive == "working":
+        if payload.event == "Stop" and not payload.has_background_tasks and alive == "working":
             self._sync_safely(transcript, "growing", deadline, caller)  # send everything but the root
             transcript.close()  # waiting can take a minute
             alive = self._after_other_hooks(payload, transcript, known, caller.hook_ns)
@@ -231,8 +231,8 @@ class Sync:
                 self._gave_way = True
                 return "working"
             runtime.sleep(_POLL_SECONDS)
-        settled = wait_until_settled(transcript, None, runtime)
-        return alive if settled else "working"
+        is_quiet = wait_until_quiet(transcript, None, runtime)
+        return alive if is_quiet else "working"
 
     def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
         """Deliver first what is pending of the session that this one continues or was forked from.
@@ -268,7 +268,7 @@ class Sync:
             ending = "over"  # it is written when its run has ended
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
-                return Report(session_id, busy=True)
+                return Report(session_id, locked=True)
             with OpenTranscript(transcript) as opened:
                 report = self._sync_safely(opened, ending, deadline, caller)
         self.handle_requests(session_id, deadline)  # a hook that found the session locked has left one

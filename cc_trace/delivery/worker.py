@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 from cc_trace.delivery.app import App
-from cc_trace.delivery.requests import NO_CONTEXT, HookContext, SyncRequest
 from cc_trace.delivery.retention import clean_up, is_due
 from cc_trace.delivery.store_updates import update_store
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
+from cc_trace.delivery.sync_requests import NO_CONTEXT, HookContext, SyncRequest
 from cc_trace.errors import CcTraceError
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def _work(app: App, spooled: Path, deadline_seconds: float | None, context: Hook
             for session_id in dict.fromkeys([*sessions, *app.states.spool.pending(), *app.states.abandoned()]):
                 sync.handle_requests(session_id, deadline)
         return 0
-    _take_turns(app, workers)
+    _handle_requests_in_slot(app, workers)
     return 0
 
 
-def _take_turns(app: App, workers: int) -> None:
+def _handle_requests_in_slot(app: App, workers: int) -> None:
     """Handle all requests as one of at most `workers` processes; without a free slot, leave ours to the others.
 
     No request is missed: ours was posted before we looked for a slot, and a worker checks for requests once more after

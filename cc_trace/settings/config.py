@@ -30,7 +30,7 @@ _NO_SPAN: Final = "0" * 16
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TracingScope:
     """Which sessions are traced. Read separately, so that `enabled = false` works even if other settings are wrong."""
 
     enabled: bool
@@ -52,7 +52,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Config(Scope):
+class Config(TracingScope):
     """The effective settings."""
 
     destinations: tuple[DestinationSettings, ...]
@@ -68,11 +68,11 @@ class Config(Scope):
     debug: bool
 
 
-def read_scope(settings: Settings, home: Path) -> Scope:
+def read_scope(settings: Settings, home: Path) -> TracingScope:
     """Return which sessions are traced. No other setting is read."""
     patterns = [*settings.names("exclude"), *settings.restricting("exclude")]
     exclude = tuple(_expanded(pattern, home) for pattern in patterns)
-    return Scope(settings.flag("enabled") is not False, exclude)
+    return TracingScope(settings.flag("enabled") is not False, exclude)
 
 
 def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cc_trace.settings.catalogue import Setting
-    from cc_trace.settings.config import Scope
+    from cc_trace.settings.config import TracingScope
 
 # The variables of a session's own hook, by who set them ("shell", "project"). None: a secret, which is not stored.
 HookEnvironment: TypeAlias = "Mapping[str, Mapping[str, str | None]]"
@@ -66,7 +66,7 @@ _ADDRESSES: Final = {
 }
 
 
-def why_off(scope: Scope, project: str | None) -> str | None:
+def why_off(scope: TracingScope, project: str | None) -> str | None:
     """Return why sessions of a project are not traced; None if they are. Symlinks are resolved on both sides."""
     return scope.off(project, os.path.realpath)
 

@@ -60,9 +60,10 @@ _TIMED_LINES: Final = 8  # skipped lines at either end of a file whose times are
 
 
 # How a transcript ends, as far as is known: `growing`: more may follow; `quiet`: not written to for a while; `stopped`:
-# a hook said that the turn ended; `settled`: and that no agent or task is running; `over`: nothing more will follow.
-Ending: TypeAlias = Literal["growing", "quiet", "stopped", "settled", "over"]
-_NOTHING_RUNS: Final = ("settled", "over")
+# a hook said that the turn ended; `nothing_running`: and that no agent or task is running; `over`: nothing more will
+# follow.
+Ending: TypeAlias = Literal["growing", "quiet", "stopped", "nothing_running", "over"]
+_NOTHING_RUNS: Final = ("nothing_running", "over")
 
 
 @dataclass(slots=True)
@@ -200,7 +201,7 @@ class Session:
             return False
         if ending != "quiet" and (turn.goal_unmet or not turn.resting):
             return False  # a Stop hook, or a goal, made the model continue
-        if turn.running and ending != "settled":
+        if turn.running and ending != "nothing_running":
             return False
         waiting = any(before.waiting and before.turn == turn.number for before in self._delivered.values())
         return not waiting and not agents.is_waiting(turn)

@@ -29,9 +29,9 @@ from cc_trace.delivery.cursor import Cursor, SessionState
 from cc_trace.delivery.index import SessionIndex
 from cc_trace.delivery.ledger import Ledger
 from cc_trace.delivery.payload import Payload
-from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.retention import DAY_SECONDS, clean_up, is_due
 from cc_trace.delivery.state import States
+from cc_trace.delivery.sync_requests import SyncRequest
 from cc_trace.export.local import LocalStore
 from cc_trace.log import Log
 from cc_trace.settings import Settings, read_config

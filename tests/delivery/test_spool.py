@@ -16,10 +16,10 @@ from lines import prompt, reply, write
 from test_worker import Home
 
 from cc_trace.delivery import payload as payloads
-from cc_trace.delivery import requests
+from cc_trace.delivery import sync_requests
 from cc_trace.delivery.payload import Payload
-from cc_trace.delivery.requests import HookContext, SyncRequest, request_from_json, request_to_json
 from cc_trace.delivery.state import States
+from cc_trace.delivery.sync_requests import HookContext, SyncRequest, request_from_json, request_to_json
 from cc_trace.spans import TraceLink
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def spool(tmp_path: Path) -> Spool:
 
 def requested(session_id: str = "a", at: int = 1, context: HookContext = CONTEXT) -> SyncRequest:
     return SyncRequest(
-        Payload("Stop", Path(f"/claude/projects/-p/{session_id}.jsonl"), "Done.", busy=False), at, context
+        Payload("Stop", Path(f"/claude/projects/-p/{session_id}.jsonl"), "Done.", has_background_tasks=False),
+        at,
+        context,
     )
 
 
@@ -91,7 +93,7 @@ def test_put_back_does_not_replace_later_request(spool: Spool) -> None:
 
 def test_request_json_round_trip() -> None:
     path = Path(os.fsdecode(b"/p/\xff\xc3\xa9/a.jsonl"))
-    request = SyncRequest(Payload("Stop", path, "\u2028 Done.", busy=None), 5, CONTEXT)
+    request = SyncRequest(Payload("Stop", path, "\u2028 Done.", has_background_tasks=None), 5, CONTEXT)
     assert request_from_json(request_to_json(request), "a") == request
     assert request_from_json(request_to_json(request), "b") is None
 
@@ -132,7 +134,7 @@ def test_payload_is_not_parsed_as_request(tmp_path: Path, spool: Spool) -> None:
         assert list(spool.take_payloads(own, CONTEXT, tmp_path)) == [("1-0.json", "payload has no transcript_path")]
 
 
-@pytest.mark.parametrize("step", ["request left", "spool taken", "slot taken", "locked", "settled"])
+@pytest.mark.parametrize("step", ["request left", "spool taken", "slot taken", "locked", "transcript quiet"])
 def test_request_of_killed_worker_keeps_context(tmp_path: Path, step: str) -> None:
     """Another session's worker, without CC_TRACE_SEED, delivers it with the trace id of that seed."""
     with HttpBackend() as backend:
@@ -152,12 +154,12 @@ def test_crashing_session_is_tried_twice(tmp_path: Path) -> None:
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
         path, states = transcript(home, 1), States(home.state)
-        assert home.work(home.payload(path, background_tasks=[]), CC_TRACE_DIE_AT="settled") == -signal.SIGKILL
+        assert home.work(home.payload(path, background_tasks=[]), CC_TRACE_DIE_AT="transcript quiet") == -signal.SIGKILL
         assert states.abandoned() == [path.stem]
         (home.state / "swept").touch()  # a sweep tries the session, too, after everything else
-        assert home.work(b"{}", CC_TRACE_DIE_AT="settled") == -signal.SIGKILL
+        assert home.work(b"{}", CC_TRACE_DIE_AT="transcript quiet") == -signal.SIGKILL
         assert states.abandoned() == []
-        assert home.work(b"{}", CC_TRACE_DIE_AT="settled") == 0
+        assert home.work(b"{}", CC_TRACE_DIE_AT="transcript quiet") == 0
         assert not list((home.state / "spool").iterdir())
 
 
@@ -171,7 +173,7 @@ def test_payload_is_parsed_once(tmp_path: Path, spool: Spool, monkeypatch: pytes
         return real(data, config_dir)
 
     monkeypatch.setattr("cc_trace.delivery.spool.parse_payload", counted)
-    monkeypatch.setattr(requests, "parse_payload", counted)
+    monkeypatch.setattr(sync_requests, "parse_payload", counted)
     claude = tmp_path.resolve() / "claude"
     (claude / "projects" / "-p").mkdir(parents=True)
     own = spool.folder / "1-0.json"

@@ -17,10 +17,10 @@ from sink import Sink
 
 from cc_trace.delivery.deliver import REFUSING_SECONDS
 from cc_trace.delivery.payload import Payload
-from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sync import Sync
+from cc_trace.delivery.sync_requests import SyncRequest
 from cc_trace.log import Log
 from cc_trace.spans.session import Session
 
@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.export.outcomes import Destination
 
-STEPS = ["locked", "settled", "claimed", "spans built", "intent saved", "answered", "ledger settled", "state saved"]
+STEPS = [
+    "locked",
+    "transcript quiet",
+    "claimed",
+    "spans built",
+    "intent saved",
+    "answered",
+    "ledger settled",
+    "state saved",
+]
 
 
 class Killed(BaseException):

@@ -14,7 +14,7 @@ from lines import prompt, reply, result, tool_use
 from test_turn_ends import FIRST, Machine
 
 from cc_trace.delivery.payload import Payload, parse_payload
-from cc_trace.delivery.requests import HookContext, SyncRequest
+from cc_trace.delivery.sync_requests import HookContext, SyncRequest
 from cc_trace.spans.model import TraceLink
 
 if TYPE_CHECKING:

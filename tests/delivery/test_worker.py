@@ -35,7 +35,7 @@ STEPS = [
     "request left",
     "spool taken",
     "locked",
-    "settled",
+    "transcript quiet",
     "claimed",
     "spans built",
     "intent saved",

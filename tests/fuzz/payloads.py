@@ -15,10 +15,10 @@ from sink import Sink
 
 from cc_trace import hook
 from cc_trace.delivery.payload import Payload, parse_payload
-from cc_trace.delivery.requests import SyncRequest
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sync import Sync
+from cc_trace.delivery.sync_requests import SyncRequest
 from cc_trace.log import Log
 from cc_trace.paths import is_session_id
 from fuzz.mutations import VALUES, change, written

@@ -14,10 +14,10 @@ from lines import encoded, line, prompt, reply, result, session, spans, stop_hoo
 from sink import Sink
 
 from cc_trace.delivery.payload import Payload, parse_payload
-from cc_trace.delivery.requests import HookContext, SyncRequest
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sync import Sync
+from cc_trace.delivery.sync_requests import HookContext, SyncRequest
 from cc_trace.log import Log
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def request_to_json(request: SyncRequest) -> bytes:
         # A path need not be UTF-8 and must survive the round trip: latin-1 maps each byte to one character.
         "transcript": os.fsencode(payload.transcript).decode("latin-1"),
         "last_message": payload.last_message,
-        "busy": payload.busy,
+        "busy": payload.has_background_tasks,
         "hook_ns": request.hook_ns,
         "claude_pid": context.claude_pid,
         "link": None if context.link is None else [*context.link],
@@ -75,7 +75,7 @@ def request_from_json(data: bytes, session_id: str) -> SyncRequest | None:
                 event=event,
                 transcript=Path(os.fsdecode(path.encode("latin-1", "replace"))),
                 last_message=message if isinstance(message, str) else None,
-                busy=busy if isinstance(busy, bool) else None,
+                has_background_tasks=busy if isinstance(busy, bool) else None,
             )
             request = SyncRequest(payload, hook_ns, _context(more, more.get("link")))
             return request if request.session_id == session_id else None

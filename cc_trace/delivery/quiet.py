@@ -21,7 +21,7 @@ _POLL_SECONDS: Final = 0.03
 _TAIL_BYTES: Final = 1 << 20
 
 
-def wait_until_settled(
+def wait_until_quiet(
     transcript: OpenTranscript, last_message: str | None, runtime: Runtime, hook_ns: int | None = None
 ) -> bool:
     """Wait until the reply is in the file and the file is quiet; return False if that took too long.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cc_trace.delivery.quiet import MAX_SECONDS, REST_SECONDS, wait_until_quiet
 from cc_trace.delivery.runtime import Runtime
-from cc_trace.delivery.settling import MAX_SECONDS, REST_SECONDS, wait_until_settled
 from cc_trace.transcript import OpenTranscript
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Worker:
     def wait(self, last_message: str | None = "Done.", hook: float = 0.0) -> tuple[bool, float]:
         """Return whether it settled, and after how many seconds."""
         with OpenTranscript(self.path) as transcript:
-            settled = wait_until_settled(
+            settled = wait_until_quiet(
                 transcript, last_message, Runtime(lambda: self.now, self._sleep), int((HOOK + hook) * 1e9)
             )
         return settled, round(self.now - self._begin, 2)
