@@ -16,7 +16,7 @@ from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import States
 from cc_trace.delivery.sync import Sync
 from cc_trace.errors import CcTraceError, ConfigError, StateError
-from cc_trace.export import split_name, open_destination
+from cc_trace.export import open_destination, split_name
 from cc_trace.log import Log
 from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.privacy import Privacy

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink
 from cc_trace.spans.session import Ending, Placed, Resume, Session, Trace
-from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
+from cc_trace.spans.summary import OUTPUT_CHARS, TITLE_CHARS, SessionSummary
 
 __all__ = [
-    "GOAL_CHARS",
     "OUTPUT_CHARS",
+    "TITLE_CHARS",
     "Ending",
     "Origins",
     "Placed",

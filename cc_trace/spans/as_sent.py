@@ -16,58 +16,55 @@ _MISSING: Final = "[not in the transcript]"
 
 def as_sent(messages: Iterable[JsonValue]) -> list[JsonValue]:
     """Return a request's messages. Tool results become separate messages."""
-    made: list[JsonValue] = []
-    tools: dict[str, str] = {}
+    converted: list[JsonValue] = []
+    tool_names: dict[str, str] = {}  # by the call's id
     for message in messages:
         match message:
             case {"role": "assistant", "content": content}:
-                told = blocks(content)
-                tools |= {block.id: block.name for block in told if isinstance(block, ToolUse)}
-                calls: list[JsonValue] = [
-                    {"id": block.id, "name": block.name, "input": block.input}
-                    for block in told
-                    if isinstance(block, ToolUse)
-                ]
-                made.append(answer(told, calls))
+                response = blocks(content)
+                uses = [block for block in response if isinstance(block, ToolUse)]
+                tool_names |= {use.id: use.name for use in uses}
+                calls: list[JsonValue] = [{"id": use.id, "name": use.name, "input": use.input} for use in uses]
+                converted.append(assistant_message(response, calls))
             case {"role": str(role), "content": content}:
-                made += _said(role, content, tools)
+                converted += _input_messages(role, content, tool_names)
             case _:
-                made.append({"role": "user", "content": _MISSING})
-    return made
+                converted.append({"role": "user", "content": _MISSING})
+    return converted
 
 
-def answer(told: Iterable[Block], calls: list[JsonValue]) -> dict[str, JsonValue]:
+def assistant_message(response: Iterable[Block], calls: list[JsonValue]) -> dict[str, JsonValue]:
     """Return a response as one message. Blocks other than text, thinking and calls are replaced by descriptions."""
     texts: list[str] = []
     thinking: list[JsonValue] = []
-    for block in told:
+    for block in response:
         if isinstance(block, Thinking):
             thinking.append("[redacted]" if block.redacted else block.text)
         elif not isinstance(block, ToolUse) and block.text.strip():
             texts.append(block.text)
-    made: dict[str, JsonValue] = {"role": "assistant", "content": "\n".join(texts)}
+    message: dict[str, JsonValue] = {"role": "assistant", "content": "\n".join(texts)}
     if thinking:
-        made["thinking"] = thinking
+        message["thinking"] = thinking
     if calls:
-        made["tool_calls"] = calls
-    return made
+        message["tool_calls"] = calls
+    return message
 
 
-def _said(role: str, content: JsonValue, tools: dict[str, str]) -> Iterator[JsonValue]:
+def _input_messages(role: str, content: JsonValue, tool_names: dict[str, str]) -> Iterator[JsonValue]:
     """Yield the parts of a message that is not a response: each tool result, and the content between them."""
     texts: list[JsonValue] = []
     for block in content if isinstance(content, list) else [content]:
         match block:
             case {"type": "tool_result", "tool_use_id": str(id_), **result}:
-                yield from _words(role, texts)
+                yield from _text_message(role, texts)
                 texts = []
                 output = plain_text(result.get("content"))
-                yield {"role": "tool", "tool_call_id": id_, "name": tools.get(id_, "unknown"), "content": output}
+                yield {"role": "tool", "tool_call_id": id_, "name": tool_names.get(id_, "unknown"), "content": output}
             case _:
                 texts.append(block)
-    yield from _words(role, texts)
+    yield from _text_message(role, texts)
 
 
-def _words(role: str, texts: list[JsonValue]) -> Iterator[JsonValue]:
+def _text_message(role: str, texts: list[JsonValue]) -> Iterator[JsonValue]:
     if texts:
         yield {"role": role, "content": plain_text(texts)}

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
-from cc_trace.spans.as_sent import answer, as_sent
+from cc_trace.spans.as_sent import as_sent, assistant_message
 from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.spans.time_spent import turn_time
 from cc_trace.text import rfc3339
@@ -56,6 +56,16 @@ def request_start(step: Generation) -> int | None:
     return step.earliest_request_ns if step.earliest_request_ns < step.first_ns else step.first_ns  # noqa: FURB136  (min takes twice as long)
 
 
+def _generation_times(step: Generation) -> tuple[int | None, int | None, str | None]:
+    """Return a response's times, and a note if one of them is unknown or was derived."""
+    sent_ns = request_start(step)
+    start_ns, end_ns, note = known_times(sent_ns, step.last_ns, step.earliest_request_ns)
+    if note is None and step.request is None and sent_ns is not None:
+        derived = step.earliest_request_ns is not None and step.earliest_request_ns <= sent_ns
+        note = "start derived" if derived else "start unknown"
+    return start_ns, end_ns, note
+
+
 def known_times(
     start_ns: int | None, end_ns: int | None, near_ns: int | None
 ) -> tuple[int | None, int | None, str | None]:
@@ -69,7 +79,7 @@ def known_times(
     return near_ns, near_ns, "unknown" if near_ns is None else "inherited"
 
 
-def asked(message: Message) -> JsonValue:
+def input_message(message: Message) -> JsonValue:
     """Return one piece of a response's input as a message."""
     call = message.call
     if call is None:
@@ -78,11 +88,11 @@ def asked(message: Message) -> JsonValue:
     return {"role": "tool", "tool_call_id": call.id, "name": call.use.name, "content": output}
 
 
-def answered(step: Generation) -> JsonValue:
+def output_message(step: Generation) -> JsonValue:
     """Return a response as one message; blocks that are neither text, thinking nor calls as their description."""
     # Calls have ids even if their blocks have none.
     calls: list[JsonValue] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
-    return answer(step.blocks, calls)
+    return assistant_message(step.blocks, calls)
 
 
 def response_metadata(step: Generation) -> dict[str, JsonValue]:
@@ -127,13 +137,13 @@ def from_turn(
     for call in turn.calls.values():
         if call.result is not None and call.result.task_id is not None:
             trace_by_call[call.id] = trace
-    made = _Trace(trace, session_id, turn.number, trace_by_call, requests)
-    made.main(turn, runs, link.parent_id)
-    return made.spans
+    builder = _TraceBuilder(trace, session_id, turn.number, trace_by_call, requests)
+    builder.add_turn(turn, runs, link.parent_id)
+    return builder.spans
 
 
-class _Trace:
-    """Builds the spans of one trace."""
+class _TraceBuilder:
+    """Collects the spans of one trace, in tree order."""
 
     def __init__(
         self,
@@ -153,7 +163,7 @@ class _Trace:
         self._agent_name: str | None = None
         self._about: dict[str, JsonValue] = {}
 
-    def main(self, turn: Turn, runs: Runs, parent_id: str | None) -> None:
+    def add_turn(self, turn: Turn, runs: Runs, parent_id: str | None) -> None:
         """Add the spans of a turn of the main thread. `parent_id` may be a span of the user's own trace."""
         start = turn.start
         # Every span carries these, so they must not change while the turn is running.
@@ -161,7 +171,7 @@ class _Trace:
         self._about |= _circumstances(start.head.context)
         if start.permission_mode is not None:
             self._about["permission_mode"] = start.permission_mode
-        known: dict[str, JsonValue] = {
+        metadata: dict[str, JsonValue] = {
             **_circumstances(turn.context),  # a later line may have what the prompt's line lacks
             **self._about,
             "trigger": start.trigger,
@@ -176,8 +186,8 @@ class _Trace:
         }
         self._about |= {"started_by": f"/{start.command}" if start.trigger == "command" else start.trigger}
         root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
-        self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, known))
-        self._steps(turn, root, runs, final=final)
+        self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, metadata))
+        self._add_steps(turn, root, runs, final=final)
 
     def _link(self, tool_use_id: str | None) -> JsonValue:
         if tool_use_id is None:
@@ -187,12 +197,12 @@ class _Trace:
             link["trace_id"] = trace
         return link
 
-    def _agent(self, run: Run, parent_id: str, call: Call | None) -> None:
+    def _add_run(self, run: Run, parent_id: str, call: Call | None) -> None:
         agent, turn, outer = run.agent, run.turn, (self._agent_id, self._agent_name)
         root = span_id("agent", turn.key or "")
         background = call is not None and call.result is not None and call.result.task_id is not None
         kind = agent.kind or (call.use.agent_kind if call is not None else None)
-        known: dict[str, JsonValue] = {
+        metadata: dict[str, JsonValue] = {
             "agent_type": kind,
             "description": agent.description,
             "name": agent.name,
@@ -202,13 +212,13 @@ class _Trace:
             "source": agent.source,
         }
         self._agent_id, self._agent_name = agent.id, kind or agent.stage or "agent"
-        status, answer = agent_status(run), None
-        untold = agent.source == "progress" and status[0] == "incomplete" and not background
-        if untold and call is not None and call.result is not None:  # the lines lack the answer, but the call got it
-            status, answer = tool_status(call, turn), call.result.output
-        made = self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, known)
-        self.spans.append(made if answer is None else made._replace(output=answer))
-        self._steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
+        status, output = agent_status(run), None
+        lacks_answer = agent.source == "progress" and status[0] == "incomplete" and not background
+        if lacks_answer and call is not None and call.result is not None:  # the call got it
+            status, output = tool_status(call, turn), call.result.output
+        span = self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, metadata)
+        self.spans.append(span if output is None else span._replace(output=output))
+        self._add_steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
         self._agent_id, self._agent_name = outer
 
     def _root(
@@ -220,10 +230,11 @@ class _Trace:
         name: str,
         status: tuple[Status, str | None],
         final: bool,  # noqa: FBT001
-        known: dict[str, JsonValue],
+        metadata: dict[str, JsonValue],
     ) -> Span:
+        """Return the span of a turn, or of an agent's run. Metadata that is None is left out."""
         start_ns = turn_start(turn)
-        metadata = _known(known) | _changes(turn)
+        metadata = _without_none(metadata) | _changes(turn)
         if turn.start.head.time_ns is None:
             metadata["time"] = "unknown" if start_ns is None else "start unknown"
         return Span(
@@ -248,58 +259,57 @@ class _Trace:
             origins=_origins(turn),
         )
 
-    def _steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
+    def _add_steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
         last = len(turn.steps) - 1
-        seeds, retries = _event_seeds(turn), _retries_by_call(turn)
-        ends_with = next((index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation)), -1)
+        seeds, retries = _event_seeds(turn), _retries_by_outcome(turn)
+        generations = (index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation))
+        last_generation = next(generations, -1)
         for index, step in enumerate(turn.steps):
             if isinstance(step, Generation):
-                settled = final or (index != ends_with and all(call.result is not None for call in step.calls))
+                is_final = final or (index != last_generation and all(call.result is not None for call in step.calls))
                 generation_id = span_id("generation", step.key)
-                self.spans.append(self._generation(step, generation_id, parent_id, final=settled, complete=complete))
-                self._retries(turn, retries.get(step.key, ()), seeds, generation_id)
+                self.spans.append(self._generation(step, generation_id, parent_id, final=is_final, complete=complete))
+                self._add_retries(turn, retries.get(step.key, ()), seeds, generation_id)
                 for number, advice in enumerate(step.advisors):
-                    self._advice(advice, step, number, generation_id, final=settled)
+                    self._add_advice(advice, step, number, generation_id, final=is_final)
                 for call in step.calls:
-                    self._tool(call, step, generation_id, turn, runs, final=final)
+                    self._add_tool(call, step, generation_id, turn, runs, final=final)
             elif step.failed_request is not None:
                 failed_id = span_id("event", seeds[index])  # the id it was sent with before it became a generation
                 self.spans.append(
                     self._failed_request(step, step.failed_request, failed_id, parent_id, turn, final or index != last)
                 )
-                self._retries(turn, retries.get(step.key or "", ()), seeds, failed_id)
+                self._add_retries(turn, retries.get(step.key or "", ()), seeds, failed_id)
             elif step.outcome_key is None:
-                # A retry's parent is known once its call has ended or been abandoned.
-                settled = final or (index != last and step.kind != "api_retry")
-                self.spans.append(self._event(step, seeds[index], parent_id, turn, final=settled))
+                # A retry's parent is known once its request has ended or been abandoned.
+                is_final = final or (index != last and step.kind != "api_retry")
+                self.spans.append(self._event(step, seeds[index], parent_id, turn, final=is_final))
         for run in runs.without_call:
-            self._agent(run, parent_id, None)
+            self._add_run(run, parent_id, None)
 
     def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
-        usage, model, asked_ns = step.usage, step.model, request_start(step)
-        start_ns, end_ns, note = known_times(asked_ns, step.last_ns, step.earliest_request_ns)
-        if (
-            step.request is None
-            and asked_ns is not None
-            and (step.earliest_request_ns is None or step.earliest_request_ns > asked_ns)
-        ):
-            note = note or "start unknown"
+        usage, model, context = step.usage, step.model, step.head.context
+        start_ns, end_ns, time_note = _generation_times(step)
         metadata = response_metadata(step)
         if step.request is not None:
             metadata |= step.request.metadata
             metadata["attempts"] = step.attempts
             if self._requests is not None and usage is not None:
                 metadata |= self._requests.metadata(step.request.id, usage)
-        elif note is None and asked_ns is not None:
-            note = "start derived"
-        if note is not None:
-            metadata["time"] = note
-        given, origins = self._asked(step.inputs, step.request, metadata)
-        context = step.head.context
+        if time_note is not None:
+            metadata["time"] = time_note
+        input_, origins = self._input(step.inputs, step.request, metadata)
         counted = context.partial_usage is None and _counts_all(context.version)
-        known_output = complete and usage is not None and not step.aborted and counted
-        cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
-        return make_tuple(
+        response = Response(
+            message_id=step.message_id,
+            request_id=step.request_id,
+            model=model,
+            first_token_ns=step.first_ns,
+            usage=usage,
+            usage_complete=complete and usage is not None and not step.aborted and counted,
+            cost_usd=cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None,
+        )
+        return make_tuple(  # by position, in a fifth of the time; tests/spans/test_span_fields.py compares each field
             Span,
             (
                 self._trace_id,
@@ -315,10 +325,10 @@ class _Trace:
                 final,
                 "interrupted" if step.aborted else "ok",
                 "interrupted while answering" if step.aborted else None,
-                given,
-                answered(step),
+                input_,
+                output_message(step),
                 metadata,
-                Response(step.message_id, step.request_id, model, step.first_ns, usage, known_output, cost),
+                response,
                 None,
                 self._agent_name,
                 self._about,
@@ -339,7 +349,7 @@ class _Trace:
         began_ns = turn_start(turn)
         start_ns, end_ns, note = known_times(latest_ns(began_ns, step.start_ns), step.end_ns, began_ns)
         metadata = {**failed.last_attempt.metadata, **step.metadata}
-        given, origins = self._asked(failed.inputs, failed.last_attempt, metadata)
+        input_, origins = self._input(failed.inputs, failed.last_attempt, metadata)
         if note is not None:
             metadata["time"] = note
         model, request_id = metadata.get("requested_model"), step.metadata.get("request_id")
@@ -357,7 +367,7 @@ class _Trace:
             final=final,
             status="error",
             error=shortened_error(step.text),
-            input=given,
+            input=input_,
             output=None,
             metadata=metadata,
             response=Response(
@@ -374,7 +384,7 @@ class _Trace:
             origins=Origins(origins, step.origin),
         )
 
-    def _asked(
+    def _input(
         self, inputs: Sequence[Message], request: RequestSent | None, metadata: dict[str, JsonValue]
     ) -> tuple[list[JsonValue], tuple[Origin, ...]]:
         """Return a response's input and its origins. If configured, add system prompt and tools to the metadata.
@@ -383,21 +393,21 @@ class _Trace:
         """
         parts = self._requests.parts(request.id) if self._requests is not None and request is not None else None
         if parts is None:
-            return [asked(message) for message in inputs], tuple([message.origin for message in inputs])
+            return [input_message(message) for message in inputs], tuple([message.origin for message in inputs])
         if parts.system is not None:
             metadata["system_prompt"] = plain_text(parts.system)
         if parts.tools is not None:
             metadata["tools"] = parts.tools
         return as_sent(parts.messages), ()
 
-    def _retries(self, turn: Turn, places: Sequence[int], seeds: dict[int, str], parent_id: str) -> None:
-        """Add a call's failed attempts below the response, or error, that the call ended with."""
+    def _add_retries(self, turn: Turn, places: Sequence[int], seeds: dict[int, str], parent_id: str) -> None:
+        """Add a request's failed attempts below the response, or error, that it ended with."""
         for place in places:
             step = turn.steps[place]
             assert isinstance(step, Event)  # noqa: S101  (`places` are indexes of events)
             self.spans.append(self._event(step, seeds[place], parent_id, turn, final=True))
 
-    def _advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
+    def _add_advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
         """Add the use of an advisor model during a response. Its times are not recorded."""
         model, usage = advice.model, advice.usage
         start_ns, end_ns, _ = known_times(request_start(step), step.last_ns, step.earliest_request_ns)
@@ -427,12 +437,11 @@ class _Trace:
             )
         )
 
-    def _tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:
-        result, use, span = call.result, call.use, tool_span_id(call.id)
-        name = use.name
+    def _add_tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:
+        result, use, own_id = call.result, call.use, tool_span_id(call.id)
         start_ns, end_ns, note = known_times(call.start_ns, call.end_ns, step.last_ns)
         status, error = tool_status(call, turn)
-        metadata: dict[str, JsonValue] = {"tool_name": name, "tool_id": call.id}
+        metadata: dict[str, JsonValue] = {"tool_name": use.name, "tool_id": call.id}
         if result is not None:
             metadata.update(result.metadata)
             if result.denial is not None:
@@ -443,12 +452,12 @@ class _Trace:
                 metadata["lines_added"], metadata["lines_removed"] = result.lines
         if note is not None:
             metadata["time"] = note
-        made = Span(
+        span = Span(
             trace_id=self._trace_id,
-            span_id=span,
+            span_id=own_id,
             parent_id=parent_id,
             kind="tool",
-            name=name,
+            name=use.name,
             start_ns=start_ns,
             end_ns=end_ns,
             session_id=self._session_id,
@@ -460,14 +469,14 @@ class _Trace:
             input=use.input,
             output=result.output if result is not None else None,
             metadata=metadata,
-            tool=Tool(call.id, name, use.file_path),
+            tool=Tool(call.id, use.name, use.file_path),
             agent_name=self._agent_name,
             about=self._about,
         )
-        self.spans.append(made)
+        self.spans.append(span)
         if runs.by_call:
             for run in runs.by_call.get(call.id, ()):
-                self._agent(run, span, call)
+                self._add_run(run, own_id, call)
 
     def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
         start_ns, end_ns, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
@@ -523,13 +532,13 @@ def _event_seeds(turn: Turn) -> dict[int, str]:
     return seeds
 
 
-def _retries_by_call(turn: Turn) -> dict[str, list[int]]:
-    """Return the indexes of a turn's retries, by the key of the response or error that their call ended with."""
-    found: dict[str, list[int]] = {}
+def _retries_by_outcome(turn: Turn) -> dict[str, list[int]]:
+    """Return the indexes of a turn's retries, by the key of the response or error that their request ended with."""
+    places: dict[str, list[int]] = {}
     for place, step in enumerate(turn.steps):
         if isinstance(step, Event) and step.outcome_key is not None:
-            found.setdefault(step.outcome_key, []).append(place)
-    return found
+            places.setdefault(step.outcome_key, []).append(place)
+    return places
 
 
 def _time_ms(turn: Turn) -> JsonValue:
@@ -554,7 +563,7 @@ def _changes(turn: Turn) -> dict[str, JsonValue]:
 
 
 def _permission(permission: Permission, waited_ms: int | None) -> dict[str, JsonValue]:
-    return _known(
+    return _without_none(
         {
             "decision": permission.decision,
             "source": permission.source,
@@ -572,7 +581,7 @@ def _origins(turn: Turn) -> Origins:
 
 
 def _circumstances(context: Context) -> dict[str, JsonValue]:
-    return _known(
+    return _without_none(
         {
             "version": context.version,
             "cwd": context.cwd,
@@ -584,7 +593,7 @@ def _circumstances(context: Context) -> dict[str, JsonValue]:
     )
 
 
-def _known(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _without_none(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in values.items() if value is not None}
 
 

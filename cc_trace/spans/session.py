@@ -16,7 +16,7 @@ from cc_trace.files import read_regular
 from cc_trace.paths import is_uuid
 from cc_trace.requests import SessionRequests
 from cc_trace.spans.build import from_turn
-from cc_trace.spans.summary import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
+from cc_trace.spans.summary import OUTPUT_CHARS, TITLE_CHARS, SessionSummary
 from cc_trace.transcript import (
     BEGINNING,
     MAX_LINE_BYTES,
@@ -167,9 +167,9 @@ class Session:
     def traces(self) -> Iterator[Trace]:
         """Yield the session's turns with their spans."""
         resume = self.resume
-        found = [] if self._is_agent else list(self._agents())
-        agents = Agents(found, resume.finished_tasks)
-        delegated = {agent.prompt_id for agent in found if agent.delegated and agent.prompt_id is not None}
+        with_files = [] if self._is_agent else list(self._agents_with_files())
+        agents = Agents(with_files, resume.finished_tasks)
+        delegated = {agent.prompt_id for agent in with_files if agent.delegated and agent.prompt_id is not None}
         delegated.update(before.command for before in self._delivered.values() if before.command is not None)
         entries, number = self._entries(), resume.turns + 1
         held: Turn | None = None
@@ -190,7 +190,7 @@ class Session:
             self.went_on = self._is_later(held.start.head.time_ns)
             held.closed |= self._is_over(held, agents)
             yield self._trace(held, None, agents)
-        self._finish(found)
+        self._finish(with_files)
 
     def _is_over(self, turn: Turn, agents: Agents) -> bool:
         """Return whether the last turn counts as over although no line says so."""
@@ -225,7 +225,7 @@ class Session:
         summary.pending_tool_use = unanswered[-1] if unanswered else None
         summary.max_turns_reached = turn.limit is not None
         if turn.start.trigger in _ASKED:
-            summary.goal = summary.goal or turn.start.text_without_ide_tags[:GOAL_CHARS]
+            summary.first_prompt = summary.first_prompt or turn.start.text_without_ide_tags[:TITLE_CHARS]
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
         spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._requests)
@@ -241,13 +241,13 @@ class Session:
         if self._ending_of(turn.start.head.time_ns) in _NOTHING_RUNS:
             return 0
         launching = [turn.calls[call] for call in turn.running.values() if call in turn.calls]
-        known = {agent_id(name) for name in self._delivered} if launching else set[str]()
+        delivered = {agent_id(name) for name in self._delivered} if launching else set[str]()
         return sum(
             call.result is not None
             and call.result.agent_id is not None
             and call.id not in runs.by_call
             and call.id not in self.resume.finished_tasks
-            and call.result.agent_id not in known
+            and call.result.agent_id not in delivered
             for call in launching
         )
 
@@ -266,7 +266,7 @@ class Session:
                         first_ns = summary.first_ns = time_ns
                 if head.context is not context:
                     context = head.context
-                    self._note(context)
+                    self._note_context(context)
                 kind = type(entry)
                 if kind is not Reply and kind is not Results:  # true of most
                     self._note_entry(entry, head)
@@ -287,11 +287,11 @@ class Session:
             case Totals():
                 summary.reported_cost_usd, summary.reported_models = entry.cost_usd, entry.models
             case SessionNote():
-                self._take_note(entry)
+                self._note_session(entry)
             case _:
                 pass
 
-    def _take_note(self, entry: SessionNote) -> None:
+    def _note_session(self, entry: SessionNote) -> None:
         """Record what a line says about the session as a whole."""
         match entry:
             case SessionNote(name="summary", value=str(title), leaf=str(leaf)):
@@ -305,10 +305,10 @@ class Session:
             case SessionNote(name="pr-link", value=dict(link)):
                 self.summary.pr = link
             case SessionNote(value={"worktreePath": str(path), "worktreeName": name, "originalCwd": origin}):
-                known = [each if isinstance(each, str) else None for each in (name, origin)]
-                self.summary.note_worktree(path, *known)
+                details = [each if isinstance(each, str) else None for each in (name, origin)]
+                self.summary.note_worktree(path, *details)
 
-    def _note(self, context: Context) -> None:
+    def _note_context(self, context: Context) -> None:
         summary = self.summary
         if context.cwd is not None and summary.cwd is None:
             summary.note_worktree(context.cwd)
@@ -344,7 +344,8 @@ class Session:
                 if not agent.is_helper and (not agent.was_read or agent.unplaced_runs):
                     self.left_over.add(agent.file)
         self.finished = True
-        self.summary.title = next((self._titles[name][:GOAL_CHARS] for name in _TITLES if self._titles.get(name)), None)
+        titles = (self._titles[name][:TITLE_CHARS] for name in _TITLES if self._titles.get(name))
+        self.summary.title = next(titles, None)
         for how in ("fork", "plan", "clear", "copied lines"):
             if self._lineage.get(how) not in (None, self.summary.session_id):
                 self.summary.predecessor, self.summary.lineage = self._lineage[how], how
@@ -393,7 +394,7 @@ class Session:
     def _assembled(self, entries: Iterable[Entry]) -> list[Turn]:
         return list(assemble(entries, self._seen, main=False))
 
-    def _agents(self) -> Iterator[Agent]:
+    def _agents_with_files(self) -> Iterator[Agent]:
         """Yield the agents with files. A file beside the transcript counts only if it belongs to this session."""
         stages: dict[Path, dict[str, str]] = {}
         for file in scan(self.path) if self._files is None else self._files:
@@ -408,10 +409,10 @@ class Session:
                 if folder not in stages:
                     stages[folder] = journal_stages(_bytes(folder / "journal.jsonl"))
                 agent.workflow_run_id, agent.stage = folder.name, stages[folder].get(agent.id or "")
-            if not file.shared or self._mine(agent):
+            if not file.shared or self._is_of_this_session(agent):
                 yield agent
 
-    def _mine(self, agent: Agent) -> bool:
+    def _is_of_this_session(self, agent: Agent) -> bool:
         return agent.session_id in (self.summary.session_id, self.path.stem)
 
     def _agent(self, path: Path, file: AgentFile) -> Agent:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue, ToolUse
 
 _DIGITS: Final = 9  # decimals of a sum in USD; the rest is floating-point error
-GOAL_CHARS: Final = 200
+TITLE_CHARS: Final = 200  # of a title, and of the first prompt, which stands in for one
 OUTPUT_CHARS: Final = 500
 # Where worktrees are: those of Claude Code, by convention, and of git itself.
 _WORKTREE: Final = re.compile(r"(?P<repository>.*[^/])/(?:\.claude/worktrees|\.worktrees|\.git/worktrees)/(?P<name>.+)")
@@ -53,7 +53,7 @@ class SessionSummary:
     git_branch: str | None = None
     version: str | None = None
     slug: str | None = None
-    goal: str = ""
+    first_prompt: str = ""  # its beginning
     latest_output: str = ""
     predecessor: str | None = None
     lineage: str | None = None  # what became of the predecessor: "fork", "plan", "clear" or "copied lines"
@@ -87,22 +87,22 @@ class SessionSummary:
             return None
         nothing = ModelTotals()
         return not any(
-            traced > told
+            traced > reported
             for model, counts in self._traced.items()
-            for traced, told in zip(counts[:-1], self.reported_models.get(model, nothing)[:-1], strict=True)
+            for traced, reported in zip(counts[:-1], self.reported_models.get(model, nothing)[:-1], strict=True)
         )
 
     @property
     def unseen(self) -> dict[str, ModelTotals]:
         """Return the tokens and cost, by model, that Claude Code counted beyond what is traced."""
-        found: dict[str, ModelTotals] = {}
-        for model, told in self.reported_models.items():
-            traced = self._traced.get(model, [0.0] * len(told))
-            *tokens, cost = (max(0.0, one - other) for one, other in zip(told, traced, strict=True))
+        unseen_by_model: dict[str, ModelTotals] = {}
+        for model, reported in self.reported_models.items():
+            traced = self._traced.get(model, [0.0] * len(reported))
+            *tokens, cost = (max(0.0, theirs - ours) for theirs, ours in zip(reported, traced, strict=True))
             unseen = ModelTotals._make([*map(int, tokens), round(cost, _DIGITS)])
             if any(unseen):
-                found[model] = unseen
-        return found
+                unseen_by_model[model] = unseen
+        return unseen_by_model
 
     @property
     def compaction_cost_usd(self) -> float | None:
@@ -123,11 +123,11 @@ class SessionSummary:
 
     def note_worktree(self, path: str, name: str | None = None, repository: str | None = None) -> None:
         """Record a folder that may be a worktree, with its name and its repository's folder if known."""
-        found = _WORKTREE.fullmatch(path.replace("\\", "/"))
-        folder = repository or (found["repository"] if found else None)
+        match = _WORKTREE.fullmatch(path.replace("\\", "/"))
+        folder = repository or (match["repository"] if match else None)
         if folder is not None:
             self.repository = _name(folder)
-            self.worktree = name or (found["name"].rstrip("/") if found else _name(path))
+            self.worktree = name or (match["name"].rstrip("/") if match else _name(path))
 
     def describe(self, metadata: Mapping[str, JsonValue]) -> None:
         """Record what a turn's metadata says about the session."""
@@ -145,7 +145,7 @@ class SessionSummary:
             if isinstance(added, int) and isinstance(removed, int):
                 self.lines_added += added
                 self.lines_removed += removed
-        elif (response := span.response) is not None and span.status != "error":  # a failed call costs nothing
+        elif (response := span.response) is not None and span.status != "error":  # a failed request costs nothing
             if response.model is not None:
                 self.models[response.model] = None
             if response.cost_usd is not None:

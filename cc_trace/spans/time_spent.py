@@ -63,19 +63,19 @@ def turn_time(
     """
     if any(sent is not None and done is not None and done - sent > _LONGEST_RESPONSE_NS for sent, done in responses):
         return None
-    known = [*_intervals("model", responses), *_events(turn), *_idle(turn)]
+    intervals = [*_intervals("model", responses), *_event_intervals(turn), *_idle_intervals(turn)]
     undecided: list[Call] = []
     for call in turn.calls.values():
         if call.start_ns is None or call.end_ns is None:
             continue
         permission = call.result.permission if call.result is not None else None
         if permission is None and call.use.name != _ASKS_A_HUMAN:  # as before 2.1.3xx
-            known.append(Interval("tools", call.start_ns // _MS, call.end_ns // _MS))
-        elif found := list(_call(call)):
-            known += found
+            intervals.append(Interval("tools", call.start_ns // _MS, call.end_ns // _MS))
+        elif of_call := list(_call_intervals(call)):
+            intervals += of_call
         else:
             undecided.append(call)
-    return time_spent(start_ns // _MS, end_ns // _MS, [*known, *_undecided(turn, undecided, known)])
+    return time_spent(start_ns // _MS, end_ns // _MS, [*intervals, *_split_by_pause(turn, undecided, intervals)])
 
 
 def _intervals(kind: Kind, times: Iterable[tuple[int | None, int | None]]) -> Iterator[Interval]:
@@ -84,7 +84,7 @@ def _intervals(kind: Kind, times: Iterable[tuple[int | None, int | None]]) -> It
             yield Interval(kind, start_ns // _MS, end_ns // _MS)
 
 
-def _call(call: Call) -> Iterator[Interval]:
+def _call_intervals(call: Call) -> Iterator[Interval]:
     """Yield the intervals of a call; none if a human was asked and the wait is unknown."""
     permission = call.result.permission if call.result is not None else None
     whole = (call.start_ns, call.end_ns)
@@ -100,11 +100,11 @@ def _call(call: Call) -> Iterator[Interval]:
         yield from _intervals("tools", [(ready_ns, call.end_ns)])
 
 
-def _undecided(turn: Turn, calls: list[Call], known: list[Interval]) -> Iterator[Interval]:
+def _split_by_pause(turn: Turn, calls: list[Call], others: list[Interval]) -> Iterator[Interval]:
     """Split calls whose waits are known only in total, as the time that the turn's duration leaves out."""
     if turn.paused_ms is None:
         return
-    other_ms = sum(each.end_ms - each.start_ms for each in known if each.kind in ("permission", "idle"))
+    other_ms = sum(each.end_ms - each.start_ms for each in others if each.kind in ("permission", "idle"))
     left_ms = max(0, turn.paused_ms - other_ms)
     for call in calls:
         for _, start_ms, end_ms in _intervals("tools", [(call.start_ns, call.end_ns)]):
@@ -114,7 +114,7 @@ def _undecided(turn: Turn, calls: list[Call], known: list[Interval]) -> Iterator
             yield Interval("tools", start_ms + waited_ms, end_ms)
 
 
-def _events(turn: Turn) -> Iterator[Interval]:
+def _event_intervals(turn: Turn) -> Iterator[Interval]:
     for step in turn.steps:
         if isinstance(step, Generation):
             continue
@@ -132,7 +132,7 @@ def _wait_ms(step: Event) -> int:
     return int(wait_ms) if isinstance(wait_ms, int | float) and 0 <= wait_ms < 1 << 40 else 0
 
 
-def _idle(turn: Turn) -> Iterator[Interval]:
+def _idle_intervals(turn: Turn) -> Iterator[Interval]:
     """Yield the time between a final response and the next input within the turn."""
     rested_ns: int | None = None
     for step in turn.steps:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.errors import NotFoundError, StateError
 from cc_trace.files import prepare_database
-from cc_trace.spans import GOAL_CHARS, OUTPUT_CHARS, SessionSummary
+from cc_trace.spans import OUTPUT_CHARS, TITLE_CHARS, SessionSummary
 from cc_trace.store.schema import BUSY_SECONDS, OTHER_VERSION, TYPED, VERSION, connect_to_read, version_of
 from cc_trace.store.span_rows import from_json, typed
 
@@ -150,7 +150,8 @@ class StoredSession:
             if span.kind == "turn":
                 summary.turns += 1
                 roots.add(span.span_id)
-                summary.goal = summary.goal or (str(span.input)[:GOAL_CHARS] if span.input is not None else "")
+                first_prompt = str(span.input)[:TITLE_CHARS] if span.input is not None else ""
+                summary.first_prompt = summary.first_prompt or first_prompt
                 if span.output is not None:
                     summary.latest_output = str(span.output)[:OUTPUT_CHARS] or summary.latest_output
                 summary.describe(span.metadata)

@@ -257,7 +257,7 @@ class Store:
     ) -> bool:
         session_id, content = summary.session_id, privacy.content if privacy is not None else "full"
         outgoing = privacy.text if privacy is not None else str
-        title = (summary.title or summary.goal or summary.latest_output) if content != "metadata" else ""
+        title = (summary.title or summary.first_prompt or summary.latest_output) if content != "metadata" else ""
         told = outgoing(title) if title else ""
         about: dict[str, JsonValue] = {
             "files": [outgoing(name) for name in list(summary.files_modified)[:_MAX_FILES]]
