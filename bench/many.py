@@ -70,7 +70,7 @@ def _fill(home: Path, number: int) -> None:
         state.fingerprint_bytes = min(status.st_size, FINGERPRINT_BYTES)
         with OpenTranscript(path) as transcript:
             state.fingerprint = transcript.fingerprint(state.fingerprint_bytes)
-        state.destinations["local"] = Cursor(delivered=2, turns=1, time=status.st_mtime)
+        state.destinations["local"] = Cursor(delivered=2, turns_before=1, last_attempt_at=status.st_mtime)
         states.path(path.stem).write_bytes(to_json(state))
 
 

@@ -158,13 +158,13 @@ def _destination(cursor: Cursor) -> dict[str, Any]:
     return {
         "delivered": cursor.delivered,
         "pending": cursor.pending_spans,
-        "unfinished": cursor.unfinished,
-        "turns": cursor.turns,
+        "unfinished": cursor.unfinished_spans,
+        "turns": cursor.turns_before,
         "error": cursor.error,
         "error_at": _time(cursor.error_at),
         "not_before": _time(cursor.not_before),
         "refused": cursor.notes,
-        "time": _time(cursor.time),
+        "time": _time(cursor.last_attempt_at),
     }
 
 
@@ -176,7 +176,7 @@ def _activity(state: SessionState) -> str:
     """Say what the session does, reading only from its oldest undelivered turn on."""
     path = Path(state.transcript)
     furthest = max(state.destinations.values(), key=lambda cursor: cursor.offset, default=None)
-    resume = Resume() if furthest is None else Resume(furthest.position, furthest.turns)
+    resume = Resume() if furthest is None else Resume(furthest.position, furthest.turns_before)
     try:
         session = Session(path, resume)
         turn = None

@@ -102,7 +102,7 @@ class AgentDeliveries:
 
     def to_read(self, to: str, cursor: Cursor) -> Selection:
         """Return the files to read for a destination; move its cursor back to the first turn they belong to."""
-        if cursor.time is None and self._delivered.pop(to, None) is not None:
+        if cursor.last_attempt_at is None and self._delivered.pop(to, None) is not None:
             # The destination starts over. Save that now, since this attempt may fail.
             self._save()
         selection = select(self._files, self._delivered.get(to, {}))

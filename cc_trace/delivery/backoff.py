@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STEP_SECONDS: Final = 5.0
 _MAX_SECONDS: Final = 300.0
 _MAX_STEPS: Final = 10
-_LONGEST_SECONDS: Final = 86_400.0 * 1.1  # a longer wait means that the clock was set back
+MAX_PLAUSIBLE_WAIT_SECONDS: Final = 86_400.0 * 1.1  # the longest Retry-After, and a tenth; else the clock was changed
 
 
 class Wait(NamedTuple):
@@ -49,7 +49,7 @@ class Backoff:
     def waiting(self, address: str, now: float) -> Wait | None:
         """Return the wait that a destination is in; None if it may be tried."""
         wait = self._read(address)
-        return wait if wait is not None and 0 < wait.not_before - now <= _LONGEST_SECONDS else None
+        return wait if wait is not None and 0 < wait.not_before - now <= MAX_PLAUSIBLE_WAIT_SECONDS else None
 
     def failed(self, address: str, now: float, error: str, after_seconds: float | None, jitter: float) -> None:
         """Record one more failure."""

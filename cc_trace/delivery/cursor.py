@@ -5,7 +5,7 @@ Rule: a file's content is validated once, when it is read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import orjson
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 VERSION: Final = 2
 _AGENTS_VERSION: Final = 1  # of the file that records what was delivered of the agents' files
+# Fields with another key in the file than here. An earlier version of cc-trace may read the file, too.
+_SESSION_KEYS: Final = {"intent_accepted": "answered"}
+_CURSOR_KEYS: Final = {
+    "turns_before": "turns",
+    "unfinished_spans": "unfinished",
+    "last_attempt_at": "time",
+    "last_turn_sent": "reached",
+}
+_METRICS_KEYS: Final = {"unreported": "untold"}
 # The names that version 1 of the file used.
 _SESSION_NAMES_1: Final = {"anchors": "links"}
 _CURSOR_NAMES_1: Final = {
@@ -43,40 +52,40 @@ _LATEST: Final = 1e11  # unix seconds; later dates cannot be formatted
 
 @dataclass(slots=True)
 class Metrics:
-    """What was counted of the spans that a destination accepted, and not yet told it.
+    """Counts of the spans that a destination accepted, kept until they are reported to it.
 
-    `in_intent` is what the spans of the intent count for, and counts with them. A delta that is being sent when the
-    process dies may have been taken, and is not sent again: of two errors, to count twice is the worse one.
+    `in_intent`: the counts of the batch being sent, added to `counts` when the batch is accepted. A delta that was
+    being sent when the process died may have been taken, and is not sent again: counting twice is the worse error.
     """
 
-    temporality: str = ""  # how it is told; another one begins anew
-    start_ns: int = 0  # since when it was counted
+    temporality: str = ""  # of the reports; if it changes, counting starts over
+    start_ns: int = 0  # when counting began
     counts: dict[str, list[float]] = field(default_factory=dict)
     in_intent: dict[str, list[float]] = field(default_factory=dict)
-    untold: bool = False
-    in_flight: bool = False  # a delta; found at the start: nobody knows whether it was taken
+    unreported: bool = False
+    in_flight: bool = False  # a delta is being sent; if a sync finds this set, the delta may have been taken
 
     def begin(self, temporality: str, now_ns: int) -> None:
-        """Take up what was counted, as far as it can be told so."""
+        """Resume the counts; drop them if the temporality changed, or a delta may have been taken."""
         if self.temporality != temporality or self.in_flight:
-            self.counts, self.start_ns, self.untold = {}, now_ns if self.temporality else 0, False
+            self.counts, self.start_ns, self.unreported = {}, now_ns if self.temporality else 0, False
         self.temporality, self.in_flight, self.in_intent = temporality, False, {}
 
     def accept(self) -> None:
-        """Count what the intent's spans count for."""
+        """Add the counts of the batch, which was accepted."""
         add_counts(self.counts, self.in_intent)
-        self.untold |= bool(self.in_intent)
+        self.unreported |= bool(self.in_intent)
         self.in_intent = {}
 
-    def told(self, until_ns: int, *, taken: bool) -> None:
-        """Go on after what was counted was told; a delta that was taken is not told again."""
+    def reported(self, until_ns: int, *, taken: bool) -> None:
+        """Record that the counts were sent; a delta that was taken is not sent again."""
         if taken and self.in_flight:
             self.counts, self.start_ns = {}, until_ns
-        self.untold, self.in_flight = not taken, False
+        self.unreported, self.in_flight = not taken, False
 
 
 def add_counts(total: dict[str, list[float]], more: Mapping[str, list[float]]) -> None:
-    """Add what was counted number by number; a series of another form, as of another version, is replaced."""
+    """Add counts number by number; a series of another form, as of another version, is replaced."""
     for series, numbers in more.items():
         known = total.get(series, ())
         same = len(known) == len(numbers)
@@ -97,7 +106,7 @@ class Cursor:
 
     offset: int = 0
     line: int = 0
-    turns: int = 0  # turns before that, all completely delivered
+    turns_before: int = 0  # the number of turns before that, all completely delivered
     accepted: list[str] = field(default_factory=list)  # spans after that which the destination has
     rejected: list[str] = field(default_factory=list)  # spans after that which it refuses for good
     intent: list[str] = field(default_factory=list)  # spans being sent; if a sync finds some, they are unclear
@@ -108,18 +117,18 @@ class Cursor:
     fingerprint: str = ""  # of the bytes before `offset`
     delivered: int = 0  # all spans ever accepted
     pending_spans: int = 0  # spans that were final at the last sync, and not accepted
-    unfinished: int = 0  # spans that were not final yet
+    unfinished_spans: int = 0  # spans that were not final yet
     notes: list[dict[str, Any]] = field(default_factory=list)  # spans refused for good, and why
     error: str | None = None
     error_at: float | None = None
     not_before: float | None = None  # do not retry before then
     refusing_since: float | None = None  # the backend has refused everything since then
-    time: float | None = None
+    last_attempt_at: float | None = None
     call_by_task: dict[str, str] = field(default_factory=dict)  # background task -> the call that launched it
     trace_by_call: dict[str, str] = field(default_factory=dict)  # such a call -> its trace
     finished_tasks: list[str] = field(default_factory=list)  # those tasks and calls that have ended
     metrics: Metrics = field(default_factory=Metrics)
-    reached: int = 0  # the last turn of which a span was sent; `offset` can move back to before it
+    last_turn_sent: int = 0  # the last turn of which a span was sent; `offset` can move back to before it
 
     @property
     def position(self) -> Position:
@@ -130,18 +139,18 @@ class Cursor:
     def begun(self) -> int:
         """Return the number of the last turn of which a span was sent."""
         started = self.accepted or self.rejected or self.intent or self.unclear
-        return max(self.turns + bool(started), self.reached)
+        return max(self.turns_before + bool(started), self.last_turn_sent)
 
     @property
     def pending(self) -> bool:
         """Tell whether there is known to be something left for this destination."""
-        left = self.pending_spans or self.unfinished or self.intent or self.unclear or self.error is not None
-        return bool(left) or self.time is None  # no delivery has ever completed
+        left = self.pending_spans or self.unfinished_spans or self.intent or self.unclear or self.error is not None
+        return bool(left) or self.last_attempt_at is None  # no delivery has ever completed
 
     def go_back_to(self, turn: int, position: Position) -> None:
         """Move back to the beginning of an earlier turn, to which an agent has added work."""
         if position.offset < self.offset:
-            self.offset, self.line, self.turns = position.offset, position.number, max(turn - 1, 0)
+            self.offset, self.line, self.turns_before = position.offset, position.number, max(turn - 1, 0)
             self.fingerprint = ""  # that of another offset
 
 
@@ -162,7 +171,7 @@ class SessionState:
     # The environment of its own hook, by author; None replaces a secret's value. None: its hook has not run yet.
     environment: dict[str, dict[str, str | None]] | None = None
     sending: str | None = None  # the destination whose intent is being sent
-    answered: bool = False  # only set in the file: the destination being sent to has accepted its intent
+    intent_accepted: bool = False  # only set in the file: the destination being sent to has accepted its intent
     agent_bytes: int = 0  # the total size of its agents' files when they were last read
     claude_start: str | None = None  # when the process `claude_pid` began, since process ids are reused
 
@@ -186,7 +195,7 @@ class SessionState:
         cursor = self.destinations.get(to, Cursor())
         resume = Resume(
             position=cursor.position,
-            turns=cursor.turns,
+            turns=cursor.turns_before,
             call_by_task=dict(cursor.call_by_task),
             trace_by_call=dict(cursor.trace_by_call),
             finished_tasks=set(cursor.finished_tasks),
@@ -215,7 +224,7 @@ class SessionState:
         """Return the trace links, each by the number of the first turn it applies to."""
         return {int(first): TraceLink(*link) for first, link in self.links.items()}
 
-    def untouched(self) -> int:
+    def first_unsent_turn(self) -> int:
         """Return the number of the first turn of which nothing has been sent to any destination."""
         return 1 + max((cursor.begun for cursor in self.destinations.values()), default=0)
 
@@ -225,8 +234,11 @@ def to_json(state: SessionState) -> bytes:
     # A path need not be UTF-8. This one is only displayed.
     shown = state.transcript.encode("utf-8", "backslashreplace").decode()
     # `answered` comes before any text that a user can control: see `ACCEPTED_MARK`.
-    known = {each.name: getattr(state, each.name) for each in fields(state)}
-    raw = {"version": VERSION, "answered": False, **known, "transcript": shown}
+    cursors = {name: _with_keys(each, _CURSOR_KEYS) for name, each in state.destinations.items()}
+    for cursor in cursors.values():
+        cursor["metrics"] = _with_keys(cursor["metrics"], _METRICS_KEYS)
+    known = {**_with_keys(state, _SESSION_KEYS), "transcript": shown, "destinations": cursors}
+    raw = {"version": VERSION, "answered": False, **known}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -242,21 +254,32 @@ def from_json(data: bytes, session_id: str) -> SessionState:
         raw = _renamed(raw, _SESSION_NAMES_1)
         cursors = {name: _renamed(cursor, _CURSOR_NAMES_1) for name, cursor in cursors.items()}
     destinations = {name: _cursor(cursor) for name, cursor in cursors.items()}
-    state = SessionState(**raw, destinations=destinations)
+    state = SessionState(**_without_keys(raw, _SESSION_KEYS), destinations=destinations)
     if state.session_id != session_id:
         message = "another session's"
         raise ValueError(message)
     for part in (state, *destinations.values(), *(cursor.metrics for cursor in destinations.values())):
         for name, fits in _FORMS.items():
             if hasattr(part, name) and not fits(getattr(part, name)):
-                message = f"{name} is out of range"
+                message = f"{_KEYS.get(name, name)} is out of range"
                 raise ValueError(message)
     _apply_accepted_mark(state)
     return state
 
 
 def _cursor(raw: dict[str, Any]) -> Cursor:
-    return Cursor(**{**raw, "metrics": Metrics(**raw.get("metrics", {}))})
+    metrics = Metrics(**_without_keys(raw.get("metrics", {}), _METRICS_KEYS))
+    return Cursor(**{**_without_keys(raw, _CURSOR_KEYS), "metrics": metrics})
+
+
+def _with_keys(record: SessionState | Cursor | Metrics, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a record by their keys in the file."""
+    return {keys.get(name, name): getattr(record, name) for name in record.__slots__}
+
+
+def _without_keys(raw: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return values that were read from the file by the names of their fields."""
+    return _renamed(raw, {key: name for name, key in keys.items()})
 
 
 def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -266,13 +289,13 @@ def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 def _apply_accepted_mark(state: SessionState) -> None:
     """Apply an acceptance that was recorded in place, after which the process died or could write nothing else."""
     cursor = state.destinations.get(state.sending or "")
-    if state.answered and cursor is not None:
+    if state.intent_accepted and cursor is not None:
         cursor.accepted += cursor.intent
         cursor.delivered += len(cursor.intent)
         cursor.not_in_ledger += cursor.intent
         cursor.intent = []
         cursor.metrics.accept()
-    state.answered, state.sending = False, None
+    state.intent_accepted, state.sending = False, None
 
 
 def agents_to_json(agents: Mapping[str, Mapping[str, Delivered]]) -> bytes:
@@ -356,11 +379,14 @@ def _are_variables(value: object) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value.values()))
 
 
+_KEYS: Final = {**_SESSION_KEYS, **_CURSOR_KEYS, **_METRICS_KEYS}
 _FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
-    **dict.fromkeys(("size", "mtime_ns", "fingerprint_bytes", "offset", "line", "turns"), _is_count),
-    **dict.fromkeys(("agent_bytes", "reached"), _is_count),
-    **dict.fromkeys(("delivered", "pending_spans", "unfinished"), _is_count),
-    **dict.fromkeys(("intent_at", "unclear_at", "error_at", "not_before", "refusing_since", "time"), _is_time),
+    **dict.fromkeys(("size", "mtime_ns", "fingerprint_bytes", "offset", "line", "turns_before"), _is_count),
+    **dict.fromkeys(("agent_bytes", "last_turn_sent"), _is_count),
+    **dict.fromkeys(("delivered", "pending_spans", "unfinished_spans"), _is_count),
+    **dict.fromkeys(
+        ("intent_at", "unclear_at", "error_at", "not_before", "refusing_since", "last_attempt_at"), _is_time
+    ),
     **dict.fromkeys(("accepted", "rejected", "intent", "unclear", "not_in_ledger", "finished_tasks"), _are_texts),
     **dict.fromkeys(("call_by_task", "trace_by_call"), _is_map),
     **dict.fromkeys(("cwd", "error", "sending", "claude_start"), _is_text),
@@ -368,9 +394,9 @@ _FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
         ("session_id", "transcript", "fingerprint"), lambda value: isinstance(value, str) and "\0" not in value
     ),
     "claude_pid": lambda value: value is None or (type(value) is int and 0 < value < 1 << 31),
-    "answered": lambda value: isinstance(value, bool),
+    "intent_accepted": lambda value: isinstance(value, bool),
     **dict.fromkeys(("counts", "in_intent"), _are_counts),
-    **dict.fromkeys(("untold", "in_flight"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("unreported", "in_flight"), lambda value: isinstance(value, bool)),
     "start_ns": _is_count,
     "temporality": _is_text,
     "notes": _are_notes,

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+from cc_trace.delivery.backoff import MAX_PLAUSIBLE_WAIT_SECONDS
 from cc_trace.delivery.cursor import MAX_NOTES, add_counts
 from cc_trace.delivery.runtime import Advance
 from cc_trace.export import (
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from cc_trace.transcript import OpenTranscript
 
 _FRESH_NS: Final = 86_400_000_000_000  # what ended before that is history, and in no metric
-_LONGEST_SECONDS: Final = 86_400.0  # a longer wait means that the clock was set back
 _MAX_REFUSALS: Final = 3  # spans refused in a row: then the backend refuses everything
 REFUSING_SECONDS: Final = 7 * 86_400.0  # how long a backend that refuses everything is taken to be misconfigured
 _MAX_TASKS: Final = 500  # background tasks remembered, the latest ones
@@ -150,8 +150,8 @@ class Delivery:
             self._send_metrics()
         self._advance()
         cursor.pending_spans = sum(len(turn.waiting) for turn in self._turns)
-        cursor.unfinished = sum(turn.unfinished for turn in self._turns)
-        cursor.time = self._runtime.clock()
+        cursor.unfinished_spans = sum(turn.unfinished for turn in self._turns)
+        cursor.last_attempt_at = self._runtime.clock()
         self._save()
         return not stopped and not cursor.pending_spans
 
@@ -273,7 +273,7 @@ class Delivery:
             self._record(stored)
             self._settle(stored, sent=False)
         now, wait = self._runtime.clock(), self._plan.unclear_seconds
-        too_early = since - now < _LONGEST_SECONDS and now - min(now, since) < wait
+        too_early = since - now < MAX_PLAUSIBLE_WAIT_SECONDS and now - min(now, since) < wait
         if too_early and not stored.issuperset(span.span_id for span in unclear):
             self._cursor.not_before = min(now, since) + wait
             self._fail("an earlier attempt may still be stored; asking again later")
@@ -414,7 +414,7 @@ class Delivery:
     def _send_metrics(self) -> None:
         """Tell the destination what was counted. Whatever comes of it, the spans are delivered."""
         metrics, to, runtime = self._cursor.metrics, self._metrics_to, self._runtime
-        if to is None or not metrics.untold or runtime.why_stopped(self._deadline) is not None:
+        if to is None or not metrics.unreported or runtime.why_stopped(self._deadline) is not None:
             return
         if to.metrics == "delta":
             metrics.in_flight = True
@@ -425,7 +425,7 @@ class Delivery:
         runtime.reached("metrics answered")
         # What was refused is refused again. Whether an unclear delta was taken nobody knows.
         taken = isinstance(outcome, Accepted | Rejected) or (metrics.in_flight and isinstance(outcome, Unclear))
-        metrics.told(end_ns, taken=taken)
+        metrics.reported(end_ns, taken=taken)
         if not isinstance(outcome, Accepted):
             self.metrics_failure = outcome.message
 
@@ -440,7 +440,7 @@ class Delivery:
             turn.waiting.discard(id_)
             turn.settled.add(id_)
             self._agent_of.pop(id_, None)
-            cursor.reached = max(cursor.reached, turn.number)
+            cursor.last_turn_sent = max(cursor.last_turn_sent, turn.number)
             self.turns += sent and id_ in self._roots
             self._roots.discard(id_)
             if id_ not in rejected:
@@ -472,7 +472,7 @@ class Delivery:
             cursor.fingerprint = self._transcript.fingerprint_before(turns[0].begin.offset)
         if turns:
             cursor.offset, cursor.line = turns[0].begin.offset, turns[0].begin.number
-            cursor.turns = turns[0].number - 1
+            cursor.turns_before = turns[0].number - 1
         kept: set[str] = set().union(*(turn.settled for turn in turns))
         cursor.accepted = [id_ for id_ in cursor.accepted if id_ in kept]
         cursor.rejected = [id_ for id_ in cursor.rejected if id_ in kept]

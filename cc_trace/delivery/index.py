@@ -63,7 +63,7 @@ def row_of(state: SessionState) -> IndexRow:
         agent_bytes=state.agent_bytes,
         pending=frozenset(name for name, cursor in all_.items() if cursor.pending),
         complete=frozenset(name for name, cursor in all_.items() if not cursor.pending),
-        tried=max((max(each.time or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
+        tried=max((max(each.last_attempt_at or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.delivery.agent_deliveries import AgentDeliveries
+from cc_trace.delivery.backoff import MAX_PLAUSIBLE_WAIT_SECONDS
 from cc_trace.delivery.cursor import SessionState
 from cc_trace.delivery.deliver import Delivery
 from cc_trace.delivery.forks import suppressed_by
@@ -99,7 +100,6 @@ class _Work(NamedTuple):
 
 
 _PASSES: Final = 3
-_LONGEST_WAIT_SECONDS: Final = 86_400.0  # a longer wait means that the clock was changed
 _HOOKS_SECONDS: Final = 60.0  # how long to wait for other Stop hooks before leaving the root to a later worker
 _GOES_ON_SECONDS: Final = 1.0  # once Stop hooks have written their lines, a turn either ends or goes on at once
 _POLL_SECONDS: Final = 0.05
@@ -305,7 +305,7 @@ class Sync:
             report=report,
             agents=AgentDeliveries(self._states, transcript.path),
             deadline=deadline,
-            running_from=state.untouched() if ending is None and not caller.named else None,
+            running_from=state.first_unsent_turn() if ending is None and not caller.named else None,
         )
         for _ in range(_PASSES):
             before, agent_bytes = transcript.stat(), work.agents.refresh()
@@ -388,7 +388,7 @@ class Sync:
         elif self._rewritten(transcript, size, state):
             self._log.write(f"{session_id}: the transcript was rewritten; reading it again")
             for cursor in state.destinations.values():
-                cursor.offset, cursor.line, cursor.turns = BEGINNING.offset, BEGINNING.number, 0
+                cursor.offset, cursor.line, cursor.turns_before = BEGINNING.offset, BEGINNING.number, 0
                 cursor.fingerprint = ""
             self._states.save_agents(session_id, {})  # their positions have changed
         state.transcript = str(transcript.path)
@@ -466,7 +466,7 @@ class Sync:
     def _reason_to_wait(self, address: str, cursor: Cursor) -> str | None:
         """Return why a patient runtime leaves a destination alone for now; None if it may be tried."""
         now = self._runtime.clock()
-        if 0 < (cursor.not_before or 0.0) - now <= _LONGEST_WAIT_SECONDS:
+        if 0 < (cursor.not_before or 0.0) - now <= MAX_PLAUSIBLE_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"
         if (known := self._states.backoff.waiting(address, now)) is not None:
             return f"waiting to retry after {known.failures} failures: {known.error}"
@@ -489,4 +489,4 @@ def _remember_link(state: SessionState, link: TraceLink | None) -> None:
     """Store the link for turns of which nothing has been sent yet: a later sync will not know it."""
     last = state.links[max(state.links, key=int)] if state.links else [*TraceLink()]
     if link is not None and last != [*link]:
-        state.links[str(state.untouched())] = [*link]
+        state.links[str(state.first_unsent_turn())] = [*link]

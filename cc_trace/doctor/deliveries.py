@@ -37,7 +37,7 @@ class _Delivery:
         return bool(cursor.pending_spans or cursor.error or cursor.intent or cursor.unclear)
 
     def is_unfinished_since(self, time: float) -> bool:
-        return bool(self.cursor.unfinished) and 0 < mtime(Path(self.state.transcript)) < time
+        return bool(self.cursor.unfinished_spans) and 0 < mtime(Path(self.state.transcript)) < time
 
 
 def deliveries(subject: Subject) -> Iterator[Check]:
@@ -123,7 +123,7 @@ def _errors(cursors: Sequence[Cursor]) -> str:
     times_by_error: defaultdict[str, list[float]] = defaultdict(list)
     for cursor in cursors:
         error = cursor.error or "the last attempt got no response"
-        times_by_error[error].append(cursor.error_at or cursor.time or 0.0)
+        times_by_error[error].append(cursor.error_at or cursor.last_attempt_at or 0.0)
     common = sorted(times_by_error.items(), key=lambda item: -len(item[1]))
     return listed(f"{error} ({plural(len(times), 'session')}, last at {moment(max(times))})" for error, times in common)
 

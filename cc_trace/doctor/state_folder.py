@@ -131,7 +131,7 @@ def _last_delivery(subject: Subject) -> float:
     """Return when a session was last delivered without an error."""
     states = (subject.states.peek(id_) for id_ in subject.states.sessions())
     cursors = (cursor for state in states if state is not None for cursor in state.destinations.values())
-    return max((cursor.time or 0.0 for cursor in cursors if cursor.error is None), default=0.0)
+    return max((cursor.last_attempt_at or 0.0 for cursor in cursors if cursor.error is None), default=0.0)
 
 
 def damaged_files(subject: Subject) -> Iterator[Check]:

@@ -148,7 +148,7 @@ def saved(machine: Machine, cursor: Cursor, name: str = "sink") -> SessionState:
 
 def test_delivered_state_is_removed(tmp_path: Path, machine: Machine) -> None:
     """The states of the next test differ from this one in one thing each."""
-    saved(machine, Cursor(time=1.0, delivered=3))
+    saved(machine, Cursor(last_attempt_at=1.0, delivered=3))
     clean(tmp_path)
     assert traces_of(tmp_path, GONE) == []
 
@@ -156,14 +156,14 @@ def test_delivered_state_is_removed(tmp_path: Path, machine: Machine) -> None:
 @pytest.mark.parametrize(
     "cursor",
     [
-        Cursor(time=1.0, delivered=3, pending_spans=1),
-        Cursor(time=1.0, delivered=3, unfinished=1),
-        Cursor(time=1.0, delivered=3, intent=["a"]),
-        Cursor(time=1.0, delivered=3, unclear=["a"]),
-        Cursor(time=1.0, delivered=3, not_in_ledger=["a"]),
-        Cursor(time=1.0, delivered=3, error="down"),
-        Cursor(time=None, delivered=3),
-        Cursor(time=1.0, delivered=4),
+        Cursor(last_attempt_at=1.0, delivered=3, pending_spans=1),
+        Cursor(last_attempt_at=1.0, delivered=3, unfinished_spans=1),
+        Cursor(last_attempt_at=1.0, delivered=3, intent=["a"]),
+        Cursor(last_attempt_at=1.0, delivered=3, unclear=["a"]),
+        Cursor(last_attempt_at=1.0, delivered=3, not_in_ledger=["a"]),
+        Cursor(last_attempt_at=1.0, delivered=3, error="down"),
+        Cursor(last_attempt_at=None, delivered=3),
+        Cursor(last_attempt_at=1.0, delivered=4),
     ],
     ids=["pending", "unfinished", "intent", "unclear", "not in ledger", "error", "never ended", "ledger knows less"],
 )
@@ -175,7 +175,7 @@ def test_state_with_unrecorded_facts_is_kept(tmp_path: Path, machine: Machine, c
 
 def test_state_of_transcript_outside_projects_is_kept(tmp_path: Path, machine: Machine) -> None:
     """`sync --transcript` takes any path."""
-    state = saved(machine, Cursor(time=1.0, delivered=3))
+    state = saved(machine, Cursor(last_attempt_at=1.0, delivered=3))
     state.transcript = str(tmp_path / "elsewhere.jsonl")
     Path(state.transcript).touch()
     machine.states.save(state)
@@ -191,7 +191,7 @@ def test_unreadable_state_is_kept(tmp_path: Path, machine: Machine) -> None:
 
 def test_state_of_local_store_is_removed_without_ledger(tmp_path: Path, machine: Machine) -> None:
     """A span that is stored again replaces itself, so the ledger has no claims for it."""
-    saved(machine, Cursor(time=1.0, delivered=100), name="local")
+    saved(machine, Cursor(last_attempt_at=1.0, delivered=100), name="local")
     clean(tmp_path)
     assert traces_of(tmp_path, GONE) == []
 
@@ -208,7 +208,7 @@ def test_states_are_kept_if_ledger_is_lost(tmp_path: Path, machine: Machine, sin
 
 
 def test_locked_or_requested_session_is_kept(tmp_path: Path, machine: Machine) -> None:
-    state = saved(machine, Cursor(time=1.0, delivered=3))
+    state = saved(machine, Cursor(last_attempt_at=1.0, delivered=3))
     with machine.states.locked(GONE) as held:
         assert held
         clean(tmp_path)
@@ -278,7 +278,7 @@ def test_cleanup_is_bounded_per_run(tmp_path: Path, machine: Machine, monkeypatc
     monkeypatch.setattr(retention, "MAX_SESSIONS", 2)
     for number in range(6):
         id_ = f"{number:08}-0000-4000-8000-000000000001"
-        cursor = Cursor(time=1.0, pending_spans=int(number < 2))
+        cursor = Cursor(last_attempt_at=1.0, pending_spans=int(number < 2))
         machine.states.save(SessionState(id_, "/gone", destinations={"sink": cursor}))
         os.utime(machine.states.path(id_), (number, number))
     left = []
@@ -360,7 +360,7 @@ def test_deleting_traces_shrinks_the_store(tmp_path: Path, machine: Machine) -> 
 
 def test_unreadable_store_is_logged_and_cleanup_continues(tmp_path: Path, machine: Machine) -> None:
     (machine.states.folder / "traces.db").write_text("no database, and long enough to look like one" * 100)
-    saved(machine, Cursor(time=1.0, delivered=3))
+    saved(machine, Cursor(last_attempt_at=1.0, delivered=3))
     clean(tmp_path, store_days=1)
     assert traces_of(tmp_path, GONE) == []
     assert "cleaning up: " in (machine.states.folder / "cc-trace.log").read_text()

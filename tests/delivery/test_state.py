@@ -117,7 +117,7 @@ def state() -> SessionState:
     progress = Cursor(
         offset=40,
         line=3,
-        turns=2,
+        turns_before=2,
         accepted=["0123456789abcdef"],
         intent=["fedcba9876543210"],
         intent_at=1.5,
@@ -129,12 +129,12 @@ def state() -> SessionState:
         notes=[{"span_id": "0000000000000001", "status": "400", "message": "no", "time": 1.0}],
         error="refused",
         error_at=2.0,
-        time=3.0,
+        last_attempt_at=3.0,
         call_by_task={"task": "toolu_1"},
         trace_by_call={"toolu_1": "00000000000000000000000000000001"},
         finished_tasks=["task"],
-        metrics=Metrics(temporality="delta", start_ns=7, counts={'["cc_trace.cost",{}]': [0.5]}, untold=True),
-        reached=4,
+        metrics=Metrics(temporality="delta", start_ns=7, counts={'["cc_trace.cost",{}]': [0.5]}, unreported=True),
+        last_turn_sent=4,
     )
     return SessionState(
         "s-1",

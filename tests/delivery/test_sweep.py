@@ -51,7 +51,7 @@ def sessions(tmp_path: Path) -> Sessions:
 
 
 def failed(time: float) -> Cursor:
-    return Cursor(time=time, error="down", pending_spans=3)
+    return Cursor(last_attempt_at=time, error="down", pending_spans=3)
 
 
 def test_untried_then_longest_waiting_first(sessions: Sessions) -> None:
@@ -63,7 +63,10 @@ def test_untried_then_longest_waiting_first(sessions: Sessions) -> None:
 
 
 def test_retry_after_sessions_come_last(sessions: Sessions) -> None:
-    waits, other = sessions.add(Cursor(time=1, error="slow down", not_before=1000)), sessions.add(failed(500))
+    waits, other = (
+        sessions.add(Cursor(last_attempt_at=1, error="slow down", not_before=1000)),
+        sessions.add(failed(500)),
+    )
     assert sessions.found() == [other, waits]
 
 
@@ -81,12 +84,12 @@ def test_disabled_or_misconfigured_sessions_come_last(sessions: Sessions) -> Non
 @pytest.mark.parametrize(
     ("progress", "pending"),
     [
-        (Cursor(time=1), False),
+        (Cursor(last_attempt_at=1), False),
         (Cursor(), True),  # it was being sent for the first time, and nothing was recorded
-        (Cursor(time=1, pending_spans=1), True),
-        (Cursor(time=1, unfinished=1), True),
-        (Cursor(time=1, error="no"), True),
-        (Cursor(time=1, intent=["0123456789abcdef"]), True),
+        (Cursor(last_attempt_at=1, pending_spans=1), True),
+        (Cursor(last_attempt_at=1, unfinished_spans=1), True),
+        (Cursor(last_attempt_at=1, error="no"), True),
+        (Cursor(last_attempt_at=1, intent=["0123456789abcdef"]), True),
     ],
 )
 def test_is_pending(progress: Cursor, pending: bool) -> None:  # noqa: FBT001
@@ -107,7 +110,7 @@ def test_all_of_6000_sessions_are_considered(tmp_path: Path) -> None:
     for number in range(6000):
         path = folder / f"{number:08}-0000-4000-8000-000000000001.jsonl"
         path.touch()
-        progress = Cursor(time=1, error="401", pending_spans=1) if number % 2 else Cursor(time=1)
+        progress = Cursor(last_attempt_at=1, error="401", pending_spans=1) if number % 2 else Cursor(last_attempt_at=1)
         state = SessionState(path.stem, str(path), 0, cwd="/p", destinations={"otlp": progress})
         states.path(path.stem).write_bytes(to_json(state))
     later_ns = time.time_ns() + 10**15
@@ -116,13 +119,13 @@ def test_all_of_6000_sessions_are_considered(tmp_path: Path) -> None:
 
 
 def test_old_session_is_not_sent_to_new_destination(sessions: Sessions) -> None:
-    sessions.add(Cursor(time=1))
+    sessions.add(Cursor(last_attempt_at=1))
     assert list(pending_sessions(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 10**18)) == []
     assert len(list(pending_sessions(sessions.states, sessions.folder, lambda *_: ["otlp", "new"], 0))) == 1
 
 
 def test_agent_growth_is_pending_only_for_destinations_with_session(sessions: Sessions) -> None:
-    id_ = sessions.add(Cursor(time=1))
+    id_ = sessions.add(Cursor(last_attempt_at=1))
     [path] = sessions.folder.rglob(f"{id_}.jsonl")
     agent = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
     agent.parent.mkdir(parents=True)
@@ -151,7 +154,7 @@ def test_unknown_sessions_are_sampled(sessions: Sessions) -> None:
 
 def test_index_matches_state_files(sessions: Sessions) -> None:
     """Also when it has to be rebuilt because it is missing or damaged."""
-    first, second = sessions.add(Cursor(time=1)), sessions.add(failed(100))
+    first, second = sessions.add(Cursor(last_attempt_at=1)), sessions.add(failed(100))
     rows = sessions.states.index.rows()
     assert {id_: (row.pending, row.complete) for id_, row in rows.items()} == {
         first: (frozenset(), {"otlp"}),
@@ -169,7 +172,7 @@ def test_index_matches_state_files(sessions: Sessions) -> None:
 def test_index_is_rebuilt_after_failed_write(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process holds its lock for long; the state is saved all the same."""
     monkeypatch.setattr("cc_trace.delivery.index._BUSY_SECONDS", 0.05)
-    session = sessions.add(Cursor(time=1))
+    session = sessions.add(Cursor(last_attempt_at=1))
     sessions.states.index.close()
     other = sqlite3.connect(sessions.states.folder / "index.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -185,7 +188,7 @@ def test_index_is_rebuilt_after_failed_write(sessions: Sessions, monkeypatch: py
 
 def test_crash_between_state_and_index_is_detected(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row is invalidated before the state is saved."""
-    session = sessions.add(Cursor(time=1))
+    session = sessions.add(Cursor(last_attempt_at=1))
     assert sessions.found() == []
     state, _ = sessions.states.load(session)
     assert state is not None
@@ -227,7 +230,7 @@ def test_status_shows_latest_and_pending_sessions(tmp_path: Path) -> None:
         states.prepare()
         for number in range(100):
             session = f"{number:08}-0000-4000-8000-000000000001"
-            progress = failed(1) if number < 30 else Cursor(time=1)
+            progress = failed(1) if number < 30 else Cursor(last_attempt_at=1)
             states.save(SessionState(session, "", 0, number, destinations={"otlp": progress}))
         said = home.command("status").stdout.splitlines()
         shown = [line for line in said if line.endswith("transcript gone")]

@@ -885,7 +885,7 @@ def test_a_worker_that_died_is_made_up_for_by_the_next_delivery(healthy: Home) -
     [before] = log(healthy.subject())
     state = States(healthy.state).peek(SESSION)
     assert state is not None
-    state.destinations["local"].time = time.time() + 60
+    state.destinations["local"].last_attempt_at = time.time() + 60
     States(healthy.state).save(state)
     [after] = log(healthy.subject())
     assert (before.verdict, after.verdict) == ("warning", "ok")

@@ -60,13 +60,13 @@ def _seeds() -> Iterator[bytes]:
         9,
         1,
         delivered=5,
-        time=1.5,
+        last_attempt_at=1.5,
         call_by_task={"t1": "b1"},
         trace_by_call={"b1": "t1"},
         finished_tasks=["b1"],
     )
     torn = Cursor(
-        accepted=["a" * 16], rejected=["b" * 16], intent=["c" * 16], intent_at=1.5, pending_spans=2, unfinished=1
+        accepted=["a" * 16], rejected=["b" * 16], intent=["c" * 16], intent_at=1.5, pending_spans=2, unfinished_spans=1
     )
     torn.error, torn.error_at, torn.not_before, torn.notes = "refused", 1.5, 9e9, [note]
     for progress in ({"sink": done}, {"sink": torn}, {"sink": Cursor(), "gone": done}, {}):
