@@ -129,7 +129,7 @@ class Tracer:
 
     def _deliver_in_time(self) -> None:
         taken, self._taken = self._taken, None
-        if taken is None or not taken.found:
+        if taken is None or not taken.items:
             return
         thread = threading.Thread(target=self._deliver_safely, args=(taken,), name="cc-trace", daemon=True)
         try:

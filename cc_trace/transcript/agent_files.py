@@ -98,14 +98,14 @@ def select(files: Sequence[AgentFile], delivered: Mapping[str, Delivered]) -> Se
     changed = [file for file in files if (before := delivered.get(file.name)) is None or before.size != file.size]
     if len(changed) == len(files):
         return Selection(in_order(changed), {}, _earliest(changed, delivered))
-    wanted = {file.name for file in changed}
+    needed = {file.name for file in changed}
     for file in changed:
         before = delivered.get(file.name)
-        while before is not None and before.parent is not None and before.parent not in wanted:
-            wanted.add(before.parent)
+        while before is not None and before.parent is not None and before.parent not in needed:
+            needed.add(before.parent)
             before = delivered.get(before.parent)
-    reading = in_order(file for file in files if file.name in wanted)
-    known = {name: before for name, before in delivered.items() if name not in wanted}
+    reading = in_order(file for file in files if file.name in needed)
+    known = {name: before for name, before in delivered.items() if name not in needed}
     return Selection(reading, known, _earliest(changed, delivered))
 
 
@@ -117,8 +117,8 @@ def _earliest(changed: Sequence[AgentFile], delivered: Mapping[str, Delivered]) 
 def scan(transcript: Path) -> list[AgentFile]:
     """List the agents' files that may belong to a session, in the layouts of all versions, by name."""
     folder, session = transcript.parent, transcript.stem
-    found = [*own_files(transcript), *shared_files(folder)]
-    return in_order(file for file in found if file.name != f"../../{session}{_SUFFIX}")
+    files = [*own_files(transcript), *shared_files(folder)]
+    return in_order(file for file in files if file.name != f"../../{session}{_SUFFIX}")
 
 
 def in_order(files: Iterable[AgentFile]) -> list[AgentFile]:

@@ -172,46 +172,46 @@ def _block(item: Any) -> Block | None:
 def tool_use(raw: dict[str, Any]) -> ToolUse:
     """Return a tool call from a block, or from a line of the simplest format."""
     id_, name = text_field(raw, "id") or text_field(raw, "tool_use_id") or "", text_field(raw, "name")
-    given = _writable(raw.get("input"))
-    if isinstance(given, dict):
+    input_ = _writable(raw.get("input"))
+    if isinstance(input_, dict):
         match name:
             case "Agent" | "Task":
-                prompt, resumed = text_field(given, "prompt"), text_field(given, "resume")
+                prompt, resumed = text_field(input_, "prompt"), text_field(input_, "resume")
                 return ToolUse(
                     id=id_,
                     name=name,
-                    input=given,
+                    input=input_,
                     prompt=prompt,
                     agent_id=resumed,
-                    agent_kind=text_field(given, "subagent_type"),
+                    agent_kind=text_field(input_, "subagent_type"),
                 )
             case "SendMessage":
                 return ToolUse(
                     id=id_,
                     name=name,
-                    input=given,
+                    input=input_,
                     prompt=None,
-                    agent_id=text_field(given, "to") or text_field(given, "recipient"),
+                    agent_id=text_field(input_, "to") or text_field(input_, "recipient"),
                 )
             case "Write" | "Edit" | "MultiEdit":
-                return ToolUse(id_, name, given, file_path=text_field(given, "file_path"))
+                return ToolUse(id_, name, input_, file_path=text_field(input_, "file_path"))
             case "NotebookEdit":
-                return ToolUse(id_, name, given, file_path=text_field(given, "notebook_path"))
-    return ToolUse(id_, name or "unknown", given)
+                return ToolUse(id_, name, input_, file_path=text_field(input_, "notebook_path"))
+    return ToolUse(id_, name or "unknown", input_)
 
 
-def _writable(given: Any) -> Any:
-    """Return an input unchanged, or as text if it is nested deeper than orjson can write (254 levels)."""
-    if isinstance(given, dict) and _CONTAINERS.isdisjoint(map(type, given.values())):
-        return given  # true of nearly all inputs
+def _writable(value: Any) -> Any:
+    """Return a value unchanged, or as text if it is nested deeper than orjson can write (254 levels)."""
+    if isinstance(value, dict) and _CONTAINERS.isdisjoint(map(type, value.values())):
+        return value  # true of nearly all inputs of tools
     try:
-        orjson.dumps([[[[[[[[given]]]]]]]])  # a span nests it a few levels deeper
+        orjson.dumps([[[[[[[[value]]]]]]]])  # a span nests it a few levels deeper
     except TypeError:
         try:
-            return json.dumps(given, ensure_ascii=False)
+            return json.dumps(value, ensure_ascii=False)
         except RecursionError:
             return "[nested too deeply to keep]"
-    return given
+    return value
 
 
 def compact_json(value: Any) -> str:
@@ -305,8 +305,8 @@ def _workflow_run_id(details: dict[str, Any]) -> str | None:
     """Return the id of the workflow run in a result: from its field, else from any text that contains one."""
     values = (details.get("runId"), details.get("workflowRunId"), *details.values())
     for value in values:
-        if isinstance(value, str) and len(value) < _MAX_PATH and (found := _WORKFLOW_RUN_ID.search(value)):
-            return found[0]
+        if isinstance(value, str) and len(value) < _MAX_PATH and (match := _WORKFLOW_RUN_ID.search(value)):
+            return match[0]
     return None
 
 
@@ -321,11 +321,11 @@ def _output(content: object) -> JsonValue:
 
 def advisors(raw: object) -> tuple[Advice, ...]:
     """Return the token counts of advisors, which are listed in `iterations` beside the response's own."""
-    found = raw.get("iterations") if isinstance(raw, dict) else None
-    if not isinstance(found, list):
+    iterations = raw.get("iterations") if isinstance(raw, dict) else None
+    if not isinstance(iterations, list):
         return ()
-    asked = [each for each in found if isinstance(each, dict) and each.get("type") == "advisor_message"]
-    return tuple(Advice(text_field(each, "model"), usage(each) or Usage()) for each in asked)
+    messages = [each for each in iterations if isinstance(each, dict) and each.get("type") == "advisor_message"]
+    return tuple(Advice(text_field(each, "model"), usage(each) or Usage()) for each in messages)
 
 
 def usage(raw: object) -> Usage | None:

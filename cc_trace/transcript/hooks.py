@@ -62,11 +62,11 @@ def stop_hooks(raw: dict[str, Any]) -> tuple[StopHook, ...]:
     """Return the hooks in a `stop_hook_summary`, each with the error that mentions its command."""
     infos, errors = raw.get("hookInfos"), raw.get("hookErrors")
     texts = [error for error in errors if isinstance(error, str)] if isinstance(errors, list) else []
-    found: list[StopHook] = []
+    hooks: list[StopHook] = []
     for info in infos if isinstance(infos, list) else ():
         command = text_field(info, "command") if isinstance(info, dict) else None
         if command is not None:
             own = [text for text in texts if command in text]
             ms = count_field(info, "durationMs") if "durationMs" in info else None
-            found.append(StopHook(command, ms, "\n".join(own)))
-    return tuple(found)
+            hooks.append(StopHook(command, ms, "\n".join(own)))
+    return tuple(hooks)

@@ -152,8 +152,8 @@ def parse(line: Line) -> Sequence[Entry]:
         return (Skipped(None, "torn last line"),) if torn else _repaired(data, line)
     if not isinstance(raw, dict):
         return (Skipped(None, "not an object"),)
-    made = entry(raw, offset, number)
-    return notifications(made.text, made.head) if type(made) is Notification else (made,)
+    parsed = entry(raw, offset, number)
+    return notifications(parsed.text, parsed.head) if type(parsed) is Notification else (parsed,)
 
 
 @lru_cache(maxsize=256)
@@ -164,27 +164,27 @@ def _skipped(kind: str) -> tuple[Skipped]:
 
 def _repaired(data: bytes, line: Line) -> Sequence[Entry]:
     """Return what can be recovered from a line that is not strict JSON, and a Skipped entry that counts it."""
-    found = [value for value in read_damaged(data) if isinstance(value, dict)]
-    if not found:
+    objects = [value for value in read_damaged(data) if isinstance(value, dict)]
+    if not objects:
         return (Skipped(None, "malformed line"),) if data.strip() else ()
-    reason = "several objects on one line" if len(found) > 1 else "repaired line"
-    return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in found))
+    reason = "several objects on one line" if len(objects) > 1 else "repaired line"
+    return (Skipped(None, reason), *(entry(raw, line.offset, line.number) for raw in objects))
 
 
 def read_damaged(data: bytes) -> list[Any]:
     """Return the complete values at the beginning of a text that is not strict JSON, without lone surrogates."""
     text = data.replace(b"\x00", b"").decode("utf-8", "replace").lstrip("\ufeff").strip()
-    found: list[Any] = []
+    values: list[Any] = []
     decoder, at = json.JSONDecoder(strict=False, parse_int=_integer), 0
     try:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
             while at < len(text) and text[at].isspace():
                 at += 1
-            found.append(_without_surrogates(value))
+            values.append(_without_surrogates(value))
     except (ValueError, RecursionError):
         pass  # keep the complete values before the damage
-    return found
+    return values
 
 
 def _integer(text: str) -> int | float:
@@ -239,9 +239,9 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     if prompt is not None and not isinstance(prompt, str):
         prompt = None
     time_ns = parse_time(time) if isinstance(time, str) else None
-    said_by = None if origin is None else text_field(object_field(raw, "origin"), "kind")
+    author = None if origin is None else text_field(object_field(raw, "origin"), "kind")
     sidechain = get("isSidechain") is True
-    return make_tuple(Head, (offset, number, time_ns, uuid, parent, sidechain, agent, prompt, context, said_by))
+    return make_tuple(Head, (offset, number, time_ns, uuid, parent, sidechain, agent, prompt, context, author))
 
 
 def _forked_from(forked: Any) -> Any:
@@ -338,7 +338,7 @@ def _request_sent(raw: dict[str, Any], head: Head) -> Entry:
         return Skipped(head, "api-request")
     params = object_field(raw, "params")
     thinking, betas, points = object_field(params, "thinking"), params.get("betas"), raw.get("cacheControl")
-    known: dict[str, JsonValue] = {
+    metadata: dict[str, JsonValue] = {
         "requested_model": text_field(params, "model"),
         "max_tokens": count_field(params, "max_tokens") or None,
         "thinking": text_field(thinking, "type"),
@@ -350,7 +350,7 @@ def _request_sent(raw: dict[str, Any], head: Head) -> Entry:
     }
     tail = raw.get("tail")
     messages = count_field(raw, "keep") + (len(tail) if isinstance(tail, list) else 0)
-    return RequestSent(head, id_, {name: value for name, value in known.items() if value is not None}, messages)
+    return RequestSent(head, id_, {name: value for name, value in metadata.items() if value is not None}, messages)
 
 
 def _system(raw: dict[str, Any], head: Head) -> Entry:
@@ -430,18 +430,18 @@ def _queue(raw: dict[str, Any], head: Head) -> Entry:
 
 def _totals(raw: dict[str, Any], head: Head) -> Entry:
     cost, models = raw.get("totalCostUSD"), object_field(raw, "modelUsage")
-    known = {model: _model_totals(told) for model, told in models.items() if isinstance(told, dict)}
-    return Totals(head, float(cost) if isinstance(cost, int | float) else None, known)
+    totals = {model: _model_totals(counts) for model, counts in models.items() if isinstance(counts, dict)}
+    return Totals(head, float(cost) if isinstance(cost, int | float) else None, totals)
 
 
-def _model_totals(told: dict[str, Any]) -> ModelTotals:
-    cost, for_an_hour = told.get("costUSD"), count_field(told, "cacheCreationEphemeral1hInputTokens")
+def _model_totals(counts: dict[str, Any]) -> ModelTotals:
+    cost, cache_write_1h = counts.get("costUSD"), count_field(counts, "cacheCreationEphemeral1hInputTokens")
     return ModelTotals(
-        input=count_field(told, "inputTokens"),
-        output=count_field(told, "outputTokens"),
-        cache_read=count_field(told, "cacheReadInputTokens"),
-        cache_write_5m=max(0, count_field(told, "cacheCreationInputTokens") - for_an_hour),
-        cache_write_1h=for_an_hour,
+        input=count_field(counts, "inputTokens"),
+        output=count_field(counts, "outputTokens"),
+        cache_read=count_field(counts, "cacheReadInputTokens"),
+        cache_write_5m=max(0, count_field(counts, "cacheCreationInputTokens") - cache_write_1h),
+        cache_write_1h=cache_write_1h,
         cost_usd=float(cost) if isinstance(cost, int | float) else 0.0,
     )
 
@@ -465,8 +465,8 @@ def _session_note(raw: dict[str, Any], head: Head) -> Entry:
         case {"type": "summary", "summary": str(title)}:
             return SessionNote(head, "summary", title, text_field(raw, "leafUuid"))
         case {"type": "pr-link"}:
-            known = {"number": count_field(raw, "prNumber") or None, "url": text_field(raw, "prUrl")}
-            return SessionNote(head, "pr-link", {**known, "repository": text_field(raw, "prRepository")})
+            link = {"number": count_field(raw, "prNumber") or None, "url": text_field(raw, "prUrl")}
+            return SessionNote(head, "pr-link", {**link, "repository": text_field(raw, "prRepository")})
         case {"type": "worktree-state"}:
             tree = object_field(raw, "worktreeSession")  # null: the session left the worktree
             names = ("originalCwd", "worktreePath", "worktreeName")
@@ -479,10 +479,10 @@ def _attachment(raw: dict[str, Any], head: Head) -> Entry:
     attachment = object_field(raw, "attachment")
     kind = attachment.get("type")
     read = _ATTACHMENT_READERS.get(kind) if isinstance(kind, str) else None
-    found = None if read is None else read(attachment, head)
-    if found is None and isinstance(kind, str) and kind.startswith(_HOOK):
-        found = hook(attachment, raw, head)
-    return Skipped(head, f"attachment/{kind}") if found is None else found
+    parsed = None if read is None else read(attachment, head)
+    if parsed is None and isinstance(kind, str) and kind.startswith(_HOOK):
+        parsed = hook(attachment, raw, head)
+    return Skipped(head, f"attachment/{kind}") if parsed is None else parsed
 
 
 def _turn_limit(raw: dict[str, Any], head: Head) -> Entry | None:

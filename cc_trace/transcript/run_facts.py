@@ -25,11 +25,13 @@ def run_facts(init: dict[str, Any], result: dict[str, Any]) -> dict[str, JsonVal
     facts: dict[str, JsonValue] = {"model": _name(init, "model")}
     facts["tools"] = _names(init.get("tools"))
     facts["mcp_servers"] = _pairs(init.get("mcp_servers"), "name", "status")
-    facts |= {said: _name(result, name) for name, said in _NAMES.items()}
+    facts |= {fact: _name(result, name) for name, fact in _NAMES.items()}
     facts["is_error"] = result["is_error"] if isinstance(result.get("is_error"), bool) else None
     facts |= {name: _figure(result.get(name)) for name in _FIGURES}
     facts["model_usage"] = {
-        model[:_MAX_CHARS]: {name: known for name in _MODEL_FIGURES if (known := _figure(spent.get(name))) is not None}
+        model[:_MAX_CHARS]: {
+            name: figure for name in _MODEL_FIGURES if (figure := _figure(spent.get(name))) is not None
+        }
         for model, spent in list(object_field(result, "modelUsage").items())[:_MAX_ITEMS]
         if isinstance(spent, dict)
     }
@@ -39,10 +41,10 @@ def run_facts(init: dict[str, Any], result: dict[str, Any]) -> dict[str, JsonVal
 
 
 def _rate_limit(info: dict[str, Any]) -> JsonValue:
-    known = {"status": _name(info, "status"), "type": _name(info, "rateLimitType")}
-    known |= {"overage_status": _name(info, "overageStatus")}
+    names = {"status": _name(info, "status"), "type": _name(info, "rateLimitType")}
+    names |= {"overage_status": _name(info, "overageStatus")}
     figures = {"resets_at": _figure(info.get("resetsAt")), "utilization": _figure(info.get("utilization"))}
-    return {name: value for name, value in {**known, **figures}.items() if value is not None}
+    return {name: value for name, value in {**names, **figures}.items() if value is not None}
 
 
 def _name(raw: dict[str, Any], key: str) -> str | None:
@@ -57,7 +59,7 @@ def _names(values: object) -> list[JsonValue]:
 
 def _pairs(values: object, *keys: str) -> list[JsonValue]:
     items = [item for item in values[:_MAX_ITEMS] if isinstance(item, dict)] if isinstance(values, list) else []
-    return [{key: known for key in keys if (known := _name(item, key)) is not None} for item in items]
+    return [{key: name for key in keys if (name := _name(item, key)) is not None} for item in items]
 
 
 def _figure(value: object) -> int | float | None:

@@ -57,10 +57,10 @@ def user_entry(raw: dict[str, Any], content: object, head: Head) -> Entry:
         if len(content) == 1 and _is_result(content[0]):  # as on nearly all lines
             ends_turn = raw.get("toolEndsTurn") is True
             return make_tuple(Results, (head, (tool_result(content[0], raw, alone=True),), None, ends_turn))
-        found = [item for item in content if _is_result(item)]
-        if found:
-            results = tuple([tool_result(item, raw, alone=len(found) == 1) for item in found])
-            typed = _typed_beside(raw, content, head) if len(content) > len(found) else None
+        items = [item for item in content if _is_result(item)]
+        if items:
+            results = tuple([tool_result(item, raw, alone=len(items) == 1) for item in items])
+            typed = _typed_beside(raw, content, head) if len(content) > len(items) else None
             return make_tuple(Results, (head, results, typed, raw.get("toolEndsTurn") is True))
     return _text_entry(raw, plain_text(content), head)
 
@@ -104,12 +104,14 @@ def _text_entry(raw: dict[str, Any], text: str, head: Head) -> Entry:
 
 def _prompt(raw: dict[str, Any], text: str, tag: str, kind: str | None, head: Head) -> Prompt:
     mode = text_field(raw, "permissionMode")
-    if tag in ("command-name", "command-message") and (found := _COMMAND_NAME.search(text)):
+    if tag in ("command-name", "command-message") and (name := _COMMAND_NAME.search(text)):
         args = _COMMAND_ARGS.search(text)
-        shown = f"/{found[1]} {args[1].strip() if args else ''}".rstrip()
-        return Prompt(head=head, trigger="command", text=shown, command=found[1], permission_mode=mode)
-    if tag == "bash-input" and (found := _BASH_INPUT.search(text)):
-        return Prompt(head=head, trigger="bash", text=f"!{found[1]}", command=found[1], permission_mode=mode)
+        shown = f"/{name[1]} {args[1].strip() if args else ''}".rstrip()
+        return Prompt(head=head, trigger="command", text=shown, command=name[1], permission_mode=mode)
+    if tag == "bash-input" and (shell_command := _BASH_INPUT.search(text)):
+        return Prompt(
+            head=head, trigger="bash", text=f"!{shell_command[1]}", command=shell_command[1], permission_mode=mode
+        )
     if kind == "auto-continuation" or text_field(raw, "planContent"):
         other = _OTHER_TRANSCRIPT.search(text)
         return Prompt(
@@ -140,7 +142,7 @@ def speaker(text: str, head: Head) -> Speaker:
 
 def notifications(text: str, head: Head) -> tuple[Notification, ...]:
     """Return the ends of background tasks that a text reports. One line can report several."""
-    parts = [text[found.start() : found.end()] for found in _NOTIFICATION.finditer(text)]
+    parts = [match[0] for match in _NOTIFICATION.finditer(text)]
     return tuple(notification(part, head) for part in (parts if len(parts) > 1 else [text]))
 
 

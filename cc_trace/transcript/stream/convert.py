@@ -59,12 +59,12 @@ def convert_stream(
     `prompt`: the first prompt, if the caller knows it. `began_ns`: when the run began, if the caller watched the
     messages arrive. `ended_ns`: when the output ended, for a stream with neither times of its own nor arrival times.
     """
-    made: list[StreamTranscript] = []
+    transcripts: list[StreamTranscript] = []
     for session in messages.by_session():
-        if any(message["type"] in ("system", "assistant", "user", "result") for message in session.found):
-            first = (None, None) if made else (prompt, began_ns)
-            made.append(_Conversion(session, *first, ended_ns, live=began_ns is not None).run())
-    return made
+        if any(message["type"] in ("system", "assistant", "user", "result") for message in session.items):
+            first = (None, None) if transcripts else (prompt, began_ns)
+            transcripts.append(_Conversion(session, *first, ended_ns, live=began_ns is not None).run())
+    return transcripts
 
 
 class _Conversion:
@@ -75,8 +75,8 @@ class _Conversion:
     ) -> None:
         self._messages = messages
         self._prompt = prompt
-        self._made = StreamTranscript(_session_id(messages.found))
-        self._common: Line = {"sessionId": self._made.session_id}
+        self._transcript = StreamTranscript(_session_id(messages.items))
+        self._common: Line = {"sessionId": self._transcript.session_id}
         self._mode: str | None = None
         self._asked = False
         self._begun = None if began_ns is None else rfc3339(began_ns)  # when the prompt was sent
@@ -85,28 +85,28 @@ class _Conversion:
         self._limit: object = None  # the latest rate limit info
         self._background: set[str] = set()  # calls that launched a task
         self._tasked: dict[str, Message] = {}  # the `task_started` messages of agents, by call id
-        self._usage = _final_usage(messages.found)
+        self._usage = _final_usage(messages.items)
         self._times, self._source = _times(messages, ended_ns, live=live)
 
     def run(self) -> StreamTranscript:
-        made = self._made
-        for place, message in enumerate(self._messages.found):
+        transcript = self._transcript
+        for place, message in enumerate(self._messages.items):
             self._now = self._times[place]
             if self._begun is None:
                 self._begun = self._now
             self._take(message)
-        if not any(line["type"] == "assistant" for line in made.lines):
+        if not any(line["type"] == "assistant" for line in transcript.lines):
             self._only_result()
-        if not made.complete and self._init_message:
+        if not transcript.complete and self._init_message:
             self._facts({})
-        if not made.complete and any(line["type"] == "assistant" for line in made.lines):
+        if not transcript.complete and any(line["type"] == "assistant" for line in transcript.lines):
             self._add({"type": "user", "isMeta": True, "message": {"role": "user", "content": _ENDED_EARLY}})
-        for call in made.agents:
-            made.agent_ids.setdefault(call, _as_id(call))
-        for call, lines in made.agents.items():
+        for call in transcript.agents:
+            transcript.agent_ids.setdefault(call, _as_id(call))
+        for call, lines in transcript.agents.items():
             for line in lines:
-                line["agentId"] = made.agent_ids[call]
-        return made
+                line["agentId"] = transcript.agent_ids[call]
+        return transcript
 
     def _take(self, message: Message) -> None:
         match message:
@@ -130,7 +130,7 @@ class _Conversion:
         match message:
             case {"cwd": str(cwd)} if "\0" not in cwd:
                 self._common["cwd"] = cwd
-                self._made.cwd = self._made.cwd or cwd
+                self._transcript.cwd = self._transcript.cwd or cwd
         match message:
             case {"claude_code_version": str(version)}:
                 self._common["version"] = version
@@ -145,11 +145,11 @@ class _Conversion:
                 retry = {"retryAttempt": message.get("attempt"), "retryInMs": message.get("retry_delay_ms")}
                 self._add({"type": "system", "subtype": "api_error", "error": error, **retry}, message)
             case {"subtype": "compact_boundary", "compact_metadata": dict(about)}:
-                known = {"trigger": about.get("trigger"), "preTokens": about.get("pre_tokens")}
-                self._add({"type": "system", "subtype": "compact_boundary", "compactMetadata": known}, message)
+                metadata = {"trigger": about.get("trigger"), "preTokens": about.get("pre_tokens")}
+                self._add({"type": "system", "subtype": "compact_boundary", "compactMetadata": metadata}, message)
             case {"subtype": "task_started", "tool_use_id": str(call), "task_id": str(task)}:
                 if is_session_id(task):
-                    self._made.agent_ids[call] = task
+                    self._transcript.agent_ids[call] = task
                 if message.get("is_backgrounded") is True:
                     self._background.add(call)
                 self._tasked.setdefault(call, message)
@@ -164,7 +164,7 @@ class _Conversion:
         content = f"<task-notification>\n{elements}\n</task-notification>"
         line = {"type": "user", "message": {"role": "user", "content": content}}
         self._add({**line, "origin": {"kind": "task-notification"}}, message)
-        self._asked, self._made.complete = True, False
+        self._asked, self._transcript.complete = True, False
 
     def _assistant(self, message: Message) -> None:
         inner = message.get("message")
@@ -178,7 +178,7 @@ class _Conversion:
             line["message"] = {**inner, "usage": self._counted(inner, line)}
         if not message.get("parent_tool_use_id"):
             self._ask()
-            self._made.complete = False
+            self._transcript.complete = False
         self._place(line, message)
 
     def _counted(self, inner: Line, line: Line) -> object:
@@ -186,8 +186,8 @@ class _Conversion:
         usage, id_ = inner.get("usage"), inner.get("id")
         if not isinstance(usage, dict) or not isinstance(id_, str):
             return usage
-        if (known := self._usage.get(id_)) is not None:
-            return {**usage, **known}
+        if (final := self._usage.get(id_)) is not None:
+            return {**usage, **final}
         # Counts written before the end of a response, when it has no stop reason yet, are placeholders.
         if inner.get("stop_reason") is None and id_ not in self._usage.counted:
             line["partialUsage"] = "output"
@@ -200,13 +200,13 @@ class _Conversion:
         line: Line = {"type": "user", "message": inner, "toolUseResult": result, "isMeta": message.get("isSynthetic")}
         call, agent = _launched(inner, result)
         if call is not None and agent is not None and is_session_id(agent):
-            self._made.agent_ids[call] = agent
+            self._transcript.agent_ids[call] = agent
         if call is not None and isinstance(result, dict) and result.get("isAsync") is True:
             self._background.add(call)
         match message.get("tool_result_meta"):
             case [{"permission_decision": dict(decision)}]:
-                known = {"decision": "decision", "source": "source", "reason_type": "reasonType"}
-                line["permissionDecision"] = {known[name]: decision[name] for name in known if name in decision}
+                names = {"decision": "decision", "source": "source", "reason_type": "reasonType"}
+                line["permissionDecision"] = {names[name]: decision[name] for name in names if name in decision}
         if not message.get("parent_tool_use_id"):
             if call is None:
                 self._asked = True
@@ -233,32 +233,32 @@ class _Conversion:
     def _place(self, line: Line, message: Message) -> None:
         match message:
             case {"parent_tool_use_id": str(call)} if call:
-                made = self._made
+                transcript = self._transcript
                 line["isSidechain"] = True
-                own = made.agents.setdefault(call, [])
+                own = transcript.agents.setdefault(call, [])
                 task = self._tasked.get(call, {})
                 if not own and line["type"] != "user" and isinstance(asked := task.get("prompt"), str):
                     first = {"type": "user", "isSidechain": True, "message": {"role": "user", "content": asked}}
                     own.append(self._with_head(first, task))
                 own.append(self._with_head(line, message))
-                meta = made.agent_meta.setdefault(call, {"toolUseId": call})
+                meta = transcript.agent_meta.setdefault(call, {"toolUseId": call})
                 for name, field_ in (("subagent_type", "agentType"), ("task_description", "description")):
                     if isinstance(message.get(name), str):
                         meta[field_] = message[name]
                 if isinstance(agent := message.get("agent_id"), str) and is_session_id(agent):
-                    made.agent_ids[call] = agent
+                    transcript.agent_ids[call] = agent
             case _:
                 self._add(line, message)
 
     def _result(self, message: Message) -> None:
-        made = self._made
-        made.complete, self._asked, self._ended = True, False, message
+        transcript = self._transcript
+        transcript.complete, self._asked, self._ended = True, False, message
         match message:
             case {"structured_output": data} if data is not None:
                 self._structured(data)
         if message.get("subtype") == "error_max_turns":
-            found = _LIMIT.search(str(message.get("errors")))
-            limit = int(found[1]) if found else message.get("num_turns")
+            match = _LIMIT.search(str(message.get("errors")))
+            limit = int(match[1]) if match else message.get("num_turns")
             self._add({"type": "attachment", "attachment": {"type": "max_turns_reached", "maxTurns": limit}}, message)
         if isinstance(cost := message.get("total_cost_usd"), int | float):
             self._add({"type": "cost-state", "totalCostUSD": cost}, message)
@@ -266,28 +266,28 @@ class _Conversion:
 
     def _facts(self, result: Message) -> None:
         """Add a line with what the run's init and result messages say about the run as a whole."""
-        said = {name: value for name, value in result.items() if name not in ("result", "structured_output", "usage")}
+        facts = {name: value for name, value in result.items() if name not in ("result", "structured_output", "usage")}
         init = {**self._init_message, "rate_limit_info": self._limit}
-        self._add({"type": "system", "subtype": "run", "init": init, "result": said})
+        self._add({"type": "system", "subtype": "run", "init": init, "result": facts})
 
     def _structured(self, data: object) -> None:
         """If no response followed the call with the structured output, make its result end the turn."""
-        last = next((line for line in reversed(self._made.lines) if line["type"] in ("assistant", "user")), None)
+        last = next((line for line in reversed(self._transcript.lines) if line["type"] in ("assistant", "user")), None)
         if last is not None and last["type"] == "user":
             last["toolEndsTurn"] = True
             self._add({"type": "attachment", "attachment": {"type": "structured_output", "data": data}})
 
     def _only_result(self) -> None:
-        """Turn the result into a response if it is all that is known of a run."""
-        result = next((each for each in reversed(self._messages.found) if each["type"] == "result"), None)
+        """Make a response of the result if nothing else of the run is known."""
+        result = next((each for each in reversed(self._messages.items) if each["type"] == "result"), None)
         if result is None:
             return
-        self._made.from_result = True
+        self._transcript.from_result = True
         models = result.get("modelUsage")
         names = [name for name in models if isinstance(name, str)] if isinstance(models, dict) else []
         text, uuid = result.get("result"), result.get("uuid")
         inner: Line = {
-            "id": f"result_{uuid if isinstance(uuid, str) else self._made.session_id}",
+            "id": f"result_{uuid if isinstance(uuid, str) else self._transcript.session_id}",
             "role": "assistant",
             "model": names[0] if len(names) == 1 else None,
             "content": [{"type": "text", "text": text}] if isinstance(text, str) else [],
@@ -302,12 +302,12 @@ class _Conversion:
         self._facts(result)
 
     def _add(self, line: Line, message: Message | None = None) -> None:
-        self._made.lines.append(self._with_head(line, message or {}))
+        self._transcript.lines.append(self._with_head(line, message or {}))
 
     def _with_head(self, line: Line, message: Message) -> Line:
         uuid = message.get("uuid")
         if not isinstance(uuid, str):
-            seed = f"{self._made.session_id}:{line['type']}:{len(self._made.lines)}"
+            seed = f"{self._transcript.session_id}:{line['type']}:{len(self._transcript.lines)}"
             uuid = hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:32]
         head = {**self._common, "uuid": uuid, "timestamp": self._now, "streamTimes": self._source}
         return {name: value for name, value in {**line, **head}.items() if value is not None}
@@ -387,14 +387,14 @@ def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[lis
     are used, provided they were observed live or span about the run's duration; a shorter span means that a recording
     was replayed. Otherwise only the start and the end are known, from the run's duration and the end of the output.
     """
-    own = [each["timestamp"] if isinstance(each.get("timestamp"), str) else None for each in messages.found]
-    took = [each["duration_ms"] for each in messages.found if isinstance(each.get("duration_ms"), int)]
+    own = [each["timestamp"] if isinstance(each.get("timestamp"), str) else None for each in messages.items]
+    took = [each["duration_ms"] for each in messages.items if isinstance(each.get("duration_ms"), int)]
     if any(own):
         return list(_filled(own, took[:1])), "stream"
     took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
     arrived = [each for each in messages.arrived_ns if each is not None]
     lasted_ns = arrived[-1] - arrived[0] if arrived else 0  # 0 if all came as one array
-    if len(arrived) == len(messages.found) and (2 * lasted_ns >= took_ns or (live and lasted_ns)):
+    if len(arrived) == len(messages.items) and (2 * lasted_ns >= took_ns or (live and lasted_ns)):
         return [rfc3339(each) for each in arrived], "arrival"
     end_ns = arrived[-1] if arrived else ended_ns
     if end_ns is None:
@@ -406,8 +406,8 @@ def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[lis
 
 def _filled(times: list[str | None], took_ms: list[int]) -> Iterator[str | None]:
     """Yield each time, or the previous one if it is missing. `took_ms`: the duration of the first run."""
-    known = [each for each in times if each is not None]
-    latest, first_ns, last_ns = known[0], parse_time(known[0]), parse_time(known[-1])
+    present = [each for each in times if each is not None]
+    latest, first_ns, last_ns = present[0], parse_time(present[0]), parse_time(present[-1])
     if took_ms and first_ns is not None and last_ns is not None:
         latest = rfc3339(max(0, min(first_ns, last_ns - min(max(0, took_ms[0]), _MAX_MS) * 1_000_000)))
     for each in times:

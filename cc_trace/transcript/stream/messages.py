@@ -33,7 +33,7 @@ _PIECE: Final = re.compile(rb'\{"type":"stream_event","event":\{"type":"(?:conte
 class Messages:
     """Messages in order. `arrived_ns` has the time each one arrived, where it was observed."""
 
-    found: list[Message] = field(default_factory=list)
+    items: list[Message] = field(default_factory=list)
     arrived_ns: list[int | None] = field(default_factory=list)
     skipped: int = 0
 
@@ -43,28 +43,28 @@ class Messages:
         A message without a session id belongs to the current session; after a result, to the next one.
         """
         sessions: dict[str, Messages] = {}
-        open_, waiting = None, Messages()
-        for message, arrived_ns in zip(self.found, self.arrived_ns, strict=True):
-            named = message.get("session_id") or open_
-            into = waiting
-            if named is not None:
-                key = named if isinstance(named, str) else repr(named)
+        current, waiting = None, Messages()
+        for message, arrived_ns in zip(self.items, self.arrived_ns, strict=True):
+            session_id = message.get("session_id") or current
+            target = waiting
+            if session_id is not None:
+                key = session_id if isinstance(session_id, str) else repr(session_id)
                 if key not in sessions:
                     sessions[key] = Messages()
-                into = sessions[key]
-                if waiting.found:
-                    into.extend(waiting)
+                target = sessions[key]
+                if waiting.items:
+                    target.extend(waiting)
                     waiting = Messages()
-            into.found.append(message)
-            into.arrived_ns.append(arrived_ns)
-            open_ = None if message["type"] == "result" else named
-        if sessions and waiting.found:
+            target.items.append(message)
+            target.arrived_ns.append(arrived_ns)
+            current = None if message["type"] == "result" else session_id
+        if sessions and waiting.items:
             [*sessions.values()][-1].extend(waiting)
         return [*sessions.values()] or [waiting]
 
     def extend(self, others: Messages) -> None:
         """Append all of another's messages."""
-        self.found += others.found
+        self.items += others.items
         self.arrived_ns += others.arrived_ns
 
     def add(self, value: object, arrived_ns: int | None = None) -> None:
@@ -74,7 +74,7 @@ class Messages:
                 case {"type": "stream_event", "event": {"type": str(kind)}} if kind not in _COUNTING:
                     continue
             if isinstance(each, dict) and isinstance(each.get("type"), str):
-                self.found.append(each)
+                self.items.append(each)
                 self.arrived_ns.append(arrived_ns)
             else:
                 self.skipped += 1
@@ -86,10 +86,10 @@ class Messages:
         try:
             self.add(orjson.loads(line), arrived_ns)
         except orjson.JSONDecodeError:
-            found = [value for value in read_damaged(line) if isinstance(value, dict | list)]
-            for value in found:
+            values = [value for value in read_damaged(line) if isinstance(value, dict | list)]
+            for value in values:
                 self.add(value, arrived_ns)
-            self.skipped += not found
+            self.skipped += not values
 
 
 def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
@@ -99,9 +99,9 @@ def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
         lines = list(data)
         for line, arrived_ns in lines:
             messages.add_line(line, arrived_ns)
-        if not messages.found and lines:  # an array that spans lines
+        if not messages.items and lines:  # an array that spans lines
             whole = read_messages(b"".join(line for line, _ in lines))
-            whole.arrived_ns = [None] * len(whole.found)
+            whole.arrived_ns = [None] * len(whole.items)
             return whole
         return messages
     try:
@@ -109,7 +109,7 @@ def read_messages(data: bytes | Iterable[tuple[bytes, int | None]]) -> Messages:
     except orjson.JSONDecodeError:
         for line in data.split(b"\n"):
             messages.add_line(line)
-        if not messages.found:  # an array over many lines
+        if not messages.items:  # an array over many lines
             for value in read_damaged(data):
                 messages.add(value)
     return messages

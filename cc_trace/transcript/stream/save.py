@@ -21,8 +21,8 @@ def save_stream(run: StreamTranscript, folder: Path) -> Path:
     changes nothing, unless it is more complete now.
     """
     path = folder / f"{run.session_id}.jsonl"
-    data, known = _jsonl(run.lines), _read(path)
-    data = known + data if _is_new(run, known) else max(known, data, key=len)
+    data, saved = _jsonl(run.lines), _read(path)
+    data = saved + data if _is_new(run, saved) else max(saved, data, key=len)
     agents = folder / run.session_id / "subagents"
     if run.agents:
         agents.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -30,15 +30,15 @@ def save_stream(run: StreamTranscript, folder: Path) -> Path:
         name = f"agent-{run.agent_ids[call]}"
         write_private(agents / f"{name}.meta.json", json_text(run.agent_meta[call]).encode())
         write_private(agents / f"{name}.jsonl", _jsonl(lines))
-    if data != known or not path.is_file():
+    if data != saved or not path.is_file():
         write_private(path, data)
     return path
 
 
-def _is_new(run: StreamTranscript, known: bytes) -> bool:
+def _is_new(run: StreamTranscript, saved: bytes) -> bool:
     """Return whether a file has none of a run's responses."""
     ids = (line["message"].get("id") for line in run.lines if isinstance(line.get("message"), dict))
-    return not any(isinstance(id_, str) and json_text(id_).encode() in known for id_ in ids)
+    return not any(isinstance(id_, str) and json_text(id_).encode() in saved for id_ in ids)
 
 
 def _jsonl(lines: Iterable[Line]) -> bytes:

@@ -54,8 +54,8 @@ def sdk_message(value: object) -> Message | None:
 
 
 def _fields(value: object, *names: str) -> dict[str, Any]:
-    found = {_RENAMED.get(name, name): getattr(value, name, None) for name in names}
-    return {name: field for name, field in found.items() if field is not None}
+    fields = {_RENAMED.get(name, name): getattr(value, name, None) for name in names}
+    return {name: field for name, field in fields.items() if field is not None}
 
 
 def _content(value: object) -> object:
