@@ -200,7 +200,7 @@ class SessionState:
             trace_by_call=dict(cursor.trace_by_call),
             finished_tasks=set(cursor.finished_tasks),
         )
-        files, delivered = (agents.files, agents.known) if agents is not None else (None, {})
+        files, delivered = (agents.files, agents.unread) if agents is not None else (None, {})
         return Session(
             transcript,
             resume,

@@ -83,10 +83,10 @@ class Delivered(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which files to read, and where the earliest changed one belongs. Those in `known` need not be read."""
+    """Which files to read, and where the earliest changed one belongs. Those in `unread` need not be read."""
 
     files: list[AgentFile]
-    known: dict[str, Delivered]
+    unread: dict[str, Delivered]
     earliest: Delivered | None
 
 
@@ -105,8 +105,8 @@ def select(files: Sequence[AgentFile], delivered: Mapping[str, Delivered]) -> Se
             needed.add(before.parent)
             before = delivered.get(before.parent)
     reading = in_order(file for file in files if file.name in needed)
-    known = {name: before for name, before in delivered.items() if name not in needed}
-    return Selection(reading, known, _earliest(changed, delivered))
+    unread = {name: before for name, before in delivered.items() if name not in needed}
+    return Selection(reading, unread, _earliest(changed, delivered))
 
 
 def _earliest(changed: Sequence[AgentFile], delivered: Mapping[str, Delivered]) -> Delivered | None:
