@@ -98,13 +98,16 @@ class Privacy:
         found = self._outgoing.get(span.span_id) if turn else None
         return found or self._outgoing_spans([span])[0]
 
-    def _outgoing_spans(self, spans: Sequence[Span]) -> list[Span]:
+    def _outgoing_spans(self, spans: Sequence[Span]) -> Sequence[Span]:
         """Return spans as they may be sent. All their texts are masked as one value, which is fastest."""
         spans = [self._in_tier(span) for span in spans]
         # The metadata of the trace is one dict that all its spans share.
         about = {id(span.about): _allowed(span.about, self.content) for span in spans if span.about is not None}
-        given = [[*map(_names, spans)], [*map(_texts, spans)], [*about.values()]]
-        names, texts, shared = cast("Any", self.redactor.value(cast("Any", given)))
+        given: Any = [[*map(_names, spans)], [*map(_texts, spans)], [*about.values()]]
+        masked = self.redactor.value(given)
+        if masked is given and self.content == "full" and not self._limits():
+            return spans  # as nearly always
+        names, texts, shared = cast("Any", masked)
         if (project := self._project) is not None:
             names = [[name and project.text(name) for name in row] for row in names]
         about = dict(zip(about, map(self._limited, shared), strict=True))
@@ -128,9 +131,11 @@ class Privacy:
 
     def _limited(self, value: Any) -> Any:  # noqa: ANN401 -- returns the type it is given
         """Return a masked value with overlong texts cut and the project's masks applied."""
-        if self._project is None and (not self._max_chars or self.redactor.max_chars <= self._max_chars):
-            return value  # true of nearly all
-        return self._shortened(value, _MAX_DEPTH)
+        return self._shortened(value, _MAX_DEPTH) if self._limits() else value
+
+    def _limits(self) -> bool:
+        """Return whether the value that was masked last may have an overlong text, or the project's masks apply."""
+        return self._project is not None or 0 < self._max_chars < self.redactor.max_chars
 
     def _shortened(self, value: JsonValue, depth: int) -> JsonValue:
         match value:

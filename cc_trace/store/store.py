@@ -206,7 +206,8 @@ class Store:
     def _made(self, spans: Sequence[Span], privacy: Privacy | None, *, running: bool) -> _Made | None:
         """Return a turn's rows to write, or None if the store has them. `privacy` None: everything may leave."""
         session_id, number = spans[0].session_id, spans[0].turn
-        digest = _digest(spans, privacy)
+        unmasked = {id(span): to_json(span) for span in spans}
+        digest = _digest(unmasked.values(), privacy)
         known = self._writer.execute(
             "SELECT digest, running FROM turns WHERE session_id = ? AND turn = ?", (session_id, number)
         ).fetchone()
@@ -214,10 +215,11 @@ class Store:
             unplaced = "SELECT 1 FROM spans WHERE session_id = ? AND turn = ? AND place IS NULL"
             if self._writer.execute(unplaced, (session_id, number)).fetchone() is None:
                 return None
-        made = rows(spans if privacy is None else [privacy(span, spans) for span in spans])
+        outgoing = spans if privacy is None else [privacy(span, spans) for span in spans]
         prepared, size = [], 0
-        for row in made:
-            data, text = to_json(row.span).decode(), searchable(row.span)
+        for row in rows(outgoing):
+            encoded = unmasked.get(id(row.span)) or to_json(row.span)  # the same object, if nothing was masked
+            data, text = encoded.decode(), searchable(row.span)
             prepared.append((typed(row.span), (*_placed(row), data), text))
             size += len(data) + len(text)
         return _Made((session_id, number, digest, running), prepared, size)
@@ -384,11 +386,11 @@ def _placed(row: Row) -> tuple[object, ...]:
     )
 
 
-def _digest(spans: Iterable[Span], privacy: Privacy | None) -> str:
-    """Return a digest that changes when the turn, or what may leave of it, changes."""
+def _digest(spans: Iterable[bytes], privacy: Privacy | None) -> str:
+    """Return a digest that changes when the turn, or what may leave of it, changes. `spans` are JSON."""
     made = hashlib.sha256(repr(privacy and privacy.settings).encode("utf-8", "replace"))
     for span in spans:
-        made.update(to_json(span))
+        made.update(span)
     return made.hexdigest()[:32]
 
 
