@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cc_trace.transcript.entries import Injected, Notification, Prompt, QueuedPrompt
 from cc_trace.transcript.lines import read_lines
-from cc_trace.transcript.parse import parse
+from cc_trace.transcript.parse import parse, skippable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,8 +31,10 @@ def rewound_prompts(path: Path) -> set[str]:
 def _starts(path: Path) -> Iterator[Entry]:
     """Yield the entries that can start a turn. Results, which are most of the lines, are not parsed."""
     for line in read_lines(path):
-        if line.data is not None and b'"user"' in line.data and b'"tool_result"' not in line.data:
-            yield from parse(line)
+        data = line.data
+        if data is None or b'"user"' not in data or skippable(data) is not None or b'"tool_result"' in data:
+            continue
+        yield from parse(line)
 
 
 def _left_behind(entries: Iterable[Entry]) -> set[str]:
