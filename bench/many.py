@@ -14,7 +14,7 @@ from table import Row, ratio
 from timing import cost
 
 from cc_trace.delivery.cursor import Cursor, SessionState, to_json
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.transcript import FINGERPRINT_BYTES, OpenTranscript
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def rows(effort: Effort) -> list[Row]:
 
 def _fill(home: Path, number: int) -> None:
     """Make so many sessions that are delivered, in folders of 100."""
-    states = States(home / ".claude" / "state" / "cc-trace")
+    states = StateFolder(home / ".claude" / "state" / "cc-trace")
     states.prepare()
     states.stamp_installed()
     for each in range(number):

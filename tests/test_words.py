@@ -37,11 +37,11 @@ NAMES = {
     "held_back": "block_interrupts",
     "leave_out": "suppress",
     "left_out_for": "suppressed_by",
-    "seen_in": "from_files",
+    "seen_in": "ending_from_process",
     "take_in": "unsuppress",
     "take_word": "take_request",
     "tied_to": "links",
-    "told_by": "from_hook",
+    "told_by": "ending_from_hook",
     "told_ns": "hook_ns",
     "world": "runtime",
 }

@@ -19,13 +19,13 @@ from cc_trace.delivery import (
     App,
     SessionState,
     count_unsent,
-    from_files,
-    is_pending,
+    ending_from_process,
     main_transcripts,
     oldest_taken,
     open_ledger,
     past_sessions,
     since_seconds,
+    state_is_pending,
     suppressed_by,
 )
 from cc_trace.errors import CcTraceError
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.again and options.to is None:
         message = "--again needs --to DESTINATION, since it sends everything there again"
         raise CcTraceError(message)
-    app = App.open(environment, to=options.to)
+    app = App.open(environment, only_destination=options.to)
     app.runtime.metrics = False
     now = time.time()
     found = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
@@ -95,7 +95,7 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
         if (ledger := open_ledger(app.states.folder / "ledger.db")) is not None:
             stack.callback(ledger.close)
             for session_id in {*ledger.sessions(to)}.difference(path.stem for path in main_transcripts(app.config_dir)):
-                ledger.forget(to, session_id)
+                ledger.delete_claims(to, session_id)
         for file in found:
             with app.states.locked(file.path.stem, _LOCK_SECONDS) as held:
                 if not held:
@@ -103,7 +103,7 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
                     summary.add_pending(why)
                     continue
                 if ledger is not None:
-                    ledger.forget(to, file.path.stem)
+                    ledger.delete_claims(to, file.path.stem)
                 state = app.states.peek(file.path.stem)
                 if state is not None and state.destinations.pop(to, None) is not None:
                     app.states.save(state)
@@ -123,7 +123,7 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
     old: Counter[tuple[str, int]] = Counter()
     for file in found:
         with contextlib.suppress(CcTraceError, OSError):  # reported when the session is delivered
-            for settings in app.config(*app.started(file.path)).destinations:
+            for settings in app.config(*app.project_and_environment(file.path)).destinations:
                 seconds = oldest_taken(settings)
                 if seconds is not None and file.changed < now - seconds:
                     old[settings.name, seconds] += 1
@@ -154,7 +154,7 @@ def _count(
 ) -> None:
     known = app.states.peek(file.path.stem)
     state = known or SessionState(file.path.stem, str(file.path), cwd=first_cwd(file.path))
-    off = app.off(state.cwd, state.environment)
+    off = app.why_off(state.cwd, state.environment)
     with OpenTranscript(file.path) as transcript:
         suppressed = off is None and suppressed_by(transcript, app.states, new=known is None) is not None
     if suppressed:
@@ -163,14 +163,14 @@ def _count(
         summary.off[off] += 1
         return
     now, config = time.time(), app.config(state.cwd, state.environment)
-    ending = from_files(file.path, state, now, config.rest_seconds, app.config_dir)
+    ending = ending_from_process(file.path, state, now, config.rest_seconds, app.config_dir)
     rest_ns = int((now - config.rest_seconds) * 1e9)
     agents = AgentDeliveries(app.states, file.path, remember=False)
     for settings in config.destinations:
         name, turns, spans = settings.name, 0, 0
         if summary.again:
             state.destinations.pop(name, None)
-        if is_pending(known, file.size, [name], agents.refresh):
+        if state_is_pending(known, file.size, [name], agents.refresh):
             agents.refresh()
             files = agents.to_read(name, state.cursor(name))
             session = state.read_on(file.path, name, ending, rest_ns=rest_ns, agents=files)

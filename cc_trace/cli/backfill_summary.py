@@ -31,8 +31,8 @@ class Summary:
         """Add the report of one session."""
         self.done += 1
         self.refused.update(report.refused)
-        if report.off is not None:
-            self.off[report.off] += 1
+        if report.why_off is not None:
+            self.off[report.why_off] += 1
         if report.locked:
             self.pending["another process is delivering it"] += 1
         for name, why in report.pending.items():

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cc_trace.cli.interrupts import block_interrupts
-from cc_trace.delivery import AgentListing, App, Report, is_pending
+from cc_trace.delivery import AgentListing, App, Report, state_is_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,9 +57,9 @@ class _Worker:
         state = self._app.states.peek(self._session)
         names = self._app.destination_names(state.cwd, state.environment) if state is not None else None
         agents = AgentListing(self._app.states)
-        if names and not is_pending(state, file.size, names, partial(agents.total_bytes, file.path)):
+        if names and not state_is_pending(state, file.size, names, partial(agents.total_bytes, file.path)):
             return Report(self._session, sent=dict.fromkeys(names, 0))
-        report = self._sync.session(file.path)
+        report = self._sync.sync_session(file.path)
         self._give_up(report)
         return report
 
@@ -69,7 +69,7 @@ class _Worker:
         One that refuses spans can be reached, and may accept the next session.
         """
         state = self._app.states.peek(self._session)
-        if state is None or "*" in report.pending or report.off is not None or report.locked:
+        if state is None or "*" in report.pending or report.why_off is not None or report.locked:
             return
         for settings in self._app.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)
@@ -81,7 +81,7 @@ class _Worker:
             failed = why and not refused and not report.sent.get(settings.name)
             failing.sessions, failing.why = failing.sessions + 1 if failed else 0, why
             if failing.sessions >= _GIVE_UP_AFTER:
-                self._app.skip(settings)
+                self._app.skip_destination(settings)
 
     def _failing_of(self, settings: DestinationSettings) -> _Failing:
         for failing in self._failing:
@@ -134,7 +134,7 @@ def side_by_side(
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
         try:
             for file, report in _spread(pool, jobs, found, stop_flag):
-                if report.waits:
+                if report.waits_for_other_session:
                     waiting[file] = report
                 else:
                     yield file, report
@@ -195,7 +195,7 @@ def _begin(
     """Initialize a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
-    app = App.open(environment, to=to)
+    app = App.open(environment, only_destination=to)
     app.runtime.metrics = False
     _worker = _Worker(app, lambda session, advance: queue.put((session, advance)), stop_flag)
 

@@ -84,7 +84,7 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
     _unknown(file)
     config = app.config(project)  # errors come after the settings are shown
     if not as_json:
-        off, names = app.off(project), ", ".join(settings.name for settings in config.destinations)
+        off, names = app.why_off(project), ", ".join(settings.name for settings in config.destinations)
         print(f"traces of {project} go to: {names if off is None else f'nowhere, {off}'}")
     return 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.cli.output import EscapedText
-from cc_trace.delivery import States
+from cc_trace.delivery import StateFolder
 from cc_trace.doctor import Subject, failed, run_check, secret_values
 from cc_trace.errors import ConfigError
 from cc_trace.export import redacted
@@ -78,7 +78,7 @@ def _subject(environment: Mapping[str, str]) -> Subject:
         project = Path.cwd()
     except OSError:  # the current folder was removed
         project = sources.home
-    return Subject(sources, config_dir, States(state_folder(environment, config_dir)), project, time.time())
+    return Subject(sources, config_dir, StateFolder(state_folder(environment, config_dir)), project, time.time())
 
 
 def _clean(text: str, secrets: frozenset[str]) -> str:

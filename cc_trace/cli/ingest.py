@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print_report(report)
     if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
-    return 0 if all(report.complete and report.off is None for report in reports) else 1
+    return 0 if all(report.complete and report.why_off is None for report in reports) else 1
 
 
 def read_runs(name: str, prompt: str | None) -> list[StreamTranscript]:

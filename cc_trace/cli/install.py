@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import States
+from cc_trace.delivery import StateFolder
 from cc_trace.install import (
     check_hook,
     find_install_paths,
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     refuse_throw_away(Path(sys.prefix))
     paths = find_install_paths(environment, here() if options.project else None)
     python = own_python()
-    states = States(paths.state)
+    states = StateFolder(paths.state)
 
     def prepare() -> None:
         states.prepare()

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
-    app = App.open(environment, to=options.to)
+    app = App.open(environment, only_destination=options.to)
     transcript = find_transcript(options.session, app.config_dir, app.states.folder)
-    started = app.started(transcript)
+    started = app.project_and_environment(transcript)
     config, plan = app.config(*started), app.plan(*started)
-    if plan.off is not None:
-        print(f"cc-trace: this session is not sent: {plan.off}", file=sys.stderr)
+    if plan.why_off is not None:
+        print(f"cc-trace: this session is not sent: {plan.why_off}", file=sys.stderr)
         return 1
     if len(plan.destinations) > 1:
         names = ", ".join(destination.name for destination in plan.destinations)

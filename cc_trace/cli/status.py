@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.delivery import App, SessionState, newest, pending_sessions
+from cc_trace.delivery import App, SessionState, pending_sessions, transcripts_by_session
 from cc_trace.errors import CcTraceError
 from cc_trace.spans import Resume, Session
 from cc_trace.store import read_titles, store_path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.delivery import Cursor, IndexRow, States
+    from cc_trace.delivery import Cursor, IndexRow, StateFolder
 
 MAX_SHOWN = 20
 _TITLE_CHARS: Final = 60
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _disk_usage(states: States) -> dict[str, Any]:
+def _disk_usage(states: StateFolder) -> dict[str, Any]:
     """Return the sizes of our files. In the state folder itself only files count: other folders may not be ours."""
     sizes = {"state": 0, "ledger": 0, "store": 0}
     for folder in (states.folder, *states.folders):
@@ -114,7 +114,7 @@ def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]
     """Yield the sessions of which nothing was delivered: suppressed, not yet, or because of a wrong setting."""
     for path in _undelivered(app, known):
         try:
-            why = app.off(first_cwd(path))
+            why = app.why_off(first_cwd(path))
         except CcTraceError as error:
             why = str(error)
         said = f"nothing delivered: {why}" if why else "nothing delivered yet"
@@ -129,14 +129,20 @@ def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
     since_ns = app.states.installed_ns
     if since_ns is None:
         return iter(())
-    found = {id_: each for id_, each in newest(app.config_dir, app.states.streams).items() if id_ not in known}
-    return pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True, transcripts=found)
+    found = {
+        id_: each
+        for id_, each in transcripts_by_session(app.config_dir, app.states.streams).items()
+        if id_ not in known
+    }
+    return pending_sessions(
+        app.states, app.config_dir, app.destination_names, since_ns, include_misconfigured=True, transcripts=found
+    )
 
 
 def _settings_error(app: App, state: SessionState) -> str | None:
     """Return the error in a session's settings: nothing is delivered until it is fixed. None: they are fine."""
     try:
-        app.off(state.cwd, state.environment)
+        app.why_off(state.cwd, state.environment)
     except CcTraceError as error:
         return str(error)
     return None

@@ -45,14 +45,14 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print("nothing is pending")
     if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
-    not_traced = named is not None and any(report.off for report in reports)
+    not_traced = named is not None and any(report.why_off for report in reports)
     return 0 if all(report.complete for report in reports) and not not_traced else 1
 
 
 def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
     path = main_transcript(find(named, app.config_dir, here()))
-    yield sync.session(path, named=True)
+    yield sync.sync_session(path, named=True)
 
 
 def _pending(app: App, sync: Sync) -> Iterator[Report]:
@@ -61,11 +61,13 @@ def _pending(app: App, sync: Sync) -> Iterator[Report]:
         sync.handle_requests(session_id)  # none, once it is interrupted
     since_ns, found = app.states.installed_ns, False
     app.states.index.rebuild()  # a user who asks for everything gets what the files say
-    for path in pending_sessions(app.states, app.config_dir, app.destination_names, since_ns, wrong=True):
+    for path in pending_sessions(
+        app.states, app.config_dir, app.destination_names, since_ns, include_misconfigured=True
+    ):
         if app.runtime.interrupted():
             return
         found = True
-        yield sync.session(path)
+        yield sync.sync_session(path)
     if since_ns is None and not found:
         message = "cc-trace is not installed yet: run `cc-trace install`; `cc-trace backfill` delivers earlier sessions"
         raise NotFoundError(message)
@@ -76,8 +78,8 @@ def print_report(report: Report) -> None:
     if report.locked:
         print(f"{report.session_id}: another process is delivering it")
         return
-    if report.off is not None:
-        print(f"{report.session_id}: not traced: {report.off}")
+    if report.why_off is not None:
+        print(f"{report.session_id}: not traced: {report.why_off}")
     if "*" in report.pending:
         print(f"{report.session_id}: pending: {report.pending['*']}")
     for name in dict.fromkeys([*report.sent, *report.pending]):

@@ -16,12 +16,12 @@ from cc_trace.delivery.history import (
 )
 from cc_trace.delivery.index import IndexRow
 from cc_trace.delivery.ledger import Ledger, open_ledger
-from cc_trace.delivery.liveness import from_files
+from cc_trace.delivery.liveness import ending_from_process
 from cc_trace.delivery.runtime import Advance
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.store_updates import ERROR_NOTE, StoreUpdates
 from cc_trace.delivery.streams import sync_stream, sync_written_since
-from cc_trace.delivery.sweep import is_pending, main_transcripts, newest, pending_sessions
+from cc_trace.delivery.sweep import main_transcripts, pending_sessions, state_is_pending, transcripts_by_session
 from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Report, Sync
 from cc_trace.delivery.worker import run_worker, take_spool
 
@@ -37,24 +37,24 @@ __all__ = [
     "Ledger",
     "Report",
     "SessionState",
-    "States",
+    "StateFolder",
     "StoreUpdates",
     "Sync",
     "TranscriptFile",
     "count_unsent",
-    "from_files",
-    "is_pending",
+    "ending_from_process",
     "main_transcript",
     "main_transcripts",
-    "newest",
     "oldest_taken",
     "open_ledger",
     "past_sessions",
     "pending_sessions",
     "run_worker",
     "since_seconds",
+    "state_is_pending",
     "suppressed_by",
     "sync_stream",
     "sync_written_since",
     "take_spool",
+    "transcripts_by_session",
 ]

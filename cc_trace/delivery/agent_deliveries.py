@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from cc_trace.delivery.cursor import Cursor
-    from cc_trace.delivery.state import States
+    from cc_trace.delivery.state import StateFolder
     from cc_trace.spans import Placed, Session
     from cc_trace.transcript import AgentFile, Selection
 
@@ -39,7 +39,7 @@ class AgentListing:
     `remember`: store in the state folder which session owns which shared file. False for commands that only read.
     """
 
-    def __init__(self, states: States, *, remember: bool = True) -> None:
+    def __init__(self, states: StateFolder, *, remember: bool = True) -> None:
         self._states = states
         self._remember = remember
         self._shared: dict[Path, dict[str, list[AgentFile]]] = {}  # project -> session -> files
@@ -86,7 +86,7 @@ def _owner(path: Path) -> str | None:
 class AgentDeliveries:
     """The agents' files of one session during a sync. Without `remember`, nothing is written to the state folder."""
 
-    def __init__(self, states: States, transcript: Path, *, remember: bool = True) -> None:
+    def __init__(self, states: StateFolder, transcript: Path, *, remember: bool = True) -> None:
         self._states = states
         self._remember = remember
         self._transcript = transcript

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import orjson
 
 from cc_trace.delivery.runtime import Plan, Runtime
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync import Sync
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.export import open_destination, split_name
@@ -39,10 +39,10 @@ class App:
 
     sources: Sources
     config_dir: Path  # Claude Code's folder
-    states: States
+    states: StateFolder
     log: Log
     runtime: Runtime
-    to: str | None = None  # only this destination
+    only_destination: str | None = None  # of all that are configured
     skipped: list[DestinationSettings] = field(default_factory=list)
     _debugging: bool | None = None
     _settings: dict[_Key, Settings | ConfigError] = field(default_factory=dict)
@@ -52,25 +52,32 @@ class App:
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
 
     @classmethod
-    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, to: str | None = None) -> App:
+    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, only_destination: str | None = None) -> App:
         """Prepare the state folder and find the settings. `hooked`: a hook started us, so nobody sees our output."""
-        if to is not None:
-            split_name(to, "--to")  # raises if there is none of that name
+        if only_destination is not None:
+            split_name(only_destination, "--to")  # raises if there is none of that name
         sources = Sources(environment, home(environment), hooked)
         config_dir = claude_folder(environment, sources.home)
-        states = States(state_folder(environment, config_dir))
+        states = StateFolder(state_folder(environment, config_dir))
         try:
             states.prepare()
         except OSError as error:
             message = f"cannot use the state folder {states.folder}: {error.strerror}"
             raise StateError(message) from error
-        runtime = Runtime(time.time, time.sleep, patient=hooked)
-        app = cls(sources=sources, config_dir=config_dir, states=states, log=Log(states.folder), runtime=runtime, to=to)
+        runtime = Runtime(time.time, time.sleep, in_background=hooked)
+        app = cls(
+            sources=sources,
+            config_dir=config_dir,
+            states=states,
+            log=Log(states.folder),
+            runtime=runtime,
+            only_destination=only_destination,
+        )
         runtime.may_be_blocked = app.may_be_blocked
-        runtime.reached = app.steps(environment.get("CC_TRACE_DIE_AT"))
+        runtime.mark_step = app.step_callback(environment.get("CC_TRACE_DIE_AT"))
         return app
 
-    def started(self, transcript: Path) -> tuple[str | None, HookEnvironment | None]:
+    def project_and_environment(self, transcript: Path) -> tuple[str | None, HookEnvironment | None]:
         """Return where a session was started, and its hook's environment: whose settings are to be asked for."""
         state = self.states.peek(transcript.stem)
         return (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
@@ -85,8 +92,8 @@ class App:
 
     def _read_settings(self, project: str | None, remembered: HookEnvironment | None) -> Settings:
         above = []
-        if self.to is not None:
-            only = {"destinations": self.to, "trace_to_langfuse": self.to == "langfuse"}
+        if (name := self.only_destination) is not None:
+            only = {"destinations": name, "trace_to_langfuse": name == "langfuse"}
             above = [Layer("--to", only, variables=False)]
         return self.sources.settings(None if project is None else Path(project), remembered, above)
 
@@ -97,22 +104,22 @@ class App:
         """Return what to do with a project's sessions. Opens their destinations."""
         key = _key(project, remembered)
         if key not in self._plans:
-            if (off := self.off(project, remembered)) is not None:
-                return Plan(off=off)
+            if (off := self.why_off(project, remembered)) is not None:
+                return Plan(why_off=off)
             config = self.config(project, remembered)
-            opened = tuple(self._opened(each) for each in config.destinations if each not in self.skipped)
+            opened = tuple(self._open(each) for each in config.destinations if each not in self.skipped)
             self._plans[key] = Plan(
                 destinations=opened,
-                outgoing=Privacy(config.privacy),
+                redact=Privacy(config.privacy),
                 rest_seconds=config.rest_seconds,
                 unclear_seconds=config.unclear_seconds,
-                addresses={each.name: each.address for each in config.destinations},
+                backoff_keys={each.name: each.address for each in config.destinations},
                 request_content=config.request_content,
                 request_seconds=max((each.send_seconds for each in config.destinations), default=0.0),
             )
         return self._plans[key]
 
-    def off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
+    def why_off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
         """Return why a project's sessions are not traced, None if they are.
 
         A wrong setting raises ConfigError only if tracing is on; otherwise it is logged.
@@ -130,7 +137,7 @@ class App:
             self._off[key] = off
         return self._off[key]
 
-    def skip(self, settings: DestinationSettings) -> None:
+    def skip_destination(self, settings: DestinationSettings) -> None:
         """Leave a destination out of all plans from now on."""
         self.skipped.append(settings)
         self._plans.clear()
@@ -147,7 +154,7 @@ class App:
     def destination_names(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
         """Return the names of a session's destinations: empty if tracing is off, None if its settings are wrong."""
         try:
-            if self.off(project, environment) is not None:
+            if self.why_off(project, environment) is not None:
                 return []
             return [settings.name for settings in self.config(project, environment).destinations]
         except CcTraceError:
@@ -159,9 +166,9 @@ class App:
 
         return others_may_block(self.config_dir, project, self.sources.managed, self.sources.environment)
 
-    def reached(self, step: str) -> None:
-        """Report that a named step was reached."""
-        self.runtime.reached(step)
+    def mark_step(self, step: str) -> None:
+        """Note that a named step was reached: tests let the process die there, and `debug` logs it."""
+        self.runtime.mark_step(step)
 
     @contextlib.contextmanager
     def sync(self) -> Iterator[Sync]:
@@ -178,16 +185,16 @@ class App:
             self._destinations.clear()
             self._plans.clear()
 
-    def steps(self, deadly: str | None) -> Callable[[str], None]:
+    def step_callback(self, deadly: str | None) -> Callable[[str], None]:
         """Return the callback for named steps: with `debug` it logs them; at the step `deadly` it kills the process."""
 
-        def reached(name: str) -> None:
+        def mark_step(name: str) -> None:
             if name == deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._debug():
                 self.log.write(f"reached: {name}")
 
-        return reached
+        return mark_step
 
     def _debug(self) -> bool:
         """Tell whether steps are logged; read from the settings on first use."""
@@ -197,7 +204,7 @@ class App:
                 self._debugging = self.config(None).debug
         return self._debugging
 
-    def _opened(self, settings: DestinationSettings) -> Destination:
+    def _open(self, settings: DestinationSettings) -> Destination:
         """Return an open destination, shared by all projects with equal settings for it."""
         for known, destination in self._destinations:
             if known == settings:

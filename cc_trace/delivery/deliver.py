@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cc_trace.delivery.cursor import SessionState
     from cc_trace.delivery.ledger import Ledger
     from cc_trace.delivery.runtime import Plan, Runtime
-    from cc_trace.delivery.state import States
+    from cc_trace.delivery.state import StateFolder
     from cc_trace.export import Counts, Destination, EncodedSpan
     from cc_trace.spans import Session, Span, Trace
     from cc_trace.transcript import OpenTranscript
@@ -84,7 +84,7 @@ class Delivery:
         destination: Destination,
         *,
         state: SessionState,
-        states: States,
+        states: StateFolder,
         ledger: Ledger,
         plan: Plan,
         runtime: Runtime,
@@ -137,7 +137,7 @@ class Delivery:
         try:
             for trace in self._session.traces():
                 self._add_turn(trace, settled)
-            self._runtime.reached("spans built")
+            self._runtime.mark_step("spans built")
             self._flush()
             self._blame_suspects()
             cursor.error = cursor.error_at = cursor.not_before = None
@@ -191,7 +191,7 @@ class Delivery:
                 continue
             turn.waiting.add(span.span_id)
             self._turn_of[span.span_id] = turn
-            outgoing = self._plan.outgoing(span, trace.spans)
+            outgoing = self._plan.redact(span, trace.spans)
             self._count(outgoing, trace.spans[0].start_ns)
             self._add_to_batch(self._encoded(outgoing, trace.spans))
 
@@ -243,7 +243,7 @@ class Delivery:
         runtime, ids, to = self._runtime, [span.span_id for span in batch], self._destination.name
         session_id, now = self._session.summary.session_id, runtime.clock()
         claims, since = self._ledger.claim(to, session_id, ids, now, self._plan.request_seconds)
-        runtime.reached("claimed")
+        runtime.mark_step("claimed")
         self._settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
         ready = [span for span in batch if claims[span.span_id] in ("mine", "unclear")]
         unclear = [span for span in ready if claims[span.span_id] == "unclear" or span.span_id in self._cursor.unclear]
@@ -302,9 +302,9 @@ class Delivery:
         cursor.intent, cursor.intent_at = ids, runtime.clock()
         cursor.metrics.in_intent = _sum([self._counts[id_] for id_ in ids if id_ in self._counts])
         self._save()
-        runtime.reached("intent saved")
+        runtime.mark_step("intent saved")
         outcome = self._destination.send(spans)
-        runtime.reached("answered")
+        runtime.mark_step("answered")
         if not isinstance(outcome, Accepted):
             cursor.metrics.in_intent = {}
         match outcome:
@@ -385,11 +385,11 @@ class Delivery:
         """Record that these spans were accepted, or refused for good: in the ledger, then in the state."""
         if self._ledger is not None:
             self._record(ids)
-            self._runtime.reached("ledger settled")
+            self._runtime.mark_step("ledger settled")
         self._cursor.intent = []
         self._settle(ids, sent=accepted)
         self._save()
-        self._runtime.reached("state saved")
+        self._runtime.mark_step("state saved")
 
     def _record(self, ids: Iterable[str]) -> None:
         """Settle spans in the ledger; if that fails, the state keeps them until it works."""
@@ -419,10 +419,10 @@ class Delivery:
         if to.metrics == "delta":
             metrics.in_flight = True
             self._save()
-        runtime.reached("metrics intent saved")
+        runtime.mark_step("metrics intent saved")
         end_ns = max(self._now_ns(), metrics.start_ns + 1)
         outcome = to.send_metrics(metrics.counts, metrics.start_ns, end_ns, self._session.summary.session_id)
-        runtime.reached("metrics answered")
+        runtime.mark_step("metrics answered")
         # What was refused is refused again. Whether an unclear delta was taken nobody knows.
         taken = isinstance(outcome, Accepted | Rejected) or (metrics.in_flight and isinstance(outcome, Unclear))
         metrics.reported(end_ns, taken=taken)

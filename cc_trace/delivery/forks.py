@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from cc_trace.delivery.state import States
+    from cc_trace.delivery.state import StateFolder
     from cc_trace.transcript import Entry, Line, OpenTranscript
 
 
-def suppressed_by(transcript: OpenTranscript, states: States, *, new: bool) -> str | None:
+def suppressed_by(transcript: OpenTranscript, states: StateFolder, *, new: bool) -> str | None:
     """Return the session that suppresses this one: itself, or one that it copied turns from; None if it is traced.
 
     Origins are only looked for while the session is `new`.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cc_trace.delivery.sweep import is_main, main_transcripts
+from cc_trace.delivery.sweep import is_main_transcript, main_transcripts
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import is_there
 
@@ -64,7 +64,7 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
         if is_there(Path.is_file, path):
             yield main_transcript(path)
         elif is_there(Path.is_dir, path):
-            yield from sorted(filter(is_main, path.rglob("*.jsonl")))
+            yield from sorted(filter(is_main_transcript, path.rglob("*.jsonl")))
         else:
             message = f"there is no transcript or folder {path}"
             raise NotFoundError(message)
@@ -72,7 +72,7 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
 
 def main_transcript(path: Path) -> Path:
     """Return a path that a user named if it is a session's main transcript. Raises NotFoundError."""
-    if not is_main(path):
+    if not is_main_transcript(path):
         message = f"{path} is not a session's transcript: its name is not a session id"
         raise NotFoundError(message)
     return path

@@ -33,7 +33,7 @@ _SCHEMA: Final = (
 
 
 class IndexRow(NamedTuple):
-    """One session. `pending` and `complete` name destinations; `tried`: when it was last tried, or may be next."""
+    """One session. `pending` and `complete` name destinations."""
 
     session_id: str
     size: int  # the transcript's size when it was last read
@@ -43,7 +43,7 @@ class IndexRow(NamedTuple):
     agent_bytes: int  # the total size of its agents' files then
     pending: frozenset[str]
     complete: frozenset[str]
-    tried: float
+    waiting_since: float  # when it was last tried, or may be tried next
 
     @property
     def valid(self) -> bool:
@@ -63,7 +63,9 @@ def row_of(state: SessionState) -> IndexRow:
         agent_bytes=state.agent_bytes,
         pending=frozenset(name for name, cursor in all_.items() if cursor.pending),
         complete=frozenset(name for name, cursor in all_.items() if not cursor.pending),
-        tried=max((max(each.last_attempt_at or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0),
+        waiting_since=max(
+            (max(each.last_attempt_at or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0
+        ),
     )
 
 
@@ -91,7 +93,7 @@ class SessionIndex:
     def rows(self) -> dict[str, IndexRow]:
         """Return the rows of all sessions that have a state."""
         try:
-            found = self._opened().execute("SELECT * FROM sessions").fetchall()
+            found = self._open().execute("SELECT * FROM sessions").fetchall()
         except (OSError, sqlite3.Error):  # locked for long by another process, or the disk is full
             self.close()
             return {state.session_id: row_of(state) for state in self._read_all()}
@@ -105,7 +107,7 @@ class SessionIndex:
                 agent_bytes=agent_bytes,
                 pending=_names(pending),
                 complete=_names(complete),
-                tried=tried,
+                waiting_since=tried,
             )
             for id_, size, mtime_ns, cwd, environment, agent_bytes, pending, complete, tried in found
         }
@@ -113,7 +115,7 @@ class SessionIndex:
     def rebuild(self) -> None:
         """Rebuild the table from all state files."""
         with contextlib.suppress(OSError, sqlite3.Error):
-            self._fill(self._opened())
+            self._fill(self._open())
 
     def close(self) -> None:
         """Close the file."""
@@ -123,7 +125,7 @@ class SessionIndex:
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
         try:
-            self._opened().execute(statement, values)
+            self._open().execute(statement, values)
         except (OSError, sqlite3.Error):
             self.close()
             self._distrust()
@@ -136,19 +138,19 @@ class SessionIndex:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._database is None:
             try:
-                self._database = self._open()
+                self._database = self._connect()
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
                 for suffix in ("", "-wal", "-shm"):  # damaged
                     self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-                self._database = self._open()
+                self._database = self._connect()
         return self._database
 
-    def _open(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         prepare_database(self._path)
         database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
@@ -183,7 +185,16 @@ _UPSERT: Final = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?
 
 def _values(row: IndexRow) -> tuple[object, ...]:
     names = ("\n".join(sorted(each)) for each in (row.pending, row.complete))
-    return (row.session_id, row.size, row.mtime_ns, _text(row.cwd), row.environment, row.agent_bytes, *names, row.tried)
+    return (
+        row.session_id,
+        row.size,
+        row.mtime_ns,
+        _text(row.cwd),
+        row.environment,
+        row.agent_bytes,
+        *names,
+        row.waiting_since,
+    )
 
 
 def _json(environment: Mapping[str, Mapping[str, str | None]] | None) -> str | None:

@@ -73,19 +73,19 @@ def open_ledger(path: Path) -> Ledger | None:
 class Ledger:
     """The table of claims; one connection, used by one process.
 
-    `is_working` tells whether a session is being synced now. `recorded` returns the spans that a session has delivered
-    to a destination, according to its state, and that could not be settled here.
+    `is_working` tells whether a session is being synced now. `not_in_ledger` returns the spans that a session
+    has delivered to a destination, according to its state, and that could not be settled here.
     """
 
     def __init__(
         self,
         path: Path,
         is_working: Callable[[str], bool],
-        recorded: Callable[[str, str], Collection[str]] = lambda _session, _destination: (),
+        not_in_ledger: Callable[[str, str], Collection[str]] = lambda _session, _destination: (),
     ) -> None:
         prepare_database(path)
         self._is_working = is_working
-        self._recorded = recorded
+        self._not_in_ledger = not_in_ledger
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
         self._prepare()
 
@@ -123,7 +123,7 @@ class Ledger:
         """
         times: list[float] = []
         working: dict[str, bool] = {session: False}
-        recorded: dict[str, Collection[str]] = {}
+        delivered: dict[str, Collection[str]] = {}  # owner -> spans that only its state knows to be delivered
         self._database.execute("BEGIN IMMEDIATE")
         try:
             known = self._known(destination, spans)
@@ -140,9 +140,9 @@ class Ledger:
                 if working[owner]:
                     claims[span] = "claimed_elsewhere"
                     continue
-                if owner not in recorded:
-                    recorded[owner] = self._recorded(owner, destination)
-                if span in recorded[owner]:
+                if owner not in delivered:
+                    delivered[owner] = self._not_in_ledger(owner, destination)
+                if span in delivered[owner]:
                     claims[span] = "delivered"
                     self._set(destination, span, "settled = 1")
                     continue
@@ -183,7 +183,7 @@ class Ledger:
         select = "SELECT destination, session, COUNT(*) FROM claims WHERE settled GROUP BY destination, session"
         return {(destination, session): count for destination, session, count in self._database.execute(select)}
 
-    def forget(self, destination: str, session: str) -> None:
+    def delete_claims(self, destination: str, session: str) -> None:
         """Delete a session's claims for a destination."""
         self._database.execute("DELETE FROM claims WHERE destination = ? AND session = ?", (destination, session))
 

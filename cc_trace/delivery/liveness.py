@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _QUIET_SECONDS: Final = 2.0
 
 
-def from_hook(payload: Payload, alive: Liveness) -> Ending:
+def ending_from_hook(payload: Payload, alive: Liveness) -> Ending:
     """Return whether a session may still grow, given its hook's payload and the liveness of its process.
 
     A Stop alone does not end a turn: another Stop hook may make the model go on, and Claude Code is busy until the
@@ -45,7 +45,9 @@ def from_hook(payload: Payload, alive: Liveness) -> Ending:
     return "over" if alive in ("idle", "gone") else "nothing_running"
 
 
-def from_files(transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path) -> Ending:
+def ending_from_process(
+    transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path
+) -> Ending:
     """Return whether a session may still grow, without a hook: by its process, or if that is unknown, by its rest.
 
     A process that is alive is never taken to be done because it is quiet: it may be waiting for the user or a tool, and

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.ledger import open_ledger
-from cc_trace.delivery.sweep import newest
+from cc_trace.delivery.sweep import transcripts_by_session
 from cc_trace.errors import CcTraceError
 from cc_trace.paths import is_session_id
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from cc_trace.delivery.cursor import SessionState
-    from cc_trace.delivery.state import States
+    from cc_trace.delivery.state import StateFolder
     from cc_trace.log import Log
     from cc_trace.settings import Config
 
@@ -66,7 +66,7 @@ def is_due(stamp: Path, now: float) -> bool:
     return True
 
 
-def clean_up(states: States, config_dir: Path, config: Config, now: float, log: Log) -> Iterator[None]:
+def clean_up(states: StateFolder, config_dir: Path, config: Config, now: float, log: Log) -> Iterator[None]:
     """Remove what has expired; yield after every step. An error is logged and does not stop the other steps."""
     parts = [_remove_leftovers(states, now)]
     if config.state_days:
@@ -84,7 +84,7 @@ def clean_up(states: States, config_dir: Path, config: Config, now: float, log: 
             log.write(f"cleaning up: {error}")
 
 
-def _remove_leftovers(states: States, now: float) -> Iterator[None]:
+def _remove_leftovers(states: StateFolder, now: float) -> Iterator[None]:
     """Remove what crashes left behind at least a day ago. Payloads in the spool stay: any worker takes them."""
     found = _named(states.folder, _LEFT_IN_FOLDER)
     for folder in (*states.folders, states.spool.earlier):
@@ -93,7 +93,7 @@ def _remove_leftovers(states: States, now: float) -> Iterator[None]:
     yield from _remove(islice(old, MAX_FILES))
 
 
-def _remove_notes(states: States, before: float) -> Iterator[None]:
+def _remove_notes(states: StateFolder, before: float) -> Iterator[None]:
     """Remove records that are recreated when needed: destinations' failures, and owners of shared agents' files."""
     backoff = _named(states.folder / "backoff", re.compile(r"[0-9a-f]{32}"))
     owners = _named(states.folder / "agents", re.compile(rf"{_OWNERS}[0-9a-f]{{32}}\.json"))
@@ -119,7 +119,7 @@ def _remove(paths: Iterator[Path]) -> Iterator[None]:
         yield
 
 
-def _remove_streams(states: States, before: float) -> Iterator[None]:
+def _remove_streams(states: StateFolder, before: float) -> Iterator[None]:
     """Remove transcripts made from the output of runs that are delivered, and untouched since then."""
     old = [path for path, changed in _named(states.streams, _STREAM) if changed < before]
     for path in old[:MAX_SESSIONS]:
@@ -133,13 +133,13 @@ def _remove_streams(states: States, before: float) -> Iterator[None]:
         yield
 
 
-def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterator[None]:
+def _remove_sessions(states: StateFolder, config_dir: Path, before: float) -> Iterator[None]:
     """Remove the state of sessions that are gone, delivered, and untouched since then.
 
     A session is locked before its state is read. That touches its lock file, so a session that has to stay is only
     considered again after `state_days`, and never keeps others from being considered.
     """
-    found = _untouched(states, newest(config_dir), before)
+    found = _untouched(states, transcripts_by_session(config_dir), before)
     if not found:
         return
     settled = _settled_counts(states)
@@ -150,7 +150,7 @@ def _remove_sessions(states: States, config_dir: Path, before: float) -> Iterato
         yield
 
 
-def _untouched(states: States, transcripts: Collection[str], before: float) -> list[str]:
+def _untouched(states: StateFolder, transcripts: Collection[str], before: float) -> list[str]:
     """Return the sessions without a transcript of which no file was touched since then, the oldest first.
 
     A session with only a row in the index counts as old: a process that died while removing it may have left just that.
@@ -168,7 +168,7 @@ def _untouched(states: States, transcripts: Collection[str], before: float) -> l
     return [session_id for _, session_id in sorted(old)]
 
 
-def _settled_counts(states: States) -> Mapping[tuple[str, str], int]:
+def _settled_counts(states: StateFolder) -> Mapping[tuple[str, str], int]:
     ledger = open_ledger(states.folder / "ledger.db")
     if ledger is None:
         return {}
@@ -176,7 +176,7 @@ def _settled_counts(states: States) -> Mapping[tuple[str, str], int]:
         return ledger.settled_counts()
 
 
-def _is_removable(states: States, session_id: str, settled: Mapping[tuple[str, str], int]) -> bool:
+def _is_removable(states: StateFolder, session_id: str, settled: Mapping[tuple[str, str], int]) -> bool:
     """Tell whether a session's state can be removed without losing anything. One that cannot be read stays."""
     if not os.path.lexists(states.path(session_id)):
         return True  # left by a removal that died, or by a process that only checked the lock

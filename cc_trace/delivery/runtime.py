@@ -33,8 +33,9 @@ class Runtime:
 
     clock: Callable[[], float]  # unix seconds
     sleep: Callable[[float], None]
-    reached: Callable[[str], None] = lambda _: None  # named steps, for tests that die there
-    patient: bool = True  # wait before retrying a backend that failed; False for commands that a user runs
+    mark_step: Callable[[str], None] = lambda _: None  # called at named steps, for tests that die there
+    # A hook or a sweep, which waits before it retries a backend that failed; False for commands that a user runs.
+    in_background: bool = True
     advanced: Callable[[Advance], None] = lambda _: None  # called after every batch
     # Whether a Stop hook other than ours may make the model go on in a project's sessions; True if unsure.
     may_be_blocked: Callable[[str | None], bool] = lambda _: True
@@ -54,10 +55,10 @@ class Plan:
     """What to do with the sessions of one project."""
 
     destinations: tuple[Destination, ...] = ()
-    outgoing: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # span, its turn's spans -> what may leave
-    off: str | None = None  # why the sessions are not traced
+    redact: Callable[[Span, Sequence[Span]], Span] = lambda span, _: span  # span, its turn's spans -> what may leave
+    why_off: str | None = None  # why the sessions are not traced
     rest_seconds: float = 300.0  # a session without a known process is over after this long without a new line
-    unclear_seconds: float = UNCLEAR_SECONDS  # how long after an unclear attempt "not stored" is not yet believed
-    addresses: Mapping[str, str] = field(default_factory=dict)  # destination -> its key for backing off
+    unclear_seconds: float = UNCLEAR_SECONDS  # how long after an unclear attempt a missing span may still appear
+    backoff_keys: Mapping[str, str] = field(default_factory=dict)  # destination -> its key for backing off
     request_content: RequestContent = "none"  # what a generation's span says about its request
     request_seconds: float = REQUEST_SECONDS  # the longest that sending a batch can take

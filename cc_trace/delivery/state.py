@@ -44,7 +44,7 @@ MAX_BYTES: Final = 64 << 20  # of a state file: the longest sessions have a few 
 _MARK_WITHIN: Final = 100  # the accepted mark begins within this many bytes
 
 
-class States:
+class StateFolder:
     """The state folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -118,7 +118,7 @@ class StoreUpdates:
                 folders.setdefault(past.path.parent, []).append(past.path)
         for paths in folders.values():
             with contextlib.suppress(CcTraceError):  # a wrong setting is told where a session is read
-                if not self._kept(*self._app.started(paths[-1])):
+                if not self._kept(*self._app.project_and_environment(paths[-1])):
                     for path in paths:
                         del self._stamps[path.stem]
 
@@ -140,7 +140,7 @@ class StoreUpdates:
     def _read(self, past: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
         session_id = past.path.stem
         try:
-            started = self._app.started(past.path)
+            started = self._app.project_and_environment(past.path)
             if not (self._kept(*started) and self._unsuppressed(past.path)):
                 self._remove(session_id, changed)
                 self._stamps[session_id] = stamp
@@ -158,7 +158,7 @@ class StoreUpdates:
 
     def _kept(self, project: str | None, environment: HookEnvironment | None) -> bool:
         """Tell whether the settings of a project let its sessions into the store."""
-        if self._app.off(project, environment) is not None:
+        if self._app.why_off(project, environment) is not None:
             return False
         config = self._app.config(project, environment)
         return config.store or any(each.store is not None for each in config.destinations)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.liveness import liveness
-from cc_trace.delivery.sweep import is_main, newest
+from cc_trace.delivery.sweep import is_main_transcript, transcripts_by_session
 from cc_trace.delivery.sync import Report
 from cc_trace.delivery.sync_requests import HookContext
 from cc_trace.errors import NotFoundError
@@ -35,17 +35,17 @@ def sync_stream(
     """Deliver a run; `ended`: its process is gone, and nothing will be added to its transcript."""
     project = run.cwd or str(cwd)
     remembered = app.sources.remember()
-    if (off := app.off(project, remembered)) is not None:
-        return Report(run.session_id, off=off)  # nothing is kept: a later sync would deliver it
+    if (off := app.why_off(project, remembered)) is not None:
+        return Report(run.session_id, why_off=off)  # nothing is kept: a later sync would deliver it
     context = HookContext(link=app.config(project, remembered).link, project=project, environment=remembered)
     before: Report | None = None
     if (own := _own_transcript(app, run, cwd)) is not None:
         whole = _has_all(app, own, run, wait=not ended)
         ending = "over" if ended else _ending(app, run, whole=whole)
-        before = sync.session(own, ending, deadline=deadline, named=True, context=context)
-        if whole or before.off is not None:
+        before = sync.sync_session(own, ending, deadline=deadline, named=True, context=context)
+        if whole or before.why_off is not None:
             return before
-    report = sync.session(_saved(app, run), "over", deadline=deadline, named=True, context=context)
+    report = sync.sync_session(_saved(app, run), "over", deadline=deadline, named=True, context=context)
     return report if before is None else report.after(before)
 
 
@@ -58,17 +58,21 @@ def sync_written_since(
     that no other process is running.
     """
     remembered = app.sources.remember()
-    link = app.config(str(cwd), remembered).link if app.off(str(cwd), remembered) is None else None
+    link = app.config(str(cwd), remembered).link if app.why_off(str(cwd), remembered) is None else None
     context = HookContext(link=link, project=str(cwd), environment=remembered)
     if session_id is None:
-        found = [Path(name) for name, _, mtime_ns, _ in newest(app.config_dir).values() if mtime_ns >= began_ns]
-        paths = [path for path in found if first_cwd(path) == str(cwd) and is_main(path)]
+        found = [
+            Path(name)
+            for name, _, mtime_ns, _ in transcripts_by_session(app.config_dir).values()
+            if mtime_ns >= began_ns
+        ]
+        paths = [path for path in found if first_cwd(path) == str(cwd) and is_main_transcript(path)]
     else:
         paths = [find(session_id, app.config_dir, cwd)] if _is_known(app, session_id, cwd) else []
     gone = [path for path in paths if liveness(app.config_dir, path.stem) in ("gone", "unknown")]
     # Of several without any process's word, some may be at work.
     ending: Ending | None = "over" if len(gone) == 1 or session_id is not None else None
-    return [sync.session(path, ending, deadline=deadline, named=True, context=context) for path in gone]
+    return [sync.sync_session(path, ending, deadline=deadline, named=True, context=context) for path in gone]
 
 
 def _is_known(app: App, session_id: str, cwd: Path) -> bool:

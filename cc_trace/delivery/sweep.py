@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery.cursor import SessionState
     from cc_trace.delivery.index import IndexRow
-    from cc_trace.delivery.state import States
+    from cc_trace.delivery.state import StateFolder
     from cc_trace.settings import HookEnvironment
 
 MAX_SESSIONS: Final = 20  # sessions that a worker tries per sweep
@@ -40,19 +40,20 @@ Transcript: TypeAlias = tuple[str, int, int, bool]
 
 
 def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a call for each would take as long again)
-    states: States,
+    states: StateFolder,
     config_dir: Path,
     destinations_of: DestinationsOf,
     since_ns: int | None,
     *,
-    wrong: bool = False,
+    include_misconfigured: bool = False,
     max_unknown: int | None = None,
     transcripts: Mapping[str, Transcript] | None = None,
 ) -> Iterator[Path]:
     """Yield the transcripts that may have undelivered turns; those that have waited longest come first.
 
     So a backend that is down does not starve the sessions of another one. `destinations_of` returns no
-    names if tracing is off for a session, and None if its settings are wrong; such sessions are yielded if `wrong`.
+    names if tracing is off for a session, and None if its settings are wrong; such sessions are yielded, last, if
+    `include_misconfigured`.
     Sessions without a state count if they were written to after `since_ns`; none does if that is None. At most
     `max_unknown` of them are considered: the newest, and a random choice of the others. `transcripts`: all there are,
     if the caller has listed them.
@@ -64,7 +65,7 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
     # (project, environment, complete destinations) -> whether these are all that are configured, and whether any is.
     coverage: dict[tuple[str | None, str | None, frozenset[str]], tuple[bool, bool]] = {}
     agents, agents_since_ns = AgentListing(states), 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
-    found = newest(config_dir, states.streams) if transcripts is None else transcripts
+    found = transcripts_by_session(config_dir, states.streams) if transcripts is None else transcripts
     for id_, (name, size, mtime_ns, has_agents) in found.items():
         row, recent = rows.get(id_), since_ns is not None and mtime_ns >= since_ns
         if row is None:
@@ -77,27 +78,29 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
                 wanted = names_of(row.cwd, row.environment) or frozenset([""])
                 coverage[key] = wanted <= row.complete, bool(wanted & row.complete)
             has_all, has_some = coverage[key]
-            look = has_agents and mtime_ns >= agents_since_ns and has_some
-            if look and agents.total_bytes(Path(name)) != row.agent_bytes:
-                known.append((row.tried, -mtime_ns, Path(name)))
+            check_agents = has_agents and mtime_ns >= agents_since_ns and has_some
+            if check_agents and agents.total_bytes(Path(name)) != row.agent_bytes:
+                known.append((row.waiting_since, -mtime_ns, Path(name)))
                 continue
             if has_all:
                 continue
-        if row.size == INVALID or _is_pending(row, size, names_of, recent=recent, wrong=wrong):
-            known.append((row.tried, -mtime_ns, Path(name)))
-    last: list[Path] = []
+        if row.size == INVALID or _row_is_pending(
+            row, size, names_of, recent=recent, include_misconfigured=include_misconfigured
+        ):
+            known.append((row.waiting_since, -mtime_ns, Path(name)))
+    misconfigured: list[Path] = []
     for path in map(Path, _bounded(unknown, max_unknown)):
-        if not is_main(path) or states.is_suppressed(path.stem):
+        if not is_main_transcript(path) or states.is_suppressed(path.stem):
             continue
         names = names_of(first_cwd(path), None)
         if names:
             yield path
-        elif names is not None or wrong:
-            last.append(path)
+        elif names is not None or include_misconfigured:
+            misconfigured.append(path)
     for _, _, path in sorted(known):
-        if is_main(path) and not states.is_suppressed(path.stem):
+        if is_main_transcript(path) and not states.is_suppressed(path.stem):
             yield path
-    yield from last
+    yield from misconfigured
 
 
 def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
@@ -123,7 +126,9 @@ class _DestinationCache:
         return self._known[key]
 
 
-def _is_pending(row: IndexRow, size: int, names_of: _DestinationCache, *, recent: bool, wrong: bool) -> bool:
+def _row_is_pending(
+    row: IndexRow, size: int, names_of: _DestinationCache, *, recent: bool, include_misconfigured: bool
+) -> bool:
     """Tell whether a session may have something new for its project's destinations.
 
     For a destination that never got anything of the session, it counts only if it is recent.
@@ -133,7 +138,7 @@ def _is_pending(row: IndexRow, size: int, names_of: _DestinationCache, *, recent
         return False
     names = names_of(row.cwd, row.environment)
     if names is None:
-        return wrong
+        return include_misconfigured
     if not names:
         return False
     if names & row.pending or (recent and not names <= row.complete):
@@ -141,13 +146,13 @@ def _is_pending(row: IndexRow, size: int, names_of: _DestinationCache, *, recent
     return grown and bool(recent or names & row.complete)
 
 
-def newest(config_dir: Path, streams: Path | None = None) -> dict[str, Transcript]:
+def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dict[str, Transcript]:
     """Return each session's transcript, with `streams` also those that were made from the output of runs.
 
     If two folders have the same id, the newer file counts, and Claude Code's own before one of ours.
 
-    This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main` for the few
-    files that they read.
+    This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main_transcript`
+    for the few files that they read.
     """
     found: dict[str, Transcript] = {}
     for folder in (*_folders(config_dir), *([] if streams is None else [str(streams)])):
@@ -180,7 +185,7 @@ def _folders(config_dir: Path) -> Iterator[str]:
     yield os.path.join(config_dir, "sessions")  # noqa: PTH118
 
 
-def is_pending(
+def state_is_pending(
     state: SessionState | None,
     size: int,
     destinations: Sequence[str],
@@ -202,10 +207,10 @@ def is_pending(
 def main_transcripts(config_dir: Path) -> Iterator[Path]:
     """Yield the main transcripts in Claude Code's folder, in all layouts."""
     for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
-        yield from filter(is_main, config_dir.glob(pattern))
+        yield from filter(is_main_transcript, config_dir.glob(pattern))
 
 
-def is_main(path: Path) -> bool:
+def is_main_transcript(path: Path) -> bool:
     """Tell whether a file is a session's main transcript, not an agent's."""
     named = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
     return named and path.is_file()

@@ -20,7 +20,7 @@ from cc_trace.delivery.cursor import SessionState
 from cc_trace.delivery.deliver import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
-from cc_trace.delivery.liveness import Process, changed_since, from_files, from_hook, liveness
+from cc_trace.delivery.liveness import Process, changed_since, ending_from_hook, ending_from_process, liveness
 from cc_trace.delivery.quiet import wait_until_quiet
 from cc_trace.delivery.sync_requests import NO_CONTEXT
 from cc_trace.errors import CcTraceError, StateError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cc_trace.delivery.liveness import Liveness
     from cc_trace.delivery.payload import Payload
     from cc_trace.delivery.runtime import Plan, Runtime
-    from cc_trace.delivery.state import States
+    from cc_trace.delivery.state import StateFolder
     from cc_trace.delivery.sync_requests import HookContext, SyncRequest
     from cc_trace.export import Destination
     from cc_trace.log import Log
@@ -65,7 +65,7 @@ class Report:
     sent: dict[str, int] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)  # destination -> why
     locked: bool = False  # another process is syncing it
-    off: str | None = None  # why it is not traced
+    why_off: str | None = None  # why it is not traced
     turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
     refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
 
@@ -77,7 +77,7 @@ class Report:
         return replace(self, sent=sent, turns=turns, refused=before.refused + self.refused)
 
     @property
-    def waits(self) -> bool:
+    def waits_for_other_session(self) -> bool:
         """Tell whether everything pending is currently being sent by another session."""
         return bool(self.pending) and set(self.pending.values()) == {SENT_BY_ANOTHER}
 
@@ -111,7 +111,7 @@ class Sync:
 
     def __init__(
         self,
-        states: States,
+        states: StateFolder,
         plan_of: Callable[[SessionState], Plan],
         log: Log,
         runtime: Runtime,
@@ -122,7 +122,7 @@ class Sync:
         self._plan_of = plan_of
         self._log = log
         self._runtime = runtime
-        self._failed: dict[str, str] = {}  # address -> error; a patient runtime tries each address only once
+        self._failed: dict[str, str] = {}  # address -> error; a background runtime tries each address only once
         self._ledger = self._open_ledger()
         self._gave_way = False
 
@@ -153,7 +153,7 @@ class Sync:
             with self._states.locked(session_id, _LOCK_SECONDS) as held:
                 if not held:
                     return
-                self._runtime.reached("locked")
+                self._runtime.mark_step("locked")
                 while (request := self._next_request(session_id)) is not None:
                     self._handle_safely(request.payload, deadline, _Caller(request.context, hook_ns=request.hook_ns))
                     if self._gave_way:  # requests of other sessions go first, then this one again
@@ -161,7 +161,7 @@ class Sync:
                         spool.put_back(request)
                         return
                     spool.finish_request(session_id)
-            self._runtime.reached("unlocked")
+            self._runtime.mark_step("unlocked")
             waiting = spool.pending_request(session_id)
 
     def _next_request(self, session_id: str) -> SyncRequest | None:
@@ -179,7 +179,7 @@ class Sync:
         self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
     ) -> None:
         is_quiet = wait_until_quiet(transcript, payload.last_message, self._runtime, caller.hook_ns)
-        self._runtime.reached("transcript quiet")
+        self._runtime.mark_step("transcript quiet")
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
             return
@@ -197,14 +197,14 @@ class Sync:
         """
         if deadline is not None:
             blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.context.project)
-            return "growing" if blocked else from_hook(payload, "unknown")
+            return "growing" if blocked else ending_from_hook(payload, "unknown")
         known = None if caller.context.claude_pid is None else Process.running(caller.context.claude_pid)
         alive = liveness(self._config_dir, payload.session_id, known)
         if payload.event == "Stop" and not payload.has_background_tasks and alive == "working":
             self._sync_safely(transcript, "growing", deadline, caller)  # send everything but the root
             transcript.close()  # waiting can take a minute
             alive = self._after_other_hooks(payload, transcript, known, caller.hook_ns)
-        return from_hook(payload, alive)
+        return ending_from_hook(payload, alive)
 
     def _after_other_hooks(
         self, payload: Payload, transcript: OpenTranscript, known: Process | None, hook_ns: int | None
@@ -246,9 +246,9 @@ class Sync:
         if path.is_file():
             state = self._states.peek(previous)
             same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
-            self.session(path, "over" if same else None, deadline=deadline)
+            self.sync_session(path, "over" if same else None, deadline=deadline)
 
-    def session(
+    def sync_session(
         self,
         transcript: Path,
         ending: Ending | None = None,
@@ -279,12 +279,12 @@ class Sync:
     ) -> Report:
         """Sync a session whose lock we hold; an error goes into its report, so that it does not hold up the others."""
         try:
-            return self._sync_session(transcript, ending, deadline, caller)
+            return self._sync_transcript(transcript, ending, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript is gone, the disk is full, a setting is wrong
             self._log.write(f"{transcript.session_id}: {error}")
             return Report(transcript.session_id, pending={"*": getattr(error, "strerror", None) or str(error)})
 
-    def _sync_session(
+    def _sync_transcript(
         self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: _Caller
     ) -> Report:
         state, report = self._load_state(transcript), Report(transcript.session_id)
@@ -293,7 +293,7 @@ class Sync:
             state.environment = {who: dict(variables) for who, variables in caller.context.environment.items()}
         plan = self._plan_of(state)
         if (off := self._check_off(plan, transcript, state, caller)) is not None:
-            return Report(transcript.session_id, off=off)
+            return Report(transcript.session_id, why_off=off)
         if caller.context.claude_pid is not None:
             process = Process.running(caller.context.claude_pid)
             state.claude_pid, state.claude_start = process.pid, process.start
@@ -312,7 +312,7 @@ class Sync:
             known = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
             hook_ns = caller.hook_ns if ending else None
             now = self._runtime.clock()
-            current = ending or from_files(transcript.path, state, now, plan.rest_seconds, self._config_dir)
+            current = ending or ending_from_process(transcript.path, state, now, plan.rest_seconds, self._config_dir)
             for destination in plan.destinations:
                 if destination.name not in report.pending:  # no use retrying what failed a moment ago
                     self._sync_destination(work, destination, current, hook_ns)
@@ -355,12 +355,14 @@ class Sync:
         it has grown since its project was first found to be off; not when a user works on old sessions.
         """
         session_id, states = transcript.session_id, self._states
-        if plan.off is not None:
-            grown = self._runtime.patient and self._grown_since(states.disabled_since_ns(state.cwd), transcript, state)
+        if plan.why_off is not None:
+            grown = self._runtime.in_background and self._grown_since(
+                states.disabled_since_ns(state.cwd), transcript, state
+            )
             if caller.hook_ns is not None or grown:
                 states.suppress(session_id)
-            return plan.off
-        if self._runtime.patient:
+            return plan.why_off
+        if self._runtime.in_background:
             states.mark_enabled(state.cwd)
         if caller.named:
             states.unsuppress(session_id)
@@ -417,8 +419,8 @@ class Sync:
         """Deliver to one destination; return the agents with undelivered work, None if nothing was tried."""
         name, state, plan, report = destination.name, work.state, work.plan, work.report
         cursor, runtime = state.cursor(name), self._runtime
-        address = plan.addresses.get(name, name)
-        if runtime.patient and (why := self._reason_to_wait(address, cursor)) is not None:
+        address = plan.backoff_keys.get(name, name)
+        if runtime.in_background and (why := self._reason_to_wait(address, cursor)) is not None:
             # The state will have the transcript's new size, so the error marks the session as pending.
             cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
             report.pending[name] = why
@@ -464,7 +466,7 @@ class Sync:
         return unsettled
 
     def _reason_to_wait(self, address: str, cursor: Cursor) -> str | None:
-        """Return why a patient runtime leaves a destination alone for now; None if it may be tried."""
+        """Return why a background runtime leaves a destination alone for now; None if it may be tried."""
         now = self._runtime.clock()
         if 0 < (cursor.not_before or 0.0) - now <= MAX_PLAUSIBLE_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"

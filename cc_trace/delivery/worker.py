@@ -34,9 +34,9 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
     try:
         project = environment.get("CLAUDE_PROJECT_DIR")
         kept = app.sources.remember()
-        link = app.config(project, kept).link if app.off(project, kept) is None else None
+        link = app.config(project, kept).link if app.why_off(project, kept) is None else None
         claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
-        workers = app.config(project, kept).workers if app.off(project, kept) is None else 1
+        workers = app.config(project, kept).workers if app.why_off(project, kept) is None else 1
         context = HookContext(claude_pid=claude_pid, link=link, project=project, environment=kept)
         return _work(app, spooled, deadline_seconds, context, workers)
     except CcTraceError as error:
@@ -53,7 +53,7 @@ def _work(app: App, spooled: Path, deadline_seconds: float | None, context: Hook
     for name in ("SIGHUP", "SIGINT"):
         with contextlib.suppress(AttributeError, ValueError):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    app.reached("started")
+    app.mark_step("started")
     sessions = take_spool(app, spooled, context)
     if deadline_seconds is not None:  # the hook is waiting: its own session first, without a slot
         deadline = time.time() + deadline_seconds
@@ -75,7 +75,7 @@ def _handle_requests_in_slot(app: App, workers: int) -> None:
         with app.states.worker_slot(workers) as held:
             if not held:
                 return
-            app.reached("slot taken")
+            app.mark_step("slot taken")
             with app.sync() as sync:
                 while before := app.states.spool.pending():
                     for session_id in before:
@@ -88,7 +88,7 @@ def _handle_requests_in_slot(app: App, workers: int) -> None:
                     _sweep(app, sync)
                     update_store(app, lambda: bool(app.states.spool.pending()))
                     _clean_up(app, sync)
-        app.reached("slot given back")
+        app.mark_step("slot given back")
         if all(app.states.is_locked(session_id) for session_id in app.states.spool.pending()):
             return
 
@@ -103,10 +103,10 @@ def take_spool(app: App, spooled: Path | None, context: HookContext = NO_CONTEXT
         if isinstance(found, SyncRequest):
             app.states.spool.post_request(found)
             sessions.append(found.session_id)
-            app.reached("request left")
+            app.mark_step("request left")
         else:
             app.log.write(f"{name}: {found}")
-    app.reached("spool taken")
+    app.mark_step("spool taken")
     return sessions
 
 
@@ -124,12 +124,12 @@ def _sweep(app: App, sync: Sync) -> None:
     left, since_ns = MAX_SESSIONS, app.states.installed_ns or 0
     found = pending_sessions(app.states, app.config_dir, app.reachable, since_ns, max_unknown=MAX_UNKNOWN)
     for path in found:
-        left -= "*" not in sync.session(path).pending
+        left -= "*" not in sync.sync_session(path).pending
         for session_id in app.states.spool.pending():  # new turns do not wait for old ones
             sync.handle_requests(session_id)
         if not left:
             break
-    app.reached("swept")
+    app.mark_step("swept")
 
 
 def _clean_up(app: App, sync: Sync) -> None:
@@ -143,4 +143,4 @@ def _clean_up(app: App, sync: Sync) -> None:
                 sync.handle_requests(session_id)
     except (OSError, CcTraceError) as error:
         app.log.write(f"cleaning up: {error}")
-    app.reached("cleaned")
+    app.mark_step("cleaned")

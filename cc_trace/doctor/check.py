@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from cc_trace.delivery import States
+    from cc_trace.delivery import StateFolder
     from cc_trace.settings import Config, Settings, Sources
 
 Verdict: TypeAlias = Literal["ok", "warning", "failed"]
@@ -39,7 +39,7 @@ class Subject:
 
     sources: Sources
     config_dir: Path  # Claude Code's
-    states: States  # the folder may not exist
+    states: StateFolder  # the folder may not exist
     project: Path
     now: float
 

@@ -237,7 +237,7 @@ class Pages:
             return self._fragment("The transcript is gone, and the request with it.")
         path = Path(found["path"])
         try:
-            privacy = self._app.config(*self._app.started(path)).privacy
+            privacy = self._app.config(*self._app.project_and_environment(path)).privacy
             if privacy.content != "full":
                 return self._fragment("Requests are only shown with `content` set to `full`.")
             body = _sent(path, message_id or "")

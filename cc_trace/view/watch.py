@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import SessionState, StoreUpdates, from_files
+from cc_trace.delivery import SessionState, StoreUpdates, ending_from_process
 from cc_trace.errors import CcTraceError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def has_ended(app: App, session_id: str, transcript: Path) -> bool:
     """Tell whether the process of a session is known to have ended."""
     state = app.states.peek(session_id) or SessionState(session_id, str(transcript))
     with contextlib.suppress(OSError):  # the transcript is gone
-        return from_files(transcript, state, time.time(), math.inf, app.config_dir) == "over"
+        return ending_from_process(transcript, state, time.time(), math.inf, app.config_dir) == "over"
     return False
 
 

@@ -17,7 +17,7 @@ from lines import NOON
 from machine import RECORDED, History, counted, expected
 from waiting import until
 
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 
 if TYPE_CHECKING:
     import subprocess
@@ -229,7 +229,7 @@ def test_again_reports_a_session_that_is_locked(history: History, backend: HttpB
     paths = [history.write(number) for number in (1, 2)]
     assert history.run()[0] == 0
     backend.spans.clear()
-    with States(history.state).locked(paths[0].stem) as held:
+    with StateFolder(history.state).locked(paths[0].stem) as held:
         assert held
         code, out, _ = history.run("--again", "--to", "otlp")
     assert code == 1

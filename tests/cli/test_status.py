@@ -10,7 +10,7 @@ from backend import HttpBackend
 from test_worker import Home, quieten
 
 from cc_trace.cli.status import _disk_usage, _size
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_status_shows_disk_usage(tmp_path: Path) -> None:
     files = [path for path in (*home.state.glob("*"), *home.state.glob("*/*")) if path.is_file()]
     state = sum(path.stat().st_size for path in files) - ledger - 12_345_678
     sizes = {"folder": str(home.state), "state_bytes": state, "ledger_bytes": ledger, "store_bytes": 2_345_678}
-    assert _disk_usage(States(home.state)) == sizes
+    assert _disk_usage(StateFolder(home.state)) == sizes
     said = orjson.loads(home.command("status", "--json").stdout)
     assert [row["session_id"] for row in said] == [transcript.stem]
     last = home.command("status").stdout.splitlines()[-1]

@@ -20,7 +20,7 @@ from test_worker import Home, expected
 from waiting import until
 
 from cc_trace.delivery.backoff import Backoff, wait_seconds
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +86,9 @@ def test_backoff_limits_attempts_over_all_sessions(tmp_path: Path, behaviour: st
         paths.append(path)
     assert len(sink.batches) == 2
     sink.behaviour = "ok"
-    machine.patient = False
+    machine.in_background = False
     assert machine.sync(paths[0])
-    machine.patient = True
+    machine.in_background = True
     assert all(machine.sync(path) for path in paths)
     assert (set(sink.taken), sink.twice) == (expected(*paths), [])
 
@@ -166,7 +166,7 @@ def test_waiting_hook_needs_no_slot(tmp_path: Path, backend: HttpBackend) -> Non
     """In CI the machine may be gone after the turn, so a worker with a deadline leaves no request to others."""
     home = Home(tmp_path, backend)
     path = _session(home, 1)
-    states = States(home.state)
+    states = StateFolder(home.state)
     states.prepare()
     with states.worker_slot(1) as held:
         assert held

@@ -38,7 +38,7 @@ class Scene:
         self.settings = DestinationSettings("langfuse", "langfuse", endpoint=server.url, **keys)
         self.machine = Machine(folder)
         self.machine.clock, self.machine.unclear_seconds, self.machine.request_seconds = clock, 60.0, 10.0
-        self.machine.patient = False  # as a user's own `sync` or `backfill`
+        self.machine.in_background = False  # as a user's own `sync` or `backfill`
         self.path = self.machine.copy(TWO_TURNS)
         self.expected = expected(self.path)
 

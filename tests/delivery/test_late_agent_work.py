@@ -32,7 +32,7 @@ from sink import Sink
 from test_sync import Machine
 
 from cc_trace.delivery.agent_deliveries import AgentListing
-from cc_trace.delivery.sweep import is_pending, pending_sessions
+from cc_trace.delivery.sweep import pending_sessions, state_is_pending
 from cc_trace.spans.model import span_id
 from cc_trace.spans.session import Session
 
@@ -270,7 +270,7 @@ def test_syncs_at_arbitrary_points_deliver_each_span_once(
 ) -> None:
     """Also with files that have been quiet for long, and with a backend that is down every other time."""
     session = Story(tmp_path_factory.mktemp("story"))
-    session.machine.patient = False  # a backend that was down is tried again at once
+    session.machine.in_background = False  # a backend that was down is tried again at once
     for number, event in enumerate(story):
         session.append(event)
         if number in cuts:
@@ -327,7 +327,7 @@ def test_rewrite_after_cursor_moved_back_is_detected(tmp_path: Path) -> None:
     session.main.write_bytes(whole.replace(encoded(filler) + b"\n", b""))
     session.append((MAIN, prompt("next", 3000)), (MAIN, reply("m99", "yes " * 99, at=3001)))
     assert session.main.stat().st_size > len(whole)
-    session.machine.patient = False
+    session.machine.in_background = False
     assert session.machine.sync(session.main)
     assert "the transcript was rewritten" in (tmp_path / "state" / "cc-trace.log").read_text()
     session.assert_all_arrived()
@@ -349,7 +349,7 @@ def test_reset_destination_receives_agent_spans_again(tmp_path: Path) -> None:
     session.sink.behaviour = "down"
     assert not session.machine.sync(session.main)
     session.sink.behaviour = "ok"
-    session.machine.patient = False  # it was down just now
+    session.machine.in_background = False  # it was down just now
     assert session.machine.sync(session.main)
     session.assert_all_arrived()
 
@@ -518,7 +518,7 @@ def test_agent_file_beside_transcripts_affects_only_its_own_session(tmp_path: Pa
     late = {**reply("o2", "more", at=9), "isSidechain": True, "agentId": "z", "sessionId": other.stem}
     write(session.main.parent / "agent-z.jsonl", [late])
     pending = {
-        path.stem: is_pending(
+        path.stem: state_is_pending(
             states.peek(path.stem), path.stat().st_size, ["sink"], partial(AgentListing(states).total_bytes, path)
         )
         for path in (session.main, other)

@@ -15,7 +15,7 @@ from lines import prompt, write
 from waiting import until
 
 from cc_trace.delivery.cursor import SessionState
-from cc_trace.delivery.liveness import Process, from_files, liveness
+from cc_trace.delivery.liveness import Process, ending_from_process, liveness
 
 SESSION = "11111111-0000-4000-8000-000000000001"
 OTHER = "22222222-0000-4000-8000-000000000002"
@@ -140,5 +140,5 @@ def test_windows_liveness_is_unknown(tmp_path: Path) -> None:
     transcript = write(tmp_path / f"{SESSION}.jsonl", [prompt("a")])
     state = SessionState(SESSION, str(transcript), claude_pid=os.getpid())
     written = transcript.stat().st_mtime
-    assert from_files(transcript, state, written + 299, 300, tmp_path) == "quiet"
-    assert from_files(transcript, state, written + 300, 300, tmp_path) == "over"
+    assert ending_from_process(transcript, state, written + 299, 300, tmp_path) == "quiet"
+    assert ending_from_process(transcript, state, written + 300, 300, tmp_path) == "over"

@@ -215,7 +215,7 @@ class Langfuse:
         self.sink = Late(self.clock)
         self.machine = Machine(folder, self.sink)
         self.machine.clock, self.machine.unclear_seconds, self.machine.request_seconds = self.clock, 60.0, 10.0
-        self.machine.patient = False
+        self.machine.in_background = False
         self.path = self.machine.copy(TWO_TURNS)
 
     def lose_an_answer(self) -> None:
@@ -304,7 +304,7 @@ def test_edit_before_cursor_triggers_reread(tmp_path: Path) -> None:
 
 
 def test_offset_inside_a_line_is_not_trusted(tmp_path: Path) -> None:
-    """States of earlier versions have no fingerprint."""
+    """StateFolder of earlier versions have no fingerprint."""
     sink = Sink()
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)

@@ -138,7 +138,7 @@ class Histories(RuleBasedStateMachine):
     def answer_lost(self, path: Path, seconds: int, shown_after: int) -> None:
         """A turn is stored without a response, and becomes visible before or after the next attempt."""
         self.turn(path, 1, ended=True)
-        self.machine.patient, self.asked.shown_after = False, shown_after
+        self.machine.in_background, self.asked.shown_after = False, shown_after
         behaviour, self.asked.behaviour = self.asked.behaviour, "unclear stored"
         self.unclear = self.unclear or self.plain.behaviour == "unclear stored"
         self.machine.sync(path, settled=False)
@@ -146,7 +146,7 @@ class Histories(RuleBasedStateMachine):
         self.clock.now += seconds
         self.machine.sync(path, settled=False)
         self.asked.behaviour = behaviour
-        self.machine.patient = True
+        self.machine.in_background = True
 
     @rule(path=sessions, settled=st.booleans(), step=st.none() | st.sampled_from(STEPS))
     @precondition(lambda self: hasattr(self, "machine"))
@@ -173,7 +173,7 @@ class Histories(RuleBasedStateMachine):
 
     def _recover(self) -> None:
         self.asked.behaviour = self.plain.behaviour = "ok"
-        self.machine.patient = False  # as a user's own sync: it does not wait for a backend that failed
+        self.machine.in_background = False  # as a user's own sync: it does not wait for a backend that failed
         for path in list(self.torn):
             self._append(path, b"")
         for _ in range(2):  # the second sync finds what the first one's other sessions had claimed

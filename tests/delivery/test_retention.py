@@ -30,7 +30,7 @@ from cc_trace.delivery.index import SessionIndex
 from cc_trace.delivery.ledger import Ledger
 from cc_trace.delivery.payload import Payload
 from cc_trace.delivery.retention import DAY_SECONDS, clean_up, is_due
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync_requests import SyncRequest
 from cc_trace.export.local import LocalStore
 from cc_trace.log import Log
@@ -47,7 +47,7 @@ GONE = "99999999-0000-4000-8000-000000000009"
 
 def clean(folder: Path, *, days: float = 31, state_days: float = 30, store_days: float = 0) -> None:
     """Run the cleanup as a worker would, so many days from now."""
-    states = States(folder / "state")
+    states = StateFolder(folder / "state")
     config = replace(CONFIG, state_days=state_days, store_days=store_days)
     now = time.time() + days * DAY_SECONDS
     for _ in clean_up(states, folder / "claude", config, now, Log(folder / "state")):
@@ -58,7 +58,7 @@ def clean(folder: Path, *, days: float = 31, state_days: float = 30, store_days:
 def traces_of(folder: Path, session_id: str) -> list[str]:
     """Return what the state folder has of a session, except in the ledger."""
     found = [str(path.relative_to(folder)) for path in (folder / "state").glob(f"*/{session_id}*")]
-    rows = States(folder / "state").index.rows()
+    rows = StateFolder(folder / "state").index.rows()
     return sorted(found) + ["row"] * (session_id in rows)
 
 
@@ -222,7 +222,7 @@ def test_waiter_gets_new_lock_file_after_removal(machine: Machine) -> None:
     got: list[bool] = []
 
     def wait() -> None:
-        one, other = States(machine.states.folder), States(machine.states.folder)
+        one, other = StateFolder(machine.states.folder), StateFolder(machine.states.folder)
         with one.locked(GONE, 60) as held, other.locked(GONE) as twice:
             got.extend([held, twice])
 
@@ -382,12 +382,12 @@ def test_worker_cleans_up(tmp_path: Path) -> None:
         assert home.work(home.payload(transcript)) == 0
         transcript.unlink()
         shutil.rmtree(transcript.with_suffix(""))
-        assert States(home.state).sessions() == [transcript.stem]
+        assert StateFolder(home.state).sessions() == [transcript.stem]
         for path in (home.state / "cleaned", *home.state.glob(f"*/{transcript.stem}*"), home.state / "swept"):
             os.utime(path, (1, 1))
         other = home.add(CASES / TWO_TURNS)
         assert home.work(home.payload(other)) == 0
-        assert States(home.state).sessions() == [other.stem]
+        assert StateFolder(home.state).sessions() == [other.stem]
 
 
 class Returning(Histories):

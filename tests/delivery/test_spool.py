@@ -18,7 +18,7 @@ from test_worker import Home
 from cc_trace.delivery import payload as payloads
 from cc_trace.delivery import sync_requests
 from cc_trace.delivery.payload import Payload
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync_requests import HookContext, SyncRequest, request_from_json, request_to_json
 from cc_trace.spans import TraceLink
 
@@ -30,7 +30,7 @@ CONTEXT = HookContext(7, TraceLink("seed"), "/p", {"user": {"CC_TRACE_SEED": "se
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
-    states = States(tmp_path / "state")
+    states = StateFolder(tmp_path / "state")
     states.prepare()
     return states.spool
 
@@ -153,7 +153,7 @@ def test_crashing_session_is_tried_twice(tmp_path: Path) -> None:
     """The second worker removes the request before it begins."""
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
-        path, states = transcript(home, 1), States(home.state)
+        path, states = transcript(home, 1), StateFolder(home.state)
         assert home.work(home.payload(path, background_tasks=[]), CC_TRACE_DIE_AT="transcript quiet") == -signal.SIGKILL
         assert states.abandoned() == [path.stem]
         (home.state / "swept").touch()  # a sweep tries the session, too, after everything else

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cc_trace.delivery.cursor import Cursor, Metrics, SessionState, from_json, to_json
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.errors import StateError
 from cc_trace.files import write_private
 
@@ -167,7 +167,7 @@ def test_state_without_environment_loads() -> None:
 def test_state_of_earlier_version_loads(tmp_path: Path) -> None:
     """Fields that it lacks are empty."""
     assert b"unclear" not in EARLIER
-    states = States(tmp_path)
+    states = StateFolder(tmp_path)
     states.prepare()
     states.path("s-1").write_bytes(EARLIER)
     old, known = state(), states.load("s-1")
@@ -178,7 +178,7 @@ def test_state_of_earlier_version_loads(tmp_path: Path) -> None:
 
 def test_acceptance_is_marked_in_place(tmp_path: Path) -> None:
     """The file keeps its size and stays valid JSON."""
-    states = States(tmp_path)
+    states = StateFolder(tmp_path)
     states.prepare()
     before = state()
     before.sending = "otlp"
@@ -196,7 +196,7 @@ def test_acceptance_is_marked_in_place(tmp_path: Path) -> None:
 
 
 def test_save_load_round_trip(tmp_path: Path) -> None:
-    states = States(tmp_path / "state")
+    states = StateFolder(tmp_path / "state")
     states.prepare()
     states.save(state())
     assert states.load("s-1") == (state(), None)
@@ -206,7 +206,7 @@ def test_save_load_round_trip(tmp_path: Path) -> None:
 def test_state_modes_are_private_under_umask_0(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        states = States(tmp_path / "state")
+        states = StateFolder(tmp_path / "state")
         states.prepare()
         states.save(state())
     finally:
@@ -219,7 +219,7 @@ def test_readable_state_folder_is_made_private(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
-    States(folder).prepare()
+    StateFolder(folder).prepare()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -227,7 +227,7 @@ def test_readable_state_folder_is_made_private(tmp_path: Path) -> None:
 def test_invalid_session_id_is_rejected(tmp_path: Path, session_id: str) -> None:
     """Ids come from payloads and file names, which are untrusted."""
     with pytest.raises(StateError):
-        States(tmp_path).path(session_id)
+        StateFolder(tmp_path).path(session_id)
 
 
 def test_symlink_is_replaced(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_symlink_is_replaced(tmp_path: Path) -> None:
 
 
 def test_lock_is_per_session(tmp_path: Path) -> None:
-    states = States(tmp_path)
+    states = StateFolder(tmp_path)
     states.prepare()
     with states.locked("a") as first, states.locked("a") as second, states.locked("b") as other:
         assert (first, second, other) == (True, False, True)
@@ -251,7 +251,7 @@ def test_lock_is_per_session(tmp_path: Path) -> None:
 
 def test_disabled_since_is_recorded_once(tmp_path: Path) -> None:
     """Until tracing is enabled again; for each project, whatever its name."""
-    states = States(tmp_path)
+    states = StateFolder(tmp_path)
     states.prepare()
     for project in ("/a", "/b\udcff", None):
         since = states.disabled_since_ns(project)

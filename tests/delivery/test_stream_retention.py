@@ -46,5 +46,5 @@ def test_no_stream_is_saved_while_tracing_is_off(tmp_path: Path) -> None:
     """A later sync, with tracing on, would send it."""
     environment = {"HOME": str(tmp_path), "CC_TRACE_DESTINATIONS": "local", "CC_TRACE_ENABLED": "false"}
     app = App.open(environment)
-    assert ingest(app, tmp_path).off == "CC_TRACE_ENABLED is false"
+    assert ingest(app, tmp_path).why_off == "CC_TRACE_ENABLED is false"
     assert not app.states.streams.exists()

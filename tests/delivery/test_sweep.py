@@ -13,8 +13,8 @@ from lines import prompt, reply, write
 from test_worker import Home, expected
 
 from cc_trace.delivery.cursor import Cursor, SessionState, to_json
-from cc_trace.delivery.state import States
-from cc_trace.delivery.sweep import is_pending, pending_sessions
+from cc_trace.delivery.state import StateFolder
+from cc_trace.delivery.sweep import pending_sessions, state_is_pending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ class Sessions:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.states = States(folder / "state")
+        self.states = StateFolder(folder / "state")
         self.states.prepare()
         self._count = 0
 
@@ -41,7 +41,9 @@ class Sessions:
 
     def found(self, *, wrong: bool = False) -> list[str]:
         names = {"/p": ["otlp"], "/off": [], "/wrong": None}
-        found = pending_sessions(self.states, self.folder, lambda project, _: names[project or "/p"], 0, wrong=wrong)
+        found = pending_sessions(
+            self.states, self.folder, lambda project, _: names[project or "/p"], 0, include_misconfigured=wrong
+        )
         return [path.stem for path in found]
 
 
@@ -94,16 +96,16 @@ def test_disabled_or_misconfigured_sessions_come_last(sessions: Sessions) -> Non
 )
 def test_is_pending(progress: Cursor, pending: bool) -> None:  # noqa: FBT001
     state = SessionState("s", "", 10, destinations={"otlp": progress})
-    assert is_pending(state, 10, ["otlp"]) is pending
-    assert is_pending(state, 10, ["otlp", "local"])
-    assert is_pending(state, 11, ["otlp"])
-    assert not is_pending(state, 10, [])
-    assert is_pending(None, 10, [])
+    assert state_is_pending(state, 10, ["otlp"]) is pending
+    assert state_is_pending(state, 10, ["otlp", "local"])
+    assert state_is_pending(state, 11, ["otlp"])
+    assert not state_is_pending(state, 10, [])
+    assert state_is_pending(None, 10, [])
 
 
 def test_all_of_6000_sessions_are_considered(tmp_path: Path) -> None:
     """Also if the installation's time stamp is in the future, or missing."""
-    states = States(tmp_path / "state")
+    states = StateFolder(tmp_path / "state")
     states.prepare()
     folder = tmp_path / "projects" / "-p"
     folder.mkdir(parents=True)
@@ -226,7 +228,7 @@ def test_sync_delivers_what_a_hook_could_not(tmp_path: Path, installed: str | No
 def test_status_shows_latest_and_pending_sessions(tmp_path: Path) -> None:
     with HttpBackend() as backend:
         home = Home(tmp_path, backend)
-        states = States(home.state)
+        states = StateFolder(home.state)
         states.prepare()
         for number in range(100):
             session = f"{number:08}-0000-4000-8000-000000000001"

@@ -18,7 +18,7 @@ from sink import Sink
 from cc_trace.delivery.deliver import REFUSING_SECONDS
 from cc_trace.delivery.payload import Payload
 from cc_trace.delivery.runtime import Plan, Runtime
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync import Sync
 from cc_trace.delivery.sync_requests import SyncRequest
 from cc_trace.log import Log
@@ -54,12 +54,12 @@ class Machine:
     def __init__(self, folder: Path, *sinks: Destination) -> None:
         self.projects = folder / "claude" / "projects" / "-p"
         self.projects.mkdir(parents=True)
-        self.states = States(folder / "state")
+        self.states = StateFolder(folder / "state")
         self.states.prepare()
         self.log = Log(folder / "state")
         self.sinks: tuple[Destination, ...] = sinks
         self.die_at: str | None = None
-        self.patient = True
+        self.in_background = True
         self.clock: Callable[[], float] = time.time
         self.unclear_seconds = self.request_seconds = 0.0
 
@@ -77,12 +77,12 @@ class Machine:
 
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
-        runtime = Runtime(self.clock, lambda _: None, self.reached, patient=self.patient)
+        runtime = Runtime(self.clock, lambda _: None, self.reached, in_background=self.in_background)
         plan = Plan(self.sinks, unclear_seconds=self.unclear_seconds, request_seconds=self.request_seconds)
-        states = States(self.states.folder)
+        states = StateFolder(self.states.folder)
         sync = Sync(states, lambda _: plan, self.log, runtime, self.projects.parent.parent)
         try:
-            return sync.session(path, {True: "over", False: "growing", None: None}[settled]).complete
+            return sync.sync_session(path, {True: "over", False: "growing", None: None}[settled]).complete
         finally:
             sync.close()
             states.index.close()
@@ -360,7 +360,7 @@ def test_fork_of_suppressed_session_is_suppressed(tmp_path: Path, fork: str) -> 
     sync = Sync(machine.states, lambda _: plan, machine.log, runtime, machine.projects.parent.parent)
     for each in (other, path):
         os.utime(each)  # written since
-        assert sync.session(each, "over").complete
+        assert sync.sync_session(each, "over").complete
     sync.close()
     assert [*machine.states.all_suppressed()] == sorted([origin.stem, path.stem])
     assert set(sink.taken) == expected(other)

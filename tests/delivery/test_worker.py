@@ -21,7 +21,7 @@ from backend import OK, REFUSE, Behaviour, HttpBackend
 from shared import CASES, ROOT
 from waiting import until
 
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Home:
 
     def install(self) -> None:
         """Record an installation: older sessions are history."""
-        states = States(self.state)
+        states = StateFolder(self.state)
         states.prepare()
         states.stamp_installed()
 
@@ -165,7 +165,7 @@ def test_transcript_is_opened_twice_at_most(tmp_path: Path, backend: HttpBackend
     second = next(index for index, line in enumerate(lines) if b"Answer one." in line) + 1
     home.install()
     (home.state / "stored").touch()  # what the store reads for itself, every ten minutes at most, does not count
-    States(home.state).suppress("99999999-0000-4000-8000-000000000001")
+    StateFolder(home.state).suppress("99999999-0000-4000-8000-000000000001")
     transcript.write_bytes(b"".join(lines[:second]))
     message = {"last_assistant_message": "Answer one.", "background_tasks": []}
     assert home.opens(home.payload(transcript, **message), transcript) == 2

@@ -33,7 +33,7 @@ from shared import ROOT
 from cc_trace.cli.doctor import run
 from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.doctor.check import Check, Subject, moment, ok, run_check
 from cc_trace.doctor.configuration import configuration
 from cc_trace.doctor.deliveries import deliveries
@@ -78,7 +78,7 @@ class Home:
         self.transcripts = self.claude / "projects" / "-project"
 
     def installed(self) -> Home:
-        states = States(self.state)
+        states = StateFolder(self.state)
         install(self.paths, own_python(), states.prepare)
         states.stamp_installed()
         return self
@@ -131,7 +131,7 @@ class Home:
 
     def subject(self, now: float | None = None) -> Subject:
         sources = Sources(self.environment, self.folder, hooked=False)
-        return Subject(sources, self.claude, States(self.state), self.project, time.time() if now is None else now)
+        return Subject(sources, self.claude, StateFolder(self.state), self.project, time.time() if now is None else now)
 
     def otlp(self) -> None:
         self.environment["CC_TRACE_OTLP_ENDPOINT"] = self.backend.url
@@ -810,7 +810,7 @@ def test_a_folder_excluded_through_a_link_is_left_out_as_by_the_worker(home: Hom
         f"sessions of {subject.project} are not traced: CC_TRACE_EXCLUDE has {home.folder / excluded}",
     )
     assert list(destinations(subject)) == []
-    assert App.open(home.environment).off(str(subject.project)) == f"CC_TRACE_EXCLUDE has {home.folder / excluded}"
+    assert App.open(home.environment).why_off(str(subject.project)) == f"CC_TRACE_EXCLUDE has {home.folder / excluded}"
     assert home.backend.requests == []
 
 
@@ -840,11 +840,11 @@ def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
     settings = home.subject().sources.config_file
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text(f'[project."{other}"]\notlp_endpoint = "{home.backend.url}"\n')
-    state = States(home.state).peek(SESSION)
+    state = StateFolder(home.state).peek(SESSION)
     assert state is not None
     state.cwd = str(other)
     state.destinations["otlp"] = Cursor(pending_spans=2, error="cannot connect", error_at=1e9)
-    States(home.state).save(state)
+    StateFolder(home.state).save(state)
     local, otlp = deliveries(home.subject())
     said = "1 session pending: cannot connect (1 session, last at 2001-09-09 01:46:40 UTC)"
     assert local == ok("delivery local", "1 session, 2 spans, nothing pending")
@@ -883,10 +883,10 @@ def test_a_worker_that_died_is_made_up_for_by_the_next_delivery(healthy: Home) -
     """Then it is history."""
     a_worker_that_died(healthy)
     [before] = log(healthy.subject())
-    state = States(healthy.state).peek(SESSION)
+    state = StateFolder(healthy.state).peek(SESSION)
     assert state is not None
     state.destinations["local"].last_attempt_at = time.time() + 60
-    States(healthy.state).save(state)
+    StateFolder(healthy.state).save(state)
     [after] = log(healthy.subject())
     assert (before.verdict, after.verdict) == ("warning", "ok")
 
@@ -975,8 +975,8 @@ def test_who_holds_a_lock_is_told(home: Home) -> None:
     """By its process, and since when; after five minutes that is a warning."""
     home.installed()
     program = (
-        "import sys; from pathlib import Path; from cc_trace.delivery.state import States\n"
-        f"with States(Path({str(home.state)!r})).locked({SESSION!r}):\n"
+        "import sys; from pathlib import Path; from cc_trace.delivery.state import StateFolder\n"
+        f"with StateFolder(Path({str(home.state)!r})).locked({SESSION!r}):\n"
         "    print('held', flush=True)\n    sys.stdin.read()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

@@ -70,7 +70,7 @@ class Case:
         )
         self.kind, self.backend = kind, backend
         self.machine = Machine(folder)
-        self.machine.patient = False
+        self.machine.in_background = False
         self.path = self.machine.copy(AGENTS)
         self.expected = expected(self.path)
 
@@ -171,13 +171,13 @@ def test_retry_after_is_respected(tmp_path: Path) -> None:
     """The next Stop does not try before that time; `cc-trace sync` does."""
     with HttpBackend() as backend:
         case = Case(tmp_path, "otlp", backend)
-        case.machine.patient = True
+        case.machine.in_background = True
         backend.behaviour = status(429, retry_after="30")
         assert not case.sync()
         backend.behaviour = OK
         requests = len(backend.requests)
         assert not case.sync()
         assert len(backend.requests) == requests
-        case.machine.patient = False
+        case.machine.in_background = False
         assert case.sync()
         assert backend.counts == Counter(case.expected)

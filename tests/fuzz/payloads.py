@@ -16,7 +16,7 @@ from sink import Sink
 from cc_trace import hook
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.runtime import Plan, Runtime
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync import Sync
 from cc_trace.delivery.sync_requests import SyncRequest
 from cc_trace.log import Log
@@ -58,7 +58,7 @@ class _Checker:
         self._transcript.parent.mkdir(parents=True)
         self._transcript.write_bytes(b"\n".join([*SEEDS[0][MAIN], b""]))
         (self._transcript.parent / "link").symlink_to("/")
-        self._states = States(folder / "state")
+        self._states = StateFolder(folder / "state")
         self._states.prepare()
         self._log = Log(folder / "state")
         self._stdin = folder / "stdin"

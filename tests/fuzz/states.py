@@ -16,7 +16,7 @@ from sink import Sink
 from cc_trace.cli import status
 from cc_trace.delivery.cursor import Cursor, SessionState, to_json
 from cc_trace.delivery.runtime import Plan, Runtime
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sweep import pending_sessions
 from cc_trace.delivery.sync import Sync
 from cc_trace.log import Log
@@ -88,7 +88,7 @@ class _Checker:
         self._transcript.write_bytes(_TRANSCRIPT)
         past = time.time() - _AGE_SECONDS
         os.utime(self._transcript, (past, past))
-        self._states = States(folder / "state")
+        self._states = StateFolder(folder / "state")
         self._states.prepare()
         self._log = Log(folder / "state")
         self._path = self._states.path(SESSION)
@@ -146,10 +146,10 @@ class _Checker:
                     orjson.loads(shown.getvalue())
 
     def _synced(self, sink: Sink) -> Report:
-        runtime = Runtime(time.time, lambda _: None, patient=False)
+        runtime = Runtime(time.time, lambda _: None, in_background=False)
         sync = Sync(self._states, lambda _: Plan((sink,)), self._log, runtime, self._config_dir)
         try:
-            return sync.session(self._transcript)
+            return sync.sync_session(self._transcript)
         finally:
             sync.close()
 

@@ -15,7 +15,7 @@ from sink import Sink
 
 from cc_trace.delivery.payload import Payload, parse_payload
 from cc_trace.delivery.runtime import Plan, Runtime
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync import Sync
 from cc_trace.delivery.sync_requests import HookContext, SyncRequest
 from cc_trace.log import Log
@@ -36,7 +36,7 @@ class Machine:
     def __init__(self, folder: Path, *lines: Line) -> None:
         self.config = folder / "claude"
         self.path = session(self.config / "projects" / "-p", *lines)
-        self.states = States(folder / "state")
+        self.states = StateFolder(folder / "state")
         self.states.prepare()
         self._log = Log(folder / "state")
         self.sink = Sink()
@@ -70,7 +70,7 @@ class Machine:
         """Look at the session as another session's worker does, after nothing was written for so long."""
         self.now = self.path.stat().st_mtime + silent_seconds
         with self._sync() as sync:
-            sync.session(self.path)
+            sync.sync_session(self.path)
 
     def _sync(self) -> _Closing:
         runtime = Runtime(lambda: self.now, self._sleep, may_be_blocked=lambda _: self.others_may_block)

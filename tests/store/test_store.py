@@ -16,7 +16,7 @@ from lines import NOON, prompt, reply, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
-from cc_trace.delivery import App, SessionState, States, store_updates
+from cc_trace.delivery import App, SessionState, StateFolder, store_updates
 from cc_trace.errors import StateError
 from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
@@ -330,7 +330,7 @@ def test_a_session_is_idle_as_soon_as_its_process_has_ended(
 
 def test_a_process_that_took_its_record_along_is_known_from_its_hook(tmp_path: Path, projects: Path) -> None:
     transcript = finished(projects)
-    states = States(tmp_path / ".claude" / "state" / "cc-trace")
+    states = StateFolder(tmp_path / ".claude" / "state" / "cc-trace")
     states.prepare()
     size = transcript.stat().st_size
     states.save(SessionState(OWN, str(transcript), size=size, claude_pid=ended_pid(), claude_start="1"))

@@ -10,7 +10,7 @@ import pytest
 from backend import HttpBackend
 from test_worker import Home, quieten
 
-from cc_trace.delivery import States
+from cc_trace.delivery import StateFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def delivered(home: Home, **environment: str) -> int:
     quieten(transcript)
     home.install()
     assert home.work(home.payload(transcript), **environment) == 0
-    state = States(home.state).peek(transcript.stem)
+    state = StateFolder(home.state).peek(transcript.stem)
     assert state is not None
     return sum(cursor.delivered for cursor in state.destinations.values())
 

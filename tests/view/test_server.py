@@ -16,7 +16,7 @@ from lines import prompt, reply, result, tool_use, write
 from viewer import TOKEN, Viewer, copy_cases, running
 
 from cc_trace.delivery.cursor import SessionState
-from cc_trace.delivery.state import States
+from cc_trace.delivery.state import StateFolder
 from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
 from cc_trace.spans import Session
@@ -192,7 +192,7 @@ def test_an_exact_request_keeps_to_the_settings_of_its_sessions_hook(tmp_path: P
     projects.mkdir(parents=True)
     copy_cases(projects, "2.1.325--b_tools")
     path = projects / f"{TOOLS}.jsonl"
-    states = States(tmp_path / ".claude" / "state" / "cc-trace")
+    states = StateFolder(tmp_path / ".claude" / "state" / "cc-trace")
     states.prepare()
     theirs: dict[str, str | None] = {"CC_TRACE_CONTENT": "metadata"}
     states.save(SessionState(TOOLS, str(path), cwd=first_cwd(path), environment={"shell": theirs, "project": {}}))
