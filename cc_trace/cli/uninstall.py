@@ -69,18 +69,11 @@ def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcT
             if outcome in _SAID:
                 done.append(f"settings {path}: {_SAID[outcome]}")
             elif path not in here and not path.exists():
-                done.append(f"not found: {path}; if it was moved, {_again(path)}")
+                done.append(f"not found: {path}; if it was moved, its hooks do nothing from now on: delete them there")
             done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
         except CcTraceError as error:
             failed.append(error)
     return done, failed
-
-
-def _again(path: Path) -> str:
-    """Return how to take our hooks out of a settings file that lies elsewhere now."""
-    if path.parent.name == ".claude":
-        return "run `cc-trace uninstall --project` there"
-    return "run `cc-trace uninstall` with CLAUDE_CONFIG_DIR set to where it is now"
 
 
 def _remove(paths: InstallPaths, *, everything: bool) -> list[str]:

@@ -510,7 +510,7 @@ def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
     uninstalled(home, "--project", cwd=first)
     second.rename(tmp_path / "moved")
     gone = second / ".claude" / "settings.local.json"
-    line = f"not found: {gone}; if it was moved, run `cc-trace uninstall --project` there"
+    line = f"not found: {gone}; if it was moved, its hooks do nothing from now on: delete them there"
     assert [said for said in uninstalled(home) if "not found" in said] == [line]
     said = uninstalled(home, "--project", cwd=tmp_path / "moved")
     assert said == [f"settings {tmp_path}/moved/.claude/settings.local.json: removed; there was none before"]
