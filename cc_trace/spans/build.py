@@ -89,7 +89,7 @@ def input_message(message: Message) -> JsonValue:
 
 
 def output_message(step: Generation) -> JsonValue:
-    """Return a response as one message; blocks that are neither text, thinking nor calls as their description."""
+    """Return a response as one message."""
     # Calls have ids even if their blocks have none.
     calls: list[JsonValue] = [{"id": call.id, "name": call.use.name, "input": call.use.input} for call in step.calls]
     return assistant_message(step.blocks, calls)

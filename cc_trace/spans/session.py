@@ -79,7 +79,7 @@ class Resume:
 
 @dataclass(slots=True)
 class Placed:
-    """Where an agent's work is placed: the first turn with work of it, and its parent agent's file."""
+    """Where an agent's work is placed: the first turn that has some of it, and its parent agent's file."""
 
     turn: int = 0
     begin: Position = BEGINNING

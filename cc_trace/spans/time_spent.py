@@ -101,7 +101,7 @@ def _call_intervals(call: Call) -> Iterator[Interval]:
 
 
 def _split_by_pause(turn: Turn, calls: list[Call], others: list[Interval]) -> Iterator[Interval]:
-    """Split calls whose waits are known only in total, as the time that the turn's duration leaves out."""
+    """Split calls into waiting and running. Only their total wait is known: what the turn's duration leaves out."""
     if turn.paused_ms is None:
         return
     other_ms = sum(each.end_ms - each.start_ms for each in others if each.kind in ("permission", "idle"))

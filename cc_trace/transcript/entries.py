@@ -138,7 +138,7 @@ class Prompt(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A background task ended; or (`waiting`) an agent stopped that goes on when its own tasks end."""
+    """A background task ended; or, with `waiting`, an agent paused until its own tasks end."""
 
     head: Head
     text: str
@@ -150,7 +150,7 @@ class Notification(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What another model was asked for while a response was made: its tokens are not in the response's own usage."""
+    """The use of another model during a response. Its tokens are not in the response's own usage."""
 
     model: str | None
     usage: Usage
@@ -333,7 +333,7 @@ class ModeChange(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """A file that a call in the response with this line is about to modify."""
+    """A file that is about to be modified by a call in the response line with this uuid."""
 
     head: Head
     path: str
@@ -355,7 +355,7 @@ class RunFacts(NamedTuple):
 
 
 class SessionNote(NamedTuple):
-    """A line about the session as a whole. `kind` is its type."""
+    """A line about the session as a whole. `name` is its type."""
 
     head: Head
     name: Literal["custom-title", "ai-title", "summary", "pr-link", "worktree-state"]

@@ -109,7 +109,7 @@ class Agent:
     def take_runs(
         self, after_ns: int | None = None, before_ns: int | None = None, *, timed: bool = False
     ) -> Iterator[Turn]:
-        """Take its unplaced runs that started between these times, each when it is asked for."""
+        """Take its unplaced runs that started between these times, one after the other."""
         while (run := self.take_next_run(after_ns, before_ns, timed=timed)) is not None:
             yield run
 
@@ -136,7 +136,7 @@ class Agent:
                 yield launching_call[call], woken
 
     def _was_last_written_before(self, time_ns: int | None) -> bool:
-        """Return whether its file, which is not read for this, has no run since then.
+        """Return whether its file has not been read, and need not be: it was last written before this time.
 
         A long session has hundreds of agents that ended long ago.
         """
@@ -187,7 +187,7 @@ class Run:
 
 
 class _Index:
-    """Agents by every key that a lookup can use: a session may have tens of thousands."""
+    """Agents by every key that they are looked up by: a session may have tens of thousands."""
 
     def __init__(self, agents: Iterable[Agent]) -> None:
         self.by_name: dict[str, list[Agent]] = {}

@@ -530,7 +530,7 @@ class _Assembler:
             self._command, self._printed_command = None, command if was_idle else None
 
     def _add_queued(self, before_ns: int | None) -> None:
-        """Add queued texts sent to the model up to a time, and without separate lines, to the open turn."""
+        """Add the queued texts that were sent to the model up to a time and have no lines of their own."""
         for text, head in self._queue.take_sent(before_ns):
             if self._open is None:
                 continue
@@ -542,7 +542,7 @@ class _Assembler:
                 self._open.add_prompt(text, head)
 
     def _is_for_agent(self, entry: Notification) -> bool:
-        """Return whether an agent launched the finished task: then its notification was removed for that agent."""
+        """Return whether an agent launched the finished task, and its notification left the queue for that agent."""
         if entry.tool_use_id is None or entry.task_id in self._call_by_task or self._open is None:
             return False
         return entry.tool_use_id not in self._open.turn.calls and entry.tool_use_id not in self._call_by_task.values()

@@ -25,7 +25,7 @@ class Attempts:
     """Attempts without a response so far. A failed one is an event, which later gets the key of its request's outcome.
 
     A request can be written before the response that precedes it, as Claude Code does not write lines in the order of
-    their times. So only when a response names its attempt is it known which attempts failed.
+    their times. Which attempts failed is known once a response names its own.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Attempts:
         return sent, rejected
 
     def abandon(self) -> None:
-        """Discard all attempts: nothing is waiting for them any more."""
+        """Discard all attempts: no response will come."""
         self._sent, self._reported = {}, []
 
     def abandon_before(self, time_ns: int | None) -> None:
@@ -101,7 +101,7 @@ class Attempts:
         self._reported = [(id_, event) for id_, event in self._reported if (event.start_ns or time_ns) >= time_ns]
 
     def _rejected(self, sent: list[RequestSent], key: str) -> list[Event]:
-        """Return the attempts before the last that have no line about their failure, as events of their request."""
+        """Return an event for each attempt but the last whose failure has no line."""
         reported, events = {id_ for id_, _ in self._reported}, list[Event]()
         for number, (attempt, following) in enumerate(pairwise(sent), 1):
             if attempt.id not in reported:

@@ -39,7 +39,7 @@ EventKind: TypeAlias = Literal[
 
 
 class Origin(NamedTuple):
-    """Who wrote a text. Its first `typed` characters are a human's in any case: a `!` command before its output."""
+    """Who wrote a text. Of a `!` command with its output, the first `typed` characters are the human's."""
 
     speaker: Speaker
     typed: int = 0
@@ -70,11 +70,11 @@ class Call:
     start_ns: int | None
     result: ToolResult | None = None
     end_ns: int | None = None
-    began_ns: int | None = None  # when execution began, after permission and hooks, if a line says so
+    execution_start_ns: int | None = None  # after permission and hooks, if a line says so
 
     @property
     def waited_ms(self) -> int | None:
-        """Return how long it waited for a human's permission, or None if nobody was asked or it is not known."""
+        """Return how long it waited for a human's permission; None if nobody was asked, or the time is unknown."""
         result, start_ns, end_ns = self.result, self.start_ns, self.end_ns
         if result is None or start_ns is None or end_ns is None:
             return None
@@ -83,8 +83,8 @@ class Call:
             return None
         if permission.source == "user_reject" or self.use.name == "ExitPlanMode":
             waited_ns = end_ns - start_ns  # the dialog was all there was
-        elif self.began_ns is not None:
-            waited_ns = self.began_ns - start_ns
+        elif self.execution_start_ns is not None:
+            waited_ns = self.execution_start_ns - start_ns
         elif type(taken_ms) is int:
             waited_ns = end_ns - start_ns - taken_ms * 1_000_000
         else:
@@ -103,7 +103,7 @@ class Generation:
     inputs: list[Message]
     request_id: str | None = None
     model: str | None = None
-    first_ns: int | None = None
+    first_ns: int | None = None  # the time of its first line
     last_ns: int | None = None
     blocks: list[Block] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)

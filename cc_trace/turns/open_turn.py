@@ -315,7 +315,7 @@ class OpenTurn:
             self.add_event(_event_of_stop_hook(hook, entry.head, start_ns, blocked=blocked))
 
     def _stop_hooks_start(self, entry: TurnEnd) -> int | None:
-        """Return when the Stop hooks started: after the last response, and as long before the end as one took."""
+        """Return when the Stop hooks started: not before the last response ended, nor before the longest began."""
         end_ns, durations_ms = entry.head.time_ns, [hook.duration_ms for hook in entry.hooks]
         known_ms = [duration_ms for duration_ms in durations_ms if duration_ms is not None]
         start_ns = self._newest.last_ns if self._newest is not None else None
@@ -352,8 +352,8 @@ class OpenTurn:
         """Record a file that is about to be modified: its call has been permitted by now."""
         self.turn.files[entry.path] = None
         call = self._call_by_line.get(entry.line_uuid or "")
-        if call is not None and call.began_ns is None:
-            call.began_ns = entry.head.time_ns
+        if call is not None and call.execution_start_ns is None:
+            call.execution_start_ns = entry.head.time_ns
 
     def end_at_limit(self, entry: TurnLimit) -> None:
         """Record that the run ended because of `--max-turns`."""
@@ -409,7 +409,7 @@ class OpenTurn:
         self.add_event(event, "error")
 
     def add_event(self, event: Event, activity: Literal["interrupt", "error"] | None = None) -> None:
-        """Add any other event. `activity`: what it makes the turn's last activity."""
+        """Add an event. `activity`: what the turn's last activity is from now on, if it changes."""
         self.turn.steps.append(event)
         self.turn.end_ns = latest_ns(self.turn.end_ns, event.end_ns)
         self.turn.last_activity = activity or self.turn.last_activity

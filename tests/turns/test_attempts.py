@@ -1,4 +1,4 @@
-"""The attempts of a call: those that failed hang below what the call came to."""
+"""The attempts of a request: those that failed hang below its response or error."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_retries_are_placed_under_their_response(tmp_path: Path) -> None:
     ]
 
 
-def test_a_call_that_failed_for_good_is_a_generation(tmp_path: Path) -> None:
+def test_a_request_that_failed_for_good_is_a_generation(tmp_path: Path) -> None:
     """It has the model, the times and no tokens; the variants that were rejected before the last are below it."""
     main = session(
         tmp_path,
@@ -151,7 +151,7 @@ def test_a_request_can_stand_behind_its_response(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failed_call_costs_nothing(tmp_path: Path) -> None:
+def test_a_failed_request_costs_nothing(tmp_path: Path) -> None:
     """Nor is it a response without a price."""
     read = Session(session(tmp_path, prompt("go", 0), sent("a1", at=1), api_error("e1", "API Error: 400", at=4)))
     assert [span.kind for span in read.spans()] == ["turn", "generation"]
@@ -197,7 +197,7 @@ def test_a_retry_is_final_when_it_is_known_what_it_led_to(tmp_path: Path) -> Non
 
 
 def test_unreported_attempt_says_whether_the_next_differed(tmp_path: Path) -> None:
-    """An interactive session does not write down the first failures of a call."""
+    """An interactive session does not write down the first failures of a request."""
     other = {"model": MODEL, "max_tokens": 50, "output_config": {"effort": "low"}}
     main = session(
         tmp_path,

@@ -78,13 +78,13 @@ class _Conversion:
         self._transcript = StreamTranscript(_session_id(messages.items))
         self._common: Line = {"sessionId": self._transcript.session_id}
         self._mode: str | None = None
-        self._asked = False
-        self._begun = None if began_ns is None else rfc3339(began_ns)  # when the prompt was sent
-        self._ended: Message | None = None  # the result of the previous turn, until the next one begins
+        self._has_prompt = False
+        self._began_at = None if began_ns is None else rfc3339(began_ns)  # when the prompt was sent
+        self._previous_result: Message | None = None  # the result of the previous turn, until the next one begins
         self._init_message: Line = {}
         self._limit: object = None  # the latest rate limit info
         self._background: set[str] = set()  # calls that launched a task
-        self._tasked: dict[str, Message] = {}  # the `task_started` messages of agents, by call id
+        self._task_started: dict[str, Message] = {}  # the `task_started` messages of agents, by call id
         self._usage = _final_usage(messages.items)
         self._times, self._source = _times(messages, ended_ns, live=live)
 
@@ -92,8 +92,8 @@ class _Conversion:
         transcript = self._transcript
         for place, message in enumerate(self._messages.items):
             self._now = self._times[place]
-            if self._begun is None:
-                self._begun = self._now
+            if self._began_at is None:
+                self._began_at = self._now
             self._take(message)
         if not any(line["type"] == "assistant" for line in transcript.lines):
             self._only_result()
@@ -123,7 +123,7 @@ class _Conversion:
             case {"type": "rate_limit_event"}:
                 self._limit = message.get("rate_limit_info")
             case _:
-                pass  # partial messages are handled above, others have nothing for a trace
+                pass  # partial messages are read by `_final_usage`, others have nothing for a trace
 
     def _init(self, message: Message) -> None:
         self._init_message = {name: message.get(name) for name in ("model", "tools", "mcp_servers")}
@@ -152,7 +152,7 @@ class _Conversion:
                     self._transcript.agent_ids[call] = task
                 if message.get("is_backgrounded") is True:
                     self._background.add(call)
-                self._tasked.setdefault(call, message)
+                self._task_started.setdefault(call, message)
             case {"subtype": "task_notification", "tool_use_id": str(call)} if call in self._background:
                 self._notification(message, call)
 
@@ -164,7 +164,7 @@ class _Conversion:
         content = f"<task-notification>\n{elements}\n</task-notification>"
         line = {"type": "user", "message": {"role": "user", "content": content}}
         self._add({**line, "origin": {"kind": "task-notification"}}, message)
-        self._asked, self._transcript.complete = True, False
+        self._has_prompt, self._transcript.complete = True, False
 
     def _assistant(self, message: Message) -> None:
         inner = message.get("message")
@@ -177,7 +177,7 @@ class _Conversion:
                 line["apiErrorType"] = message.get("api_error_type")
             line["message"] = {**inner, "usage": self._counted(inner, line)}
         if not message.get("parent_tool_use_id"):
-            self._ask()
+            self._add_prompt()
             self._transcript.complete = False
         self._place(line, message)
 
@@ -209,26 +209,30 @@ class _Conversion:
                 line["permissionDecision"] = {names[name]: decision[name] for name in names if name in decision}
         if not message.get("parent_tool_use_id"):
             if call is None:
-                self._asked = True
+                self._has_prompt = True
                 line["permissionMode"] = self._mode
             else:
-                self._ask()
+                self._add_prompt()
         self._place(line, message)
 
-    def _ask(self) -> None:
+    def _add_prompt(self) -> None:
         """Add the prompt given by the caller before the first response.
 
         After a result another turn begins, even if its prompt is unknown.
         """
-        if not self._asked and self._prompt:
+        if not self._has_prompt and self._prompt:
             content = {"role": "user", "content": self._prompt}
-            self._now, now = self._begun or self._now, self._now
+            self._now, now = self._began_at or self._now, self._now
             self._add({"type": "user", "message": content, "permissionMode": self._mode})
             self._now = now
-        elif not self._asked and self._ended is not None:
-            ended = {"type": "system", "subtype": "turn_duration", "durationMs": self._ended.get("duration_ms")}
+        elif not self._has_prompt and self._previous_result is not None:
+            ended = {
+                "type": "system",
+                "subtype": "turn_duration",
+                "durationMs": self._previous_result.get("duration_ms"),
+            }
             self._add(ended)
-        self._asked, self._prompt = True, None
+        self._has_prompt, self._prompt = True, None
 
     def _place(self, line: Line, message: Message) -> None:
         match message:
@@ -236,7 +240,7 @@ class _Conversion:
                 transcript = self._transcript
                 line["isSidechain"] = True
                 own = transcript.agents.setdefault(call, [])
-                task = self._tasked.get(call, {})
+                task = self._task_started.get(call, {})
                 if not own and line["type"] != "user" and isinstance(asked := task.get("prompt"), str):
                     first = {"type": "user", "isSidechain": True, "message": {"role": "user", "content": asked}}
                     own.append(self._with_head(first, task))
@@ -252,7 +256,7 @@ class _Conversion:
 
     def _result(self, message: Message) -> None:
         transcript = self._transcript
-        transcript.complete, self._asked, self._ended = True, False, message
+        transcript.complete, self._has_prompt, self._previous_result = True, False, message
         match message:
             case {"structured_output": data} if data is not None:
                 self._structured(data)
@@ -278,7 +282,7 @@ class _Conversion:
             self._add({"type": "attachment", "attachment": {"type": "structured_output", "data": data}})
 
     def _only_result(self) -> None:
-        """Make a response of the result if nothing else of the run is known."""
+        """Turn the result into a response if nothing else is known of the run."""
         result = next((each for each in reversed(self._messages.items) if each["type"] == "result"), None)
         if result is None:
             return
@@ -294,7 +298,7 @@ class _Conversion:
             "usage": result.get("usage"),
             "stop_reason": result.get("stop_reason"),
         }
-        self._ask()
+        self._add_prompt()
         line: Line = {"type": "assistant", "message": inner, "partialUsage": "result"}
         if result.get("is_error") is True:
             line |= {"isApiErrorMessage": True, "apiErrorStatus": result.get("api_error_status")}
@@ -356,7 +360,7 @@ def _session_id(messages: list[Message]) -> str:
 
 
 def _as_id(call: str) -> str:
-    """Return a call's id as that of an agent, which names a file: an output can call anything by any name."""
+    """Return a call's id as an agent id. It becomes a file name, so one that is unsafe is replaced by a digest."""
     return call if is_session_id(call) else hashlib.sha256(call.encode("utf-8", "replace")).hexdigest()[:32]
 
 
