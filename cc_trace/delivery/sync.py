@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cc_trace.delivery.agent_deliveries import AgentDeliveries
 from cc_trace.delivery.backoff import MAX_PLAUSIBLE_WAIT_SECONDS
 from cc_trace.delivery.cursor import SessionState
-from cc_trace.delivery.deliver import Delivery
+from cc_trace.delivery.destination_delivery import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
 from cc_trace.delivery.liveness import Process, changed_since, ending_from_hook, ending_from_process, liveness
@@ -96,7 +96,7 @@ class _Work(NamedTuple):
     report: Report
     agents: AgentDeliveries
     deadline: float | None
-    running_from: int | None  # see Delivery
+    first_unlinked_turn: int | None  # see Delivery
 
 
 _PASSES: Final = 3
@@ -305,7 +305,7 @@ class Sync:
             report=report,
             agents=AgentDeliveries(self._states, transcript.path),
             deadline=deadline,
-            running_from=state.first_unsent_turn() if ending is None and not caller.named else None,
+            first_unlinked_turn=state.first_unsent_turn() if ending is None and not caller.named else None,
         )
         for _ in range(_PASSES):
             before, agent_bytes = transcript.stat(), work.agents.refresh()
@@ -435,7 +435,7 @@ class Sync:
             runtime=runtime,
             transcript=work.transcript,
             deadline=work.deadline,
-            running_from=work.running_from,
+            first_unlinked_turn=work.first_unlinked_turn,
         )
         state.sending = name
         unsettled: set[str] | None = None

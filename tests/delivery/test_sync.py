@@ -15,8 +15,8 @@ from lines import prompt, reply
 from shared import CASES
 from sink import Sink
 
-from cc_trace.delivery.deliver import REFUSING_SECONDS
 from cc_trace.delivery.payload import Payload
+from cc_trace.delivery.refusals import REFUSING_SECONDS
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync import Sync
