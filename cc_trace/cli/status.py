@@ -192,7 +192,7 @@ def _activity(state: SessionState) -> str:
     except OSError:
         return "transcript gone"
     return current_activity(
-        turn, asked=session.asked_after(turn), summarized=session.summarized, rest_seconds=rest_seconds
+        turn, prompted=session.has_prompt_after(turn), summarized=session.summarized, rest_seconds=rest_seconds
     )
 
 

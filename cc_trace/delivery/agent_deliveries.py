@@ -122,9 +122,9 @@ class AgentDeliveries:
         changed = False
         for file in selection.files:
             before = delivered.get(file.name)
-            if file.name not in session.looked_at or (before is not None and before.size == file.size):
+            if file.name not in session.agent_files_read or (before is not None and before.size == file.size):
                 continue
-            if file.name in session.left_over and not (whole and session.summary.turns):
+            if file.name in session.agent_files_unplaced and not (whole and session.summary.turns):
                 self.is_misplaced |= not whole
             elif agent_id(file.name) not in unsettled:
                 delivered[file.name] = _delivered(file, before, session.placed.get(file.name))

@@ -141,8 +141,8 @@ class Session:
         self._delivered = delivered
         self.finished = False  # everything has been read
         self.placed: dict[str, Placed] = {}  # file name -> the place of each agent that was read and placed
-        self.looked_at: set[str] = set()  # the agents' files that could be read
-        self.left_over: set[str] = set()  # those of them with work that could not be placed
+        self.agent_files_read: set[str] = set()  # by name, those that could be read
+        self.agent_files_unplaced: set[str] = set()  # those of them with runs that could not be placed
         self._transcript = transcript
         session_id, self._is_agent = identify(path) if transcript is None else transcript.head.identify(path)
         self.summary = SessionSummary(session_id, is_subagent=self._is_agent)
@@ -155,7 +155,7 @@ class Session:
         self.summarized = False  # the last line is a summary
         self.went_on = False  # the last turn began after the hook that reported the ending
 
-    def asked_after(self, turn: Turn | None) -> bool:
+    def has_prompt_after(self, turn: Turn | None) -> bool:
         """Return whether a prompt after this turn has no response yet."""
         return self._last_asked > (turn.start.head.offset if turn is not None else -1)
 
@@ -339,10 +339,10 @@ class Session:
     def _finish(self, agents: list[Agent]) -> None:
         for agent in agents:
             if agent.file is not None:
-                self.looked_at.add(agent.file)
+                self.agent_files_read.add(agent.file)
                 # A file that was not opened belongs to an earlier turn than those that were read.
                 if not agent.is_helper and (not agent.was_read or agent.unplaced_runs):
-                    self.left_over.add(agent.file)
+                    self.agent_files_unplaced.add(agent.file)
         self.finished = True
         titles = (self._titles[name][:TITLE_CHARS] for name in _TITLES if self._titles.get(name))
         self.summary.title = next(titles, None)

@@ -160,12 +160,12 @@ class Store:
         latest = max(latest_ns, session.summary.last_ns or 0) / 1e9
         state = current_activity(
             turn,
-            asked=session.asked_after(turn),
+            prompted=session.has_prompt_after(turn),
             summarized=session.summarized,
             rest_seconds=now - (min(written, latest) if latest else written),
         )
         if last is not None:
-            running = state in ("working", "waiting for approval") and not session.asked_after(turn)
+            running = state in ("working", "waiting for approval") and not session.has_prompt_after(turn)
             changed |= write(last, running=running)
         self._write_turns(made)
         self._remove_other_turns(session.summary.session_id, numbers)

@@ -25,7 +25,7 @@ def replaces(head: Head, earlier: Head) -> bool:
 
 def rewound_prompts(path: Path) -> set[str]:
     """Return the uuids of the lines in a file that could start a turn and were abandoned by a rewind."""
-    return _left_behind(_starts(path))
+    return _abandoned(_starts(path))
 
 
 def _starts(path: Path) -> Iterator[Entry]:
@@ -37,20 +37,20 @@ def _starts(path: Path) -> Iterator[Entry]:
         yield from parse(line)
 
 
-def _left_behind(entries: Iterable[Entry]) -> set[str]:
-    found: set[str] = set()
-    kept: list[str] = []  # the uuids of this branch, in order
-    place: dict[str, tuple[int, Head]] = {}  # parent -> index of its prompt in `kept`
+def _abandoned(entries: Iterable[Entry]) -> set[str]:
+    abandoned: set[str] = set()
+    branch: list[str] = []  # the uuids of this branch, in order
+    place_of: dict[str, tuple[int, Head]] = {}  # parent -> index of its prompt in `branch`
     for entry in entries:
         head = entry.head
         if head is None or head.sidechain or head.uuid is None:
             continue
         if isinstance(entry, Prompt) and entry.trigger == "prompt" and head.parent_uuid is not None:
-            at, earlier = place.get(head.parent_uuid, (len(kept), None))
+            at, earlier = place_of.get(head.parent_uuid, (len(branch), None))
             if earlier is not None and replaces(head, earlier):
-                found.update(kept[at:])
-                del kept[at:]
-            place[head.parent_uuid] = (len(kept), head)
+                abandoned.update(branch[at:])
+                del branch[at:]
+            place_of[head.parent_uuid] = (len(branch), head)
         if isinstance(entry, Prompt | Notification | Injected | QueuedPrompt):
-            kept.append(head.uuid)
-    return found
+            branch.append(head.uuid)
+    return abandoned

@@ -13,14 +13,14 @@ _IDLE_SECONDS: Final = 300.0
 _FINISHED: Final = ("end_turn", "stop_sequence", "max_tokens", "refusal")
 
 
-def current_activity(turn: Turn | None, *, asked: bool, summarized: bool, rest_seconds: float) -> Activity:
-    """Return what a session is doing. `asked`: a prompt follows the turn; `summarized`: the last line is a summary.
+def current_activity(turn: Turn | None, *, prompted: bool, summarized: bool, rest_seconds: float) -> Activity:
+    """Return what a session is doing. `prompted`: a prompt follows the turn; `summarized`: the last line is a summary.
 
     A call without a result is waiting for approval, or its tool is running: a transcript does not say which.
     """
     if summarized or rest_seconds >= _IDLE_SECONDS:
         return "idle"
-    if asked:
+    if prompted:
         return "working"
     if turn is None:
         return "waiting for input"
