@@ -92,12 +92,10 @@ class AgentDeliveries:
         self._transcript = transcript
         self._delivered = states.agents(transcript.stem)
         self._files: list[AgentFile] = []
-        self.is_misplaced = False  # an agent belongs to a turn before those that were read: read the session again
 
     def refresh(self) -> int:
         """List the files again; return their total size."""
         self._files = AgentListing(self._states, remember=self._remember).files(self._transcript)
-        self.is_misplaced = False
         return sum(file.size for file in self._files)
 
     def to_read(self, to: str, cursor: Cursor) -> Selection:
@@ -112,27 +110,29 @@ class AgentDeliveries:
 
     def record(
         self, to: str, cursor: Cursor, session: Session, selection: Selection, unsettled: Collection[str]
-    ) -> None:
+    ) -> bool:
         """Record what was delivered of the files that were read; `unsettled` agents have undelivered work.
 
-        Work that belongs to no turn counts as delivered if all turns were read; otherwise they are read next.
+        Work that belongs to no turn counts as delivered if all turns were read. Otherwise it belongs to an earlier
+        turn: then move the cursor to the beginning, and return True, since the session must be read again.
         """
         whole = session.resume.position == BEGINNING
         delivered = self._delivered.setdefault(to, {})
-        changed = False
+        changed = needs_rereading = False
         for file in selection.files:
             before = delivered.get(file.name)
             if file.name not in session.agent_files_read or (before is not None and before.size == file.size):
                 continue
             if file.name in session.agent_files_unplaced and not (whole and session.summary.turns):
-                self.is_misplaced |= not whole
+                needs_rereading |= not whole
             elif agent_id(file.name) not in unsettled:
                 delivered[file.name] = _delivered(file, before, session.placed.get(file.name))
                 changed = True
         if changed:
             self._save()
-        if self.is_misplaced:
+        if needs_rereading:
             self._go_back(cursor, 1, BEGINNING)
+        return needs_rereading
 
     def _go_back(self, cursor: Cursor, turn: int, position: Position) -> None:
         """Move a cursor back to an earlier turn. Its fingerprint must be right, as the delivery may not happen now."""

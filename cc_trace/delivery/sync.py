@@ -101,7 +101,7 @@ class _Work(NamedTuple):
 
 _PASSES: Final = 3
 _HOOKS_SECONDS: Final = 60.0  # how long to wait for other Stop hooks before leaving the root to a later worker
-_GOES_ON_SECONDS: Final = 1.0  # once Stop hooks have written their lines, a turn either ends or goes on at once
+_GOES_ON_SECONDS: Final = 1.0  # once Stop hooks have written their lines, a turn ends or goes on within this time
 _POLL_SECONDS: Final = 0.05
 _LOCK_SECONDS: Final = 1.0  # enough to outlast a process that only checks whether the lock is held
 
@@ -122,9 +122,8 @@ class Sync:
         self._plan_of = plan_of
         self._log = log
         self._runtime = runtime
-        self._failed: dict[str, str] = {}  # address -> error; a background runtime tries each address only once
+        self._failed: dict[str, str] = {}  # backoff key -> error; a background runtime tries each only once
         self._ledger = self._open_ledger()
-        self._gave_way = False
 
     def _open_ledger(self) -> Ledger:
         path = self._states.folder / "ledger.db"
@@ -155,10 +154,9 @@ class Sync:
                     return
                 self._runtime.mark_step("locked")
                 while (request := self._next_request(session_id)) is not None:
-                    self._handle_safely(request.payload, deadline, _Caller(request.context, hook_ns=request.hook_ns))
-                    if self._gave_way:  # requests of other sessions go first, then this one again
-                        self._gave_way = False
-                        spool.put_back(request)
+                    caller = _Caller(request.context, hook_ns=request.hook_ns)
+                    if not self._handle_safely(request.payload, deadline, caller):
+                        spool.put_back(request)  # requests of other sessions go first, then this one again
                         return
                     spool.finish_request(session_id)
             self._runtime.mark_step("unlocked")
@@ -167,58 +165,65 @@ class Sync:
     def _next_request(self, session_id: str) -> SyncRequest | None:
         return None if self._runtime.interrupted() else self._states.spool.take_request(session_id)
 
-    def _handle_safely(self, payload: Payload, deadline: float | None, caller: _Caller) -> None:
-        """Handle a hook's request; an error is logged, so that it does not hold up the requests of other sessions."""
+    def _handle_safely(self, payload: Payload, deadline: float | None, caller: _Caller) -> bool:
+        """Handle a hook's request; an error is logged, so that it does not hold up the requests of other sessions.
+
+        Return False if the request must be handled again, as others came in while we waited for other Stop hooks.
+        """
         try:
             with OpenTranscript(payload.transcript) as transcript:
-                self._handle_request(payload, transcript, deadline, caller)
+                return self._handle_request(payload, transcript, deadline, caller)
         except (OSError, CcTraceError) as error:  # the transcript was removed while we waited
             self._log.write(f"{payload.session_id}: {error}")
+            return True
 
     def _handle_request(
         self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
-    ) -> None:
+    ) -> bool:
         is_quiet = wait_until_quiet(transcript, payload.last_message, self._runtime, caller.hook_ns)
         self._runtime.mark_step("transcript quiet")
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
-            return
+            return True
         self._sync_predecessor(transcript, deadline, caller.context.claude_pid)
-        ending = self._find_ending(payload, transcript, deadline, caller) if is_quiet else "growing"
+        ending, is_done = self._find_ending(payload, transcript, deadline, caller) if is_quiet else ("growing", True)
         self._sync_safely(transcript, ending, deadline, caller)
+        return is_done
 
     def _find_ending(
         self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
-    ) -> Ending:
+    ) -> tuple[Ending, bool]:
         """Return whether the session of a hook's payload may still grow; wait while other Stop hooks are running.
 
+        Also return False if the request must be handled again, for its root: requests of other sessions came in.
         With a deadline the hook is waiting for us, which keeps Claude Code busy: then our Stop ends the turn only if no
         other hook can make the model go on. Otherwise the root is left to SessionEnd, or to a later worker.
         """
         if deadline is not None:
             blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.context.project)
-            return "growing" if blocked else ending_from_hook(payload, "unknown")
+            return "growing" if blocked else ending_from_hook(payload, "unknown"), True
         known = None if caller.context.claude_pid is None else Process.running(caller.context.claude_pid)
-        alive = liveness(self._config_dir, payload.session_id, known)
-        if payload.event == "Stop" and not payload.has_background_tasks and alive == "working":
+        state_of_process, is_done = liveness(self._config_dir, payload.session_id, known), True
+        if payload.event == "Stop" and not payload.has_background_tasks and state_of_process == "working":
             self._sync_safely(transcript, "growing", deadline, caller)  # send everything but the root
             transcript.close()  # waiting can take a minute
-            alive = self._after_other_hooks(payload, transcript, known, caller.hook_ns)
-        return ending_from_hook(payload, alive)
+            state_of_process, is_done = self._wait_for_other_hooks(payload, transcript, known, caller.hook_ns)
+        return ending_from_hook(payload, state_of_process), is_done
 
-    def _after_other_hooks(
+    def _wait_for_other_hooks(
         self, payload: Payload, transcript: OpenTranscript, known: Process | None, hook_ns: int | None
-    ) -> Liveness:
+    ) -> tuple[Liveness, bool]:
         """Wait, within bounds, until Claude Code has stopped working; return its liveness then.
 
         Waiting ends early if the turn goes on, since it will stop again and have another worker, and if a later request
-        comes. The limit counts from when the hook ran, at `hook_ns`: a request that gives way is taken many times.
+        comes; if that is for another session, also return False. The limit counts from when the hook ran, at `hook_ns`:
+        a request that is put back is taken many times.
         """
         runtime = self._runtime
         begin = grown_at = runtime.clock()
         begin = begin if hook_ns is None else min(begin, hook_ns / 1e9)
         size = transcript.stat().st_size
-        while (alive := liveness(self._config_dir, payload.session_id, known)) == "working":
+        while (state_of_process := liveness(self._config_dir, payload.session_id, known)) == "working":
             now = runtime.clock()
             if transcript.stat().st_size == size:
                 grown_at = now
@@ -226,13 +231,12 @@ class Sync:
             next_turn = hook_ns is not None and changed_since(self._config_dir, payload.session_id, hook_ns)
             waiting = self._states.spool.pending()
             if late or next_turn or runtime.interrupted() or payload.session_id in waiting:
-                return "working"
+                return "working", True
             if waiting:  # there are few workers: no session should wait for the hooks of another
-                self._gave_way = True
-                return "working"
+                return "working", False
             runtime.sleep(_POLL_SECONDS)
         is_quiet = wait_until_quiet(transcript, None, runtime)
-        return alive if is_quiet else "working"
+        return state_of_process if is_quiet else "working", True
 
     def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
         """Deliver first what is pending of the session that this one continues or was forked from.
@@ -308,25 +312,37 @@ class Sync:
             first_unlinked_turn=state.first_unsent_turn() if ending is None and not caller.named else None,
         )
         for _ in range(_PASSES):
-            before, agent_bytes = transcript.stat(), work.agents.refresh()
-            known = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
-            hook_ns = caller.hook_ns if ending else None
-            now = self._runtime.clock()
-            current = ending or ending_from_process(transcript.path, state, now, plan.rest_seconds, self._config_dir)
-            for destination in plan.destinations:
-                if destination.name not in report.pending:  # no use retrying what failed a moment ago
-                    self._sync_destination(work, destination, current, hook_ns)
-            state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
-            self._states.save(state)
-            grown = transcript.stat().st_size != before.st_size
-            learned = any(len(state.cursor(name).finished_tasks) > count for name, count in known.items())
-            if not grown and not learned and not work.agents.is_misplaced:
+            grown, more = self._read_and_deliver(work, ending, caller.hook_ns if ending else None)
+            if not grown and not more:
                 break
             ending = None if grown else ending
         return report
 
-    def _sync_destination(self, work: _Work, destination: Destination, ending: Ending, hook_ns: int | None) -> None:
-        """Read on from a destination's cursor and deliver what the destination does not have."""
+    def _read_and_deliver(self, work: _Work, ending: Ending | None, hook_ns: int | None) -> tuple[bool, bool]:
+        """Read on and deliver to each destination, once, and save the state.
+
+        Return whether the transcript has grown meanwhile, and whether what was learned makes it worth another pass.
+        """
+        transcript, state, plan, report = work.transcript, work.state, work.plan, work.report
+        before, agent_bytes = transcript.stat(), work.agents.refresh()
+        finished = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
+        if ending is None:
+            now = self._runtime.clock()
+            ending = ending_from_process(transcript.path, state, now, plan.rest_seconds, self._config_dir)
+        needs_rereading = False
+        for destination in plan.destinations:
+            if destination.name not in report.pending:  # no use retrying what failed a moment ago
+                needs_rereading |= self._sync_destination(work, destination, ending, hook_ns)
+        state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
+        self._states.save(state)
+        learned = any(len(state.cursor(name).finished_tasks) > count for name, count in finished.items())
+        return transcript.stat().st_size != before.st_size, learned or needs_rereading
+
+    def _sync_destination(self, work: _Work, destination: Destination, ending: Ending, hook_ns: int | None) -> bool:
+        """Read on from a destination's cursor and deliver what the destination does not have.
+
+        Return whether the session must be read again, from an earlier turn: an agent's work belongs there.
+        """
         name, state, agents = destination.name, work.state, work.agents
         cursor = state.cursor(name)
         files = agents.to_read(name, cursor)
@@ -340,19 +356,22 @@ class Sync:
             opened=work.transcript,
             request_content=work.plan.request_content,
         )
-        unsettled = self._deliver(work, session, destination)
+        unsettled, needs_rereading = self._deliver(work, session, destination), False
         if unsettled is not None and session.finished:
-            agents.record(name, cursor, session, files, unsettled)
+            needs_rereading = agents.record(name, cursor, session, files, unsettled)
         if session.went_on and state.claude_pid is not None:
             process = Process(state.claude_pid, state.claude_start)
             if process.is_alive is False:
                 state.claude_pid = state.claude_start = None  # another process has resumed the session
+        return needs_rereading
 
     def _check_off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: _Caller) -> str | None:
-        """Return why a session is not traced, None if it is; note sessions that were written to while tracing was off.
+        """Return why a session is not traced, None if it is; suppress sessions written to while tracing was off.
 
-        Such a session stays untraced until a user names it. It is noted when its hook runs, or when a worker finds that
-        it has grown since its project was first found to be off; not when a user works on old sessions.
+        - A suppressed session stays untraced until a user names it. A fork of one is suppressed, too.
+        - While tracing is off, a session is suppressed when its hook runs, or when a worker finds that it has grown
+          since its project was first found to be off.
+        - A command that a user runs on old sessions suppresses none of them.
         """
         session_id, states = transcript.session_id, self._states
         if plan.why_off is not None:
@@ -419,8 +438,8 @@ class Sync:
         """Deliver to one destination; return the agents with undelivered work, None if nothing was tried."""
         name, state, plan, report = destination.name, work.state, work.plan, work.report
         cursor, runtime = state.cursor(name), self._runtime
-        address = plan.backoff_keys.get(name, name)
-        if runtime.in_background and (why := self._reason_to_wait(address, cursor)) is not None:
+        backoff_key = plan.backoff_keys.get(name, name)
+        if runtime.in_background and (why := self._reason_to_wait(backoff_key, cursor)) is not None:
             # The state will have the transcript's new size, so the error marks the session as pending.
             cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
             report.pending[name] = why
@@ -437,22 +456,33 @@ class Sync:
             deadline=work.deadline,
             first_unlinked_turn=work.first_unlinked_turn,
         )
+        complete, unsettled = self._run_delivery(delivery, state, name)
+        self._note_health(backoff_key, delivery)
+        self._add_to_report(report, delivery, state, name, complete=complete)
+        return unsettled
+
+    def _run_delivery(self, delivery: Delivery, state: SessionState, name: str) -> tuple[bool, set[str] | None]:
+        """Return whether the destination has everything, and the agents with undelivered work; None after an error."""
+        cursor = state.cursor(name)
         state.sending = name
-        unsettled: set[str] | None = None
         try:
-            complete = delivery.run()
-            unsettled = delivery.unsettled_agents
+            return delivery.run(), delivery.unsettled_agents
         except sqlite3.DatabaseError as error:
-            complete, cursor.error, cursor.error_at = False, f"ledger: {error}", runtime.clock()
+            cursor.error, cursor.error_at = f"ledger: {error}", self._runtime.clock()
             if is_damaged(error):
                 self._ledger.close()
                 self._ledger = self._new_ledger(self._states.folder / "ledger.db", error)
         except Exception as error:  # noqa: BLE001  (a bug in one destination must not hold up the others)
-            complete, cursor.error = False, f"{type(error).__name__}: {error}"
-            cursor.error_at = runtime.clock()
+            cursor.error, cursor.error_at = f"{type(error).__name__}: {error}", self._runtime.clock()
         finally:
             state.sending = None
-        self._note_health(address, delivery)
+        return False, None
+
+    def _add_to_report(
+        self, report: Report, delivery: Delivery, state: SessionState, name: str, *, complete: bool
+    ) -> None:
+        """Add what a delivery did to the report and to the log."""
+        cursor = state.cursor(name)
         report.sent[name] = report.sent.get(name, 0) + delivery.sent
         report.turns[name] = report.turns.get(name, 0) + delivery.turns
         report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
@@ -463,28 +493,27 @@ class Sync:
         if delivery.sent or not complete:
             why = f", {cursor.pending_spans} pending: {cursor.error}" if not complete else ""
             self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
-        return unsettled
 
-    def _reason_to_wait(self, address: str, cursor: Cursor) -> str | None:
+    def _reason_to_wait(self, backoff_key: str, cursor: Cursor) -> str | None:
         """Return why a background runtime leaves a destination alone for now; None if it may be tried."""
         now = self._runtime.clock()
         if 0 < (cursor.not_before or 0.0) - now <= MAX_PLAUSIBLE_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"
-        if (known := self._states.backoff.waiting(address, now)) is not None:
+        if (known := self._states.backoff.waiting(backoff_key, now)) is not None:
             return f"waiting to retry after {known.failures} failures: {known.error}"
-        return self._failed.get(address)
+        return self._failed.get(backoff_key)
 
-    def _note_health(self, address: str, delivery: Delivery) -> None:
+    def _note_health(self, backoff_key: str, delivery: Delivery) -> None:
         """Record for all sessions of this machine whether the destination could be reached."""
         failure, runtime = delivery.failure, self._runtime
         if failure is not None:
-            self._failed[address] = failure.message
+            self._failed[backoff_key] = failure.message
         with contextlib.suppress(OSError):  # the disk is full: then each session finds out for itself
             if failure is not None:
                 after = failure.after_seconds if isinstance(failure, Retryable) else None
-                self._states.backoff.failed(address, runtime.clock(), failure.message, after, runtime.jitter())
+                self._states.backoff.failed(backoff_key, runtime.clock(), failure.message, after, runtime.jitter())
             elif delivery.responded:
-                self._states.backoff.recovered(address)
+                self._states.backoff.recovered(backoff_key)
 
 
 def _remember_link(state: SessionState, link: TraceLink | None) -> None:
