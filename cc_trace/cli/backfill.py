@@ -21,7 +21,6 @@ from cc_trace.delivery import (
     count_unsent,
     ending_from_process,
     main_transcripts,
-    oldest_taken,
     open_ledger,
     past_sessions,
     since_seconds,
@@ -29,6 +28,7 @@ from cc_trace.delivery import (
     suppressed_by,
 )
 from cc_trace.errors import CcTraceError
+from cc_trace.export import max_span_age_seconds
 from cc_trace.text import plural
 from cc_trace.transcript import OpenTranscript, first_cwd
 
@@ -124,7 +124,7 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
     for file in found:
         with contextlib.suppress(CcTraceError, OSError):  # reported when the session is delivered
             for settings in app.config(*app.project_and_environment(file.path)).destinations:
-                seconds = oldest_taken(settings)
+                seconds = max_span_age_seconds(settings)
                 if seconds is not None and file.changed < now - seconds:
                     old[settings.name, seconds] += 1
     for (name, seconds), count in old.items():

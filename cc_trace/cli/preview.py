@@ -9,7 +9,7 @@ from cc_trace.cli.show import no_turn
 from cc_trace.cli.transcripts import find_transcript
 from cc_trace.delivery import WRITTEN_WHILE_OFF, App
 from cc_trace.errors import ConfigError
-from cc_trace.export import EncodesInTurn
+from cc_trace.export import EncodesWithTurn
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
 from cc_trace.transcript import BEGINNING, MediaFinder, agent_paths
@@ -55,8 +55,8 @@ def _encoder(destination: Destination, transcript: Path) -> Callable[[Span, Sequ
     media = MediaFinder(lambda: ((path, BEGINNING) for path in (transcript, *agent_paths(transcript))))
 
     def encode(span: Span, turn: Sequence[Span]) -> bytes:
-        if isinstance(destination, EncodesInTurn):
-            return destination.as_json(destination.encode_in_turn(span, turn, media.find, may_ask=False))
+        if isinstance(destination, EncodesWithTurn):
+            return destination.as_json(destination.encode_with_turn(span, turn, media.find, may_query=False))
         return destination.as_json(destination.encode(span))
 
     return encode

@@ -10,7 +10,6 @@ from cc_trace.delivery.history import (
     TranscriptFile,
     count_unsent,
     main_transcript,
-    oldest_taken,
     past_sessions,
     since_seconds,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "ending_from_process",
     "main_transcript",
     "main_transcripts",
-    "oldest_taken",
     "open_ledger",
     "past_sessions",
     "pending_sessions",

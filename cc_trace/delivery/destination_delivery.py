@@ -25,7 +25,7 @@ from cc_trace.export import (
     MAX_BATCH_BYTES,
     MAX_BATCH_SPANS,
     Accepted,
-    EncodesInTurn,
+    EncodesWithTurn,
     MetricsDestination,
     Rejected,
     Retryable,
@@ -92,7 +92,7 @@ class Delivery:
         self.refused: Counter[str] = Counter()  # reason -> number of spans
         self._session = session
         self._destination = destination
-        self._encodes_in_turn = destination if isinstance(destination, EncodesInTurn) else None
+        self._encodes_with_turn = destination if isinstance(destination, EncodesWithTurn) else None
         self._cursor = cursor = state.cursor(destination.name)
         self._start = self._cursor.position  # of the oldest turn that is not completely delivered
         self._ledger = None if destination.idempotent else ledger
@@ -193,8 +193,8 @@ class Delivery:
             self._add_to_batch(self._encode(redacted, trace.spans))
 
     def _encode(self, span: Span, turn: Sequence[Span]) -> EncodedSpan:
-        if self._encodes_in_turn is not None:
-            return self._encodes_in_turn.encode_in_turn(span, turn, self._media.find, may_ask=True)
+        if self._encodes_with_turn is not None:
+            return self._encodes_with_turn.encode_with_turn(span, turn, self._media.find, may_query=True)
         return self._destination.encode(span)
 
     def _files(self) -> Iterator[tuple[Path, Position]]:
@@ -332,8 +332,8 @@ class Delivery:
         self.responded = True
         self._mark_intent_accepted()
         self._cursor.metrics.accept()
-        if accepted.refused:
-            self._note_refusal(spans=accepted.refused, status="partial success", message=accepted.message or "")
+        if accepted.dropped_spans:
+            self._note_refusal(spans=accepted.dropped_spans, status="partial success", message=accepted.message or "")
         self._settle(ids)
         self.sent += len(ids)
         self._cursor.refusing_since = None

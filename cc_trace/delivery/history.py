@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.ledger import Ledger
-    from cc_trace.export import DestinationSettings
     from cc_trace.spans import Session
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-# Backends that refuse old spans: suffix of the host's name -> maximum age in seconds.
-_OLDEST_SECONDS: Final = {"dynatrace.com": 3600, "sumologic.com": 86_400}
 
 
 class TranscriptFile(NamedTuple):
@@ -107,11 +104,3 @@ def count_unsent(
         turns += trace.spans[0].span_id in left
         spans += len(left)
     return turns, spans
-
-
-def oldest_taken(settings: DestinationSettings) -> int | None:
-    """Return the maximum age in seconds of spans that a backend accepts; None if no limit is known."""
-    from urllib.parse import urlsplit  # noqa: PLC0415  (only `backfill` asks)
-
-    host = urlsplit(settings.endpoint or "").hostname or ""
-    return next((age for name, age in _OLDEST_SECONDS.items() if host == name or host.endswith(f".{name}")), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.cursor import add_counts
-from cc_trace.export import Accepted, Rejected, Unclear, measured
+from cc_trace.export import Accepted, Rejected, Unclear, span_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ class MetricsReport:
         """Note what a span counts for, should it be accepted. `began_ns`: when its turn began."""
         if span.response is None or span.end_ns is None or self._now_ns() - span.end_ns > _FRESH_NS:
             return
-        self._counts[span.span_id] = measured(span)
+        self._counts[span.span_id] = span_counts(span)
         self._metrics.start_ns = self._metrics.start_ns or began_ns or span.end_ns
 
     def counts_of(self, ids: Iterable[str]) -> Counts:

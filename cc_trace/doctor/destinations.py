@@ -127,7 +127,7 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
     with contextlib.closing(destination):
         encoded = destination.encode(trial_span(now))
         match destination.send([encoded]):
-            case Accepted(refused=0):
+            case Accepted(dropped_spans=0):
                 return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
                 found = f"{address} accepted the test span and discarded it: {message or 'without a reason'}"

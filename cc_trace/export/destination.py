@@ -22,6 +22,8 @@ LANGFUSE_CLOUD: Final = "https://cloud.langfuse.com"
 OtlpProtocol: TypeAlias = Literal["http/protobuf", "http/json", "grpc"]
 # Who prices a response: the server, cc-trace, or cc-trace if the server has no price.
 Cost: TypeAlias = Literal["server", "local", "missing"]
+# Backends that refuse old spans: suffix of the host's name -> maximum age in seconds.
+_MAX_SPAN_AGES: Final = {"dynatrace.com": 3600, "sumologic.com": 86_400}
 _EXTRA_REQUESTS: Final = 6  # that may precede a batch: for images, scores and prices
 
 
@@ -46,7 +48,7 @@ class DestinationSettings:
     exporter: str | None = None  # of otel: its entry point's name
     labels: Labels = field(default_factory=Labels)
     metrics: Temporality | None = None  # of otlp: the temporality of metrics; None: none are sent
-    waits_for: str | None = None  # why nothing can be sent yet: a value that is not available
+    why_no_key: str | None = None  # why nothing can be sent yet: its key came with another process's environment
     # Of langfuse:
     cost: Cost = "server"
     media: bool = False  # images and documents are uploaded
@@ -65,7 +67,7 @@ class DestinationSettings:
         A destination that waits for its key has an address of its own: a missing key says nothing about the backend.
         """
         where = self.traces_endpoint or self.endpoint or str(self.path or self.exporter)
-        return f"{self.name} {where} {self.public_key or ''} {self.waits_for or ''}".rstrip()
+        return f"{self.name} {where} {self.public_key or ''} {self.why_no_key or ''}".rstrip()
 
     @property
     def send_seconds(self) -> float:
@@ -97,10 +99,10 @@ class DestinationSettings:
 
 def open_destination(settings: DestinationSettings) -> Destination:
     """Return a destination. Nothing is connected or opened yet. Raises ConfigError for wrong settings."""
-    if settings.waits_for is not None:
-        from cc_trace.export.waiting import Waiting
+    if settings.why_no_key is not None:
+        from cc_trace.export.keyless import KeylessDestination
 
-        return Waiting(settings, settings.waits_for)
+        return KeylessDestination(settings, settings.why_no_key)
     match settings.kind:
         case "local":
             from cc_trace.export.local import LocalStore
@@ -141,6 +143,14 @@ def trace_url(settings: DestinationSettings, trace_id: str) -> str | None:
     from cc_trace.export.langfuse import server_url
 
     return f"{server_url(settings)}/trace/{trace_id}"  # redirects to the trace in its project
+
+
+def max_span_age_seconds(settings: DestinationSettings) -> int | None:
+    """Return the maximum age of spans that a backend accepts; None if no limit is known."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(settings.endpoint or "").hostname or ""
+    return next((age for name, age in _MAX_SPAN_AGES.items() if host == name or host.endswith(f".{name}")), None)
 
 
 def split_name(name: str, place: str) -> tuple[DestinationKind, str]:

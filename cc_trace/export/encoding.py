@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cc_trace.errors import ConfigError
-from cc_trace.export.otlp import OURS, Scope, encode_span, fitted, request
-from cc_trace.export.outcomes import FIT_BYTES, EncodedSpan
+from cc_trace.export.otlp import OURS, Scope, encode_span, encode_within, request
+from cc_trace.export.outcomes import MAX_SPAN_BYTES, EncodedSpan
 from cc_trace.export.profiles import PROFILES, Profile, resource, schema_url
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ class SpanEncoder:
 
     def encode(self, span: Span, profile: Profile | None = None) -> EncodedSpan:
         """Return a span as it will be sent, cut if it is larger than a batch may be. `profile`: for this span only."""
-        limit, made = FIT_BYTES, profile or self._profile
-        data, size = self._fitted(span, made, limit)
-        while size > FIT_BYTES and limit > 1:  # as JSON it is larger: reduce it in proportion, and by a tenth more
-            limit = limit * FIT_BYTES // size * 9 // 10
-            data, size = self._fitted(span, made, limit)
+        limit, profile = MAX_SPAN_BYTES, profile or self._profile
+        data, size = self._encode_within(span, profile, limit)
+        while size > MAX_SPAN_BYTES and limit > 1:  # as JSON it is larger: reduce it in proportion, and by a tenth more
+            limit = limit * MAX_SPAN_BYTES // size * 9 // 10
+            data, size = self._encode_within(span, profile, limit)
         return EncodedSpan(span.span_id, span.trace_id, size, data)
 
     def body(self, batch: Sequence[EncodedSpan]) -> bytes:
         """Return an ExportTraceServiceRequest."""
         spans = [encoded.data for encoded in batch]
-        made = request if self._form == "protobuf" else _json
-        return made(spans, self.resource, self.schema_url, self.scope)
+        join = request if self._form == "protobuf" else _json
+        return join(spans, self.resource, self.schema_url, self.scope)
 
     def metrics_body(
         self, counts: Mapping[str, list[float]], temporality: Temporality, start_ns: int, end_ns: int, session_id: str
@@ -60,19 +60,19 @@ class SpanEncoder:
         from cc_trace.export.metrics import metrics_request  # noqa: PLC0415  (few want metrics)
 
         instance: dict[str, AttributeValue] = {**self.resource, "service.instance.id": session_id}
-        made = metrics_request(counts, temporality, start_ns, end_ns, instance)
+        body = metrics_request(counts, temporality, start_ns, end_ns, instance)
         if self._form == "protobuf":
-            return made
+            return body
         from cc_trace.export.otlp_json import metrics_json  # noqa: PLC0415  (60 ms)
 
-        return metrics_json(made)
+        return metrics_json(body)
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
         """Return one span's request as OTLP/JSON, regardless of the format it is sent in."""
         return _json([encoded.data], self.resource, self.schema_url, self.scope)
 
-    def _fitted(self, span: Span, profile: Profile, max_bytes: int) -> tuple[bytes, int]:
-        data = fitted(span, lambda each: encode_span(each, *profile(each, self._labels)), max_bytes)
+    def _encode_within(self, span: Span, profile: Profile, max_bytes: int) -> tuple[bytes, int]:
+        data = encode_within(span, lambda each: encode_span(each, *profile(each, self._labels)), max_bytes)
         return data, len(data) if self._form == "protobuf" else len(_json([data], {}))
 
 

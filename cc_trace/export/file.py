@@ -42,13 +42,13 @@ class JsonLines(OtlpDestination):
         """Append one line."""
         line = self._encoder.body(batch) + b"\n"
         try:
-            descriptor = _opened(self._path)
+            descriptor = _open(self._path)
         except OSError as error:
             return Retryable(f"{self._path}: {error.strerror or error}")
         try:
             if not lock(descriptor, self._seconds):
                 return Retryable(f"{self._path}: another process has held its lock for {self._seconds:g} seconds")
-            if (why := _foreign(descriptor)) is not None:
+            if (why := _why_not_ours(descriptor)) is not None:
                 return Retryable(f"{self._path} {why}; choose a path that does not exist yet, or move this file away")
             return self._append(descriptor, line)
         finally:
@@ -61,16 +61,16 @@ class JsonLines(OtlpDestination):
                 line = b"\n" + line
             written = os.write(descriptor, line)
         except OSError as error:
-            return self._undone(descriptor, size, error.strerror or str(error))
+            return self._truncate_back(descriptor, size, error.strerror or str(error))
         if written < len(line):
-            return self._undone(descriptor, size, "not enough disk space for the whole line")
+            return self._truncate_back(descriptor, size, "not enough disk space for the whole line")
         try:
             os.fsync(descriptor)
         except OSError as error:
             return Unclear(f"{self._path}: {error.strerror or error}")
         return Accepted()
 
-    def _undone(self, descriptor: int, size: int, why: str) -> Outcome:
+    def _truncate_back(self, descriptor: int, size: int, why: str) -> Outcome:
         """Truncate a partly written line. Nobody else can have written since: we hold the lock."""
         try:
             os.ftruncate(descriptor, size)
@@ -79,7 +79,7 @@ class JsonLines(OtlpDestination):
         return Retryable(f"{self._path}: {why}")
 
 
-def _opened(path: Path) -> int:
+def _open(path: Path) -> int:
     """Open the file, or create it with mode 0600, and return its descriptor. Raises OSError."""
     try:
         return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
@@ -91,7 +91,7 @@ def _opened(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
 
 
-def _foreign(descriptor: int) -> str | None:
+def _why_not_ours(descriptor: int) -> str | None:
     """Return why a file is not one of ours, or None if it is. An empty file is ours if only we can access it."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):

@@ -43,11 +43,11 @@ _Field: TypeAlias = Literal["input", "output"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Accompanied(EncodedSpan):
+class _SpanWithUploads(EncodedSpan):
     """A span with the uploads and scores that precede it."""
 
     uploads: tuple[tuple[_Field, Media], ...]
-    unaccompanied: bytes  # the span with descriptions in place of uploads
+    data_without_uploads: bytes  # the span with descriptions in place of uploads
     scores: tuple[Score, ...]
 
 
@@ -59,9 +59,9 @@ class Langfuse(OtlpHttp):
     def __init__(self, settings: DestinationSettings) -> None:
         self._base, basic = server_url(settings), _basic(settings)
         self._settings = settings
-        self._opened: LangfuseApi | None = None
+        self._api: LangfuseApi | None = None
         self._prices: Prices | None = None
-        self._gave_up = False  # on uploads and scores
+        self._extras_disabled = False  # on uploads and scores
         self._uploaded: set[tuple[bytes, str]] = set()  # content and span
         self._scored: set[str] = set()
         settings = replace(
@@ -80,18 +80,18 @@ class Langfuse(OtlpHttp):
     @property
     def api(self) -> LangfuseApi:
         """Return the API of the same project. The first use imports Langfuse's package."""
-        if self._opened is None:
+        if self._api is None:
             from cc_trace.export.langfuse_api import LangfuseApi  # noqa: PLC0415  (150 ms, and few syncs ask)
 
-            self._opened = LangfuseApi(self._settings, self._base, self._secret_values)
-        return self._opened
+            self._api = LangfuseApi(self._settings, self._base, self._secret_values)
+        return self._api
 
-    def encode_in_turn(
-        self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_ask: bool
+    def encode_with_turn(
+        self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_query: bool
     ) -> EncodedSpan:
         """Return a span with our cost if the server has no price, its images, and a turn's scores."""
-        cost_usd = self._cost(span.response, may_ask=may_ask) if span.response is not None else None
-        uploads = tuple(_named(span, find)) if self._settings.media else ()
+        cost_usd = self._cost(span.response, may_query=may_query) if span.response is not None else None
+        uploads = tuple(_mentioned_media(span, find)) if self._settings.media else ()
         plain = self._encoder.encode(span, partial(attributes, additions=Additions(cost_usd)))
         scores = self._scores(span, turn)
         if not uploads and not scores:
@@ -101,7 +101,7 @@ class Langfuse(OtlpHttp):
             additions = Additions(cost_usd, {media.digest: media for _, media in uploads})
             shown = self._encoder.encode(span, partial(attributes, additions=additions))
         size = max(plain.size, shown.size)
-        return _Accompanied(span.span_id, span.trace_id, size, shown.data, uploads, plain.data, scores)
+        return _SpanWithUploads(span.span_id, span.trace_id, size, shown.data, uploads, plain.data, scores)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Send the uploads and scores of these spans, then post them."""
@@ -111,18 +111,18 @@ class Langfuse(OtlpHttp):
 
     def _with_uploads(self, encoded: EncodedSpan, until: float) -> EncodedSpan:
         """Upload a span's images and documents; return it, without them if that fails or takes too long."""
-        if not isinstance(encoded, _Accompanied) or not encoded.uploads:
+        if not isinstance(encoded, _SpanWithUploads) or not encoded.uploads:
             return encoded
         for field, media in encoded.uploads:
             key = (media.sha256, encoded.span_id)
             if key in self._uploaded:
                 continue
-            if self._gave_up or time.monotonic() > until:
-                return replace(encoded, data=encoded.unaccompanied)
+            if self._extras_disabled or time.monotonic() > until:
+                return replace(encoded, data=encoded.data_without_uploads)
             failure = self.api.upload(media, encoded.trace_id, encoded.span_id, field)
             if failure is not None:
-                self._gave_up = True
-                return replace(encoded, data=encoded.unaccompanied)
+                self._extras_disabled = True
+                return replace(encoded, data=encoded.data_without_uploads)
             self._uploaded.add(key)
         return encoded
 
@@ -134,14 +134,14 @@ class Langfuse(OtlpHttp):
         return scores(span, turn)
 
     def _add_scores(self, batch: Sequence[EncodedSpan]) -> None:
-        with_scores = [each for each in batch if isinstance(each, _Accompanied) and each.scores]
+        with_scores = [each for each in batch if isinstance(each, _SpanWithUploads) and each.scores]
         new = [each for each in with_scores if each.span_id not in self._scored]
         found = [score for each in new for score in each.scores]
-        if found and not self._gave_up:
-            self._gave_up = self.api.add_scores(found, environment(self._settings.labels)) is not None
+        if found and not self._extras_disabled:
+            self._extras_disabled = self.api.add_scores(found, environment(self._settings.labels)) is not None
             self._scored.update(each.span_id for each in new)
 
-    def _cost(self, response: Response, *, may_ask: bool) -> float | None:
+    def _cost(self, response: Response, *, may_query: bool) -> float | None:
         """Return the cost to send for a response, or None if the server prices it or the price is unknown."""
         usage, model, cost_usd = response.usage, response.model, response.cost_usd
         if cost_usd is None or usage is None or model is None or self._settings.cost == "server":
@@ -153,8 +153,8 @@ class Langfuse(OtlpHttp):
 
             project = f"{self._base} {self._settings.public_key}"
             self._prices = Prices(self._settings.cache, project, self._ask_prices, time.time)
-        lacks = self._prices.lacks(model_name(model), usage, response.first_token_ns, may_ask=may_ask)
-        return cost_usd if lacks else None
+        is_missing = self._prices.is_missing(model_name(model), usage, response.first_token_ns, may_query=may_query)
+        return cost_usd if is_missing else None
 
     def _ask_prices(self) -> list[ModelPrice] | Failure:
         return self.api.prices()
@@ -163,7 +163,7 @@ class Langfuse(OtlpHttp):
         self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
     ) -> frozenset[str] | None:
         """Return which of these Langfuse has, queried until it has all or the limit of queries is reached."""
-        wanted = {encoded.span_id for encoded in batch}
+        ids_sent = {encoded.span_id for encoded in batch}
         found: set[str] = set()
         for attempt in range(attempts):
             if attempt:
@@ -174,16 +174,16 @@ class Langfuse(OtlpHttp):
                     if ids.is_final:
                         self.queryable = False  # this server never answers: waiting for it would block everything
                     return None
-                found |= ids & wanted
-            if found == wanted:
+                found |= ids & ids_sent
+            if found == ids_sent:
                 break
         return frozenset(found)
 
     def close(self) -> None:
         """Close the connections."""
         super().close()
-        if self._opened is not None:
-            self._opened.close()
+        if self._api is not None:
+            self._api.close()
 
 
 def server_url(settings: DestinationSettings) -> str:
@@ -201,7 +201,7 @@ def _basic(settings: DestinationSettings) -> str:
     return "Basic " + base64.b64encode(f"{settings.public_key}:{settings.secret_key}".encode()).decode()
 
 
-def _named(span: Span, find: Callable[[str], Media | None]) -> Iterator[tuple[_Field, Media]]:
+def _mentioned_media(span: Span, find: Callable[[str], Media | None]) -> Iterator[tuple[_Field, Media]]:
     """Yield the images and documents that a span shows, each once per field."""
     # A tool's input is shown as JSON, and any other output is a model's text.
     field: _Field = "output" if span.kind == "tool" else "input"

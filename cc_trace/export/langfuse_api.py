@@ -93,7 +93,7 @@ class LangfuseApi:
         found: set[str] = set()
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
-            page = self._asked(
+            page = self._call(
                 lambda cursor=cursor: self._api.observations.get_many(  # type: ignore[misc]
                     trace_id=trace_id, fields="core", limit=_PAGE, cursor=cursor, request_options=_ONCE
                 )
@@ -108,21 +108,21 @@ class LangfuseApi:
 
     def project(self) -> str | Failure:
         """Return the name of the project that the keys belong to."""
-        found = self._asked(lambda: self._api.projects.get(request_options=_ONCE))
+        found = self._call(lambda: self._api.projects.get(request_options=_ONCE))
         if isinstance(found, Failure):
             return found
         return cleaned(found.data[0].name, self._secret_values) if found.data else Failure("it names no project")
 
     def remove_trace(self, trace_id: str) -> Failure | None:
         """Request the removal of a trace, which takes some seconds; return a Failure if it was not accepted."""
-        found = self._asked(lambda: self._api.trace.delete(trace_id, request_options=_ONCE))
+        found = self._call(lambda: self._api.trace.delete(trace_id, request_options=_ONCE))
         return found if isinstance(found, Failure) else None
 
     def prices(self) -> list[ModelPrice] | Failure:
         """Return the server's prices, the newest first."""
         models: list[Model] = []
         for page in range(1, _MAX_MODELS_PAGES + 1):
-            found = self._asked(
+            found = self._call(
                 lambda page=page: self._api.models.list(  # type: ignore[misc]
                     page=page, limit=_MODELS_PAGE, request_options=_ONCE
                 )
@@ -138,7 +138,7 @@ class LangfuseApi:
     def add_scores(self, scores: Sequence[Score], environment: str | None) -> Failure | None:
         """Write scores, replacing those with the same ids; return a Failure if any was not accepted."""
         rows = [_row(score, environment) for score in scores]
-        found = self._asked(lambda: self._api.scores.create(request=rows, request_options=_ONCE))
+        found = self._call(lambda: self._api.scores.create(request=rows, request_options=_ONCE))
         if isinstance(found, Failure):
             # Older servers have no batches of scores: send them one at a time.
             return self._one_by_one(rows) if found.status == HTTPStatus.BAD_REQUEST else found
@@ -149,7 +149,7 @@ class LangfuseApi:
 
     def _one_by_one(self, rows: Sequence[CreateScoreRequest]) -> Failure | None:
         for row in rows:
-            found = self._asked(
+            found = self._call(
                 lambda row=row: self._api.scores.create(request=row, request_options=_ONCE)  # type: ignore[misc]
             )
             if isinstance(found, Failure):
@@ -159,7 +159,7 @@ class LangfuseApi:
     def upload(self, media: Media, trace_id: str, span_id: str, field: Literal["input", "output"]) -> Failure | None:
         """Upload an image or document, unless the server has it; return a Failure if that failed."""
         hashed = base64.b64encode(media.sha256).decode()
-        found = self._asked(
+        found = self._call(
             lambda: self._api.media.get_upload_url(
                 content_type=MediaContentType(media.content_type),
                 content_length=media.size,
@@ -183,7 +183,7 @@ class LangfuseApi:
         if isinstance(answer, Failure) and answer.status is None:
             return answer
         status = answer.status if isinstance(answer, Failure) else answer
-        said = self._asked(
+        reported = self._call(
             lambda: self._api.media.patch(
                 found.media_id,
                 uploaded_at=datetime.now(UTC),
@@ -193,7 +193,7 @@ class LangfuseApi:
                 request_options=_ONCE,
             )
         )
-        return answer if isinstance(answer, Failure) else said
+        return answer if isinstance(answer, Failure) else reported
 
     def _put(self, url: str, content: bytes, kind: str, hashed: str) -> int | Failure:
         """Upload content to the server's URL, which may carry a signature; return the status, or a Failure."""
@@ -218,14 +218,14 @@ class LangfuseApi:
         """Close the connection."""
         self._http.close()
 
-    def _asked(self, question: Callable[[], _T]) -> _T | Failure:
-        """Return the answer to an API call, or a Failure. Malformed answers are ValueErrors."""
+    def _call(self, call: Callable[[], _T]) -> _T | Failure:
+        """Return the result of an API call, or a Failure. Malformed responses are ValueErrors."""
         try:
-            return question()
+            return call()
         except ApiError as error:
             status = error.status_code or 0
-            said = error.body.get("message") if isinstance(error.body, dict) else None
-            text = cleaned(said, self._secret_values) if isinstance(said, str) else ""
+            message = error.body.get("message") if isinstance(error.body, dict) else None
+            text = cleaned(message, self._secret_values) if isinstance(message, str) else ""
             return Failure(f"{status} {phrase(status)}" + (f": {text}" if text else ""), status)
         except httpx.HTTPError as error:
             return Failure(str(error))

@@ -39,7 +39,7 @@ class ModelPrice(NamedTuple):
     pattern: str
     usage: tuple[str, ...]
     tiered: bool
-    own: bool  # the project's, which takes precedence over the server's built-in prices
+    from_project: bool  # the project's, which takes precedence over the server's built-in prices
 
 
 @dataclass(slots=True)
@@ -67,9 +67,9 @@ class Prices:
         self._ask, self._now = ask, now
         self._known: _Known | None = None
 
-    def lacks(self, model: str, usage: Usage, at_ns: int | None, *, may_ask: bool) -> bool:
+    def is_missing(self, model: str, usage: Usage, at_ns: int | None, *, may_query: bool) -> bool:
         """Return whether the server is known to have no price, or only a partial one, for a response."""
-        known = self._fresh(may_ask=may_ask)
+        known = self._fresh(may_query=may_query)
         if known.models is None:
             return False
         if model not in known.by_name:
@@ -78,18 +78,18 @@ class Prices:
         price = known.by_name[model]
         if price is None:
             return True
-        if price.own:
+        if price.from_project:
             return False
         used = {name for name, tokens in usage_buckets(usage).items() if tokens}
         if usage.web_searches or not used.issubset(price.usage):
             return True
         return not price.tiered and is_long_context(model, usage, at_ns)
 
-    def _fresh(self, *, may_ask: bool) -> _Known:
+    def _fresh(self, *, may_query: bool) -> _Known:
         """Return what is known, after querying the server if it is missing or outdated."""
         known = self._known = self._known or self._read() or _Known()
         age = self._now() - known.time
-        if may_ask and not 0 <= age < (_PAUSE_SECONDS if known.failed else _FRESH_SECONDS):
+        if may_query and not 0 <= age < (_PAUSE_SECONDS if known.failed else _FRESH_SECONDS):
             answer = self._ask()
             known.time, known.failed = self._now(), not isinstance(answer, list)
             if isinstance(answer, list):
@@ -132,15 +132,15 @@ def _from_json(raw: dict[str, Any]) -> _Known | None:
 
 
 def _price(row: list[Any]) -> ModelPrice:
-    pattern, usage, tiered, own = row
-    return ModelPrice(str(pattern), tuple(map(str, usage)), bool(tiered), bool(own))
+    pattern, usage, tiered, from_project = row
+    return ModelPrice(str(pattern), tuple(map(str, usage)), bool(tiered), bool(from_project))
 
 
 def _matching(models: Sequence[ModelPrice], name: str) -> ModelPrice | None:
     """Return the price that a server uses for a model: the project's own first, else the newest."""
     import regex  # noqa: PLC0415  (only for names not seen before)
 
-    for price in sorted(models, key=lambda each: not each.own):
+    for price in sorted(models, key=lambda each: not each.from_project):
         try:
             if regex.search(price.pattern, name, timeout=_MATCH_SECONDS):
                 return price

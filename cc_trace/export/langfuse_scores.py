@@ -29,14 +29,14 @@ def scores(root: Span, turn: Sequence[Span]) -> tuple[Score, ...]:
     """Return the scores of a turn, including its agents' work. A rate with an empty base is left out."""
     tools = [span for span in turn if span.kind == "tool"]
     failed = sum(span.status == "error" for span in tools)
-    used = [span.response.usage for span in turn if span.response is not None and span.response.usage is not None]
-    read = sum(usage.cache_read for usage in used)
-    asked = read + sum(usage.input + usage.cache_write_5m + usage.cache_write_1h for usage in used)
+    usages = [span.response.usage for span in turn if span.response is not None and span.response.usage is not None]
+    cache_read = sum(usage.cache_read for usage in usages)
+    input_tokens = cache_read + sum(usage.input + usage.cache_write_5m + usage.cache_write_1h for usage in usages)
     found: dict[str, float] = {}
     if tools:
         found["tool_error_rate"] = failed / len(tools)
-    if asked:
-        found["cache_hit_rate"] = read / asked
+    if input_tokens:
+        found["cache_hit_rate"] = cache_read / input_tokens
     found["api_retries"] = sum(span.name == "api_retry" for span in turn if span.kind == "event")
     found["lines_changed"] = sum(_count(span, "lines_added") + _count(span, "lines_removed") for span in tools)
     found["permission_denials"] = sum(map(_is_denied, tools))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from cc_trace.export.outcomes import FIT_BYTES, Accepted, EncodedSpan, Retryable
+from cc_trace.export.outcomes import MAX_SPAN_BYTES, Accepted, EncodedSpan, Retryable
 from cc_trace.store import connect, row_of, to_json, write_spans
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ class LocalStore:
     def encode(self, span: Span) -> EncodedSpan:
         """Return a span's row."""
         data = to_json(span)
-        if len(data) > FIT_BYTES:
-            from cc_trace.export.otlp import fitted  # noqa: PLC0415  (for the few spans larger than a batch)
+        if len(data) > MAX_SPAN_BYTES:
+            from cc_trace.export.otlp import encode_within  # noqa: PLC0415  (for the few spans larger than a batch)
 
-            data = fitted(span, to_json, FIT_BYTES)
+            data = encode_within(span, to_json, MAX_SPAN_BYTES)
         return EncodedSpan(span.span_id, span.trace_id, len(data), row_of(span, data.decode()))
 
     def as_json(self, encoded: EncodedSpan) -> bytes:
@@ -47,7 +47,7 @@ class LocalStore:
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Write one batch, all or nothing."""
         try:
-            write_spans(self._opened(), [encoded.data for encoded in batch])
+            write_spans(self._open(), [encoded.data for encoded in batch])
         except (OSError, sqlite3.Error) as error:
             self.close()
             return Retryable(f"{self._path}: {error}")
@@ -56,7 +56,7 @@ class LocalStore:
     def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
         """Return which of these the store has, or None if it cannot be read."""
         try:
-            database = self._opened()
+            database = self._open()
             return frozenset(
                 encoded.span_id
                 for encoded in batch
@@ -72,7 +72,7 @@ class LocalStore:
             self._database.close()
             self._database = None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._database is None:
             self._database = connect(self._path)
         return self._database

@@ -52,7 +52,7 @@ _TEMPORALITIES: Final[Mapping[Temporality, int]] = {"delta": 1, "cumulative": 2}
 _NS_PER_SECOND: Final = 1_000_000_000
 
 
-def measured(span: Span) -> Counts:
+def span_counts(span: Span) -> Counts:
     """Return a span's counts: empty unless it is a response or a failed call."""
     counts: Counts = {}
     response = span.response
@@ -115,8 +115,8 @@ def metrics_request(
 def _metric(name: str, points: list[bytes], temporality: int) -> bytes:
     about, unit, bounds = _INSTRUMENTS[name]
     data = b"".join([chunk(1, point) for point in points]) + integer(2, temporality)
-    told = chunk(1, name.encode()) + chunk(2, about.encode()) + chunk(3, unit.encode())
-    return told + (chunk(9, data) if bounds else chunk(7, data + integer(3, 1)))
+    message = chunk(1, name.encode()) + chunk(2, about.encode()) + chunk(3, unit.encode())
+    return message + (chunk(9, data) if bounds else chunk(7, data + integer(3, 1)))
 
 
 def _number_point(times: bytes, attributes: dict[str, str], numbers: list[float], _: tuple[float, ...]) -> bytes:

@@ -109,17 +109,17 @@ def _exporter(settings: DestinationSettings) -> SpanExporter:
         names = ", ".join(sorted({point.name for point in entry_points(group=GROUP)}))
         message = f"destination {settings.name}: exporter {settings.exporter!r} is not installed; installed: {names}"
         raise ConfigError(message)
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if (endpoint := settings.traces_endpoint or settings.endpoint) is not None:
-        given["endpoint"] = endpoint
+        arguments["endpoint"] = endpoint
     if settings.path is not None:
-        given["path"] = settings.path
+        arguments["path"] = settings.path
     if settings.headers:
-        given["headers"] = dict(headers(settings))
+        arguments["headers"] = dict(headers(settings))
     try:
-        made = found[0].load()
-        unknown = [name for name in given if name not in inspect.signature(made).parameters]
-        exporter: SpanExporter = made(**{name: value for name, value in given.items() if name not in unknown})
+        factory = found[0].load()
+        unknown = [name for name in arguments if name not in inspect.signature(factory).parameters]
+        exporter: SpanExporter = factory(**{name: value for name, value in arguments.items() if name not in unknown})
     except Exception as error:
         reason = cleaned(str(error), secrets(settings))
         message = f"destination {settings.name}: exporter {settings.exporter!r} cannot be created: {reason}"

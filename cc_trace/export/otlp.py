@@ -58,20 +58,22 @@ def encode_span(span: Span, name: str, attributes: Mapping[str, AttributeValue])
             fixed64(7, start_ns) if start_ns else b"",
             fixed64(8, end_ns) if end_ns else b"",
             pairs(9, attributes),
-            *_how_it_ended(span, end_ns, attributes),
+            *_events_links_status(span, end_ns, attributes),
         ]
     )
 
 
-def _how_it_ended(span: Span, end_ns: int, attributes: Mapping[str, AttributeValue]) -> tuple[bytes, bytes, bytes]:
+def _events_links_status(
+    span: Span, end_ns: int, attributes: Mapping[str, AttributeValue]
+) -> tuple[bytes, bytes, bytes]:
     """Return the encoded events, links and status."""
     event = link = status = b""
     if span.status != "ok":  # by the specification only users set OK; success is unset
         status = chunk(15, _text(2, readable(span.error or span.status)) + integer(3, _STATUS_ERROR))
         if _FOR_MLFLOW in attributes:
             kind = attributes.get("error.type", span.status)
-            said = pairs(3, {"exception.type": kind, "exception.message": span.error or span.status})
-            event = chunk(11, (fixed64(1, end_ns) if end_ns else b"") + _text(2, "exception") + said)
+            exception = pairs(3, {"exception.type": kind, "exception.message": span.error or span.status})
+            event = chunk(11, (fixed64(1, end_ns) if end_ns else b"") + _text(2, "exception") + exception)
     elif _FOR_MLFLOW in attributes:
         status = chunk(15, integer(3, _STATUS_OK))
     match span.metadata.get("launched_by"):
@@ -98,9 +100,9 @@ def resource_message(resource: Mapping[str, AttributeValue], scope: Sequence[byt
 
     It is joined once: joining each enclosing message would copy all spans again.
     """
-    told, size = chunk(1, encode_resource(resource)), sum(map(len, scope))
+    encoded, size = chunk(1, encode_resource(resource)), sum(map(len, scope))
     head = chunk_head(2, size)
-    return b"".join((chunk_head(1, len(told) + len(head) + size), told, head, *scope))
+    return b"".join((chunk_head(1, len(encoded) + len(head) + size), encoded, head, *scope))
 
 
 def encode_resource(attributes: Mapping[str, AttributeValue]) -> bytes:
@@ -108,7 +110,7 @@ def encode_resource(attributes: Mapping[str, AttributeValue]) -> bytes:
     return pairs(1, attributes)
 
 
-def fitted(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes:
+def encode_within(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes:
     """Return an encoded span of at most `max_bytes`, with its long texts cut if necessary.
 
     All texts are cut to the same length, the greatest that fits to within a quarter. A span with too many small values
@@ -119,7 +121,7 @@ def fitted(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -> bytes
         return data
     shortest = encode(_shortened(span, _SHORTEST))
     if len(shortest) > max_bytes:
-        return encode(_emptied(span))
+        return encode(_without_values(span))
     while len(data) > max_bytes and limit > _SHORTEST:
         limit = limit * 3 // 4
         data = encode(_shortened(span, limit))
@@ -217,7 +219,7 @@ def _shortened(span: Span, limit: int) -> Span:
     )
 
 
-def _emptied(span: Span) -> Span:
+def _without_values(span: Span) -> Span:
     """Return a span without most of its values, for one that is too large even with its texts cut."""
     short = _shortened(span, _SHORTEST)
     scalars = [(key, value) for key, value in short.metadata.items() if not isinstance(value, list | dict)]

@@ -21,7 +21,7 @@ from cc_trace.errors import ConfigError
 from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.endpoint import headers, is_loopback, secrets, url
 from cc_trace.export.outcomes import Rejected, Retryable, Unclear
-from cc_trace.export.responses import MAX_AFTER_SECONDS, accepted, cleaned, verdict
+from cc_trace.export.responses import MAX_AFTER_SECONDS, cleaned, grpc_outcome, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class OtlpGrpc(OtlpDestination):
             response = export(body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip)
         except grpc.RpcError as error:
             return self._failed(error)
-        return accepted(response, self._secret_values)
+        return grpc_outcome(response, self._secret_values)
 
     def close(self) -> None:
         """Close the connection."""
@@ -83,26 +83,26 @@ class OtlpGrpc(OtlpDestination):
         if error.code() is _Code.DEADLINE_EXCEEDED:
             return Unclear(f"{self._address}: no response within {self._seconds:g} seconds")
         after = _after_seconds(error.trailing_metadata() or ())
-        return outcome(error.code(), cleaned(error.details() or "", self._secret_values), after)
+        return status_outcome(error.code(), cleaned(error.details() or "", self._secret_values), after)
 
 
-def outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
+def status_outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
     """Return the outcome that a status means for the batch."""
-    said = f"{code.name}: {details}" if details else code.name
+    message = f"{code.name}: {details}" if details else code.name
     match code:
         case _Code.RESOURCE_EXHAUSTED | _Code.OUT_OF_RANGE if after_seconds is None and _TOO_LARGE.search(details):
             return Rejected(code.name, details)
         case _Code.UNAVAILABLE if after_seconds is None and not _NO_CONNECTION.match(details):
-            return Unclear(said) if _BROKEN.search(details) else Retryable(said)
+            return Unclear(message) if _BROKEN.search(details) else Retryable(message)
         case _ if _REDIRECT.search(details):
-            return Retryable(said, after_seconds)
+            return Retryable(message, after_seconds)
     match verdict(code.name):
         case "rejected":
             return Rejected(code.name, details or code.name)
         case "not stored":
-            return Retryable(said, after_seconds)
+            return Retryable(message, after_seconds)
         case "unclear":
-            return Unclear(said)
+            return Unclear(message)
 
 
 def _metadata(settings: DestinationSettings) -> tuple[tuple[str, str | bytes], ...]:

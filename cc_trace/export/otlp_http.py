@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.export.encoding import OtlpDestination
 from cc_trace.export.endpoint import headers, metrics_url, secrets, traces_url
 from cc_trace.export.http import HttpClient
-from cc_trace.export.responses import HttpResponse, otlp_success, outcome
+from cc_trace.export.responses import HttpResponse, http_outcome, otlp_success
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class OtlpHttp(OtlpDestination):
         response = self._client.post(url, self._headers, body)
         if not isinstance(response, HttpResponse):
             return response
-        return outcome(response, self._secret_values, time.time(), success)
+        return http_outcome(response, self._secret_values, time.time(), success)
 
     def close(self) -> None:
         """Close the connection."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_BATCH_SPANS: Final = 512
 MAX_BATCH_BYTES: Final = 4_000_000  # before compression; gRPC servers take 4 MiB by default
-FIT_BYTES: Final = MAX_BATCH_BYTES - 16_000  # the limit of one span; the rest is for the request around it
+MAX_SPAN_BYTES: Final = MAX_BATCH_BYTES - 16_000  # the limit of one span; the rest is for the request around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class EncodedSpan:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The destination has the batch. It discarded `refused` spans (partial success): resending is pointless."""
+    """The destination has the batch. Except for the spans it dropped (partial success): resending them is pointless."""
 
-    refused: int = 0
+    dropped_spans: int = 0
     message: str | None = None
 
 
@@ -92,15 +92,15 @@ class Destination(Protocol):
 
 
 @runtime_checkable
-class EncodesInTurn(Protocol):
+class EncodesWithTurn(Protocol):
     """A destination that adds to a span what it derives from its whole turn."""
 
-    def encode_in_turn(
-        self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_ask: bool
+    def encode_with_turn(
+        self, span: Span, turn: Sequence[Span], find: Callable[[str], Media | None], *, may_query: bool
     ) -> EncodedSpan:
         """Return a span as it will be sent, given all spans of its turn and a function that finds an image by digest.
 
-        `may_ask`: the backend may be queried for this. Never raises for its answers.
+        `may_query`: the backend may be queried for this. Never raises for its answers.
         """
 
 

@@ -88,7 +88,7 @@ def verdict(status: int | str) -> Verdict:
     return "not stored" if isinstance(status, int) and status < _SERVER_ERROR else "unclear"
 
 
-def outcome(
+def http_outcome(
     response: HttpResponse, secret_values: Iterable[str], now: float, success: Success | None = None
 ) -> Outcome:
     """Return the outcome that a response means for the batch.
@@ -103,14 +103,14 @@ def outcome(
         place = _redirect_target(response.location, secret_values)
         return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
     text = _text(response, secret_values)
-    said = f"{status} {phrase(status)}" + (f": {text}" if text else "")
+    message = f"{status} {phrase(status)}" + (f": {text}" if text else "")
     match verdict(status):
         case "rejected":
             return Rejected(str(status), text or phrase(status))
         case "not stored":
-            return Retryable(said, after_seconds(response.retry_after, now))
+            return Retryable(message, after_seconds(response.retry_after, now))
         case "unclear":
-            return Unclear(said)
+            return Unclear(message)
 
 
 def otlp_success(response: HttpResponse, secret_values: Iterable[str]) -> Accepted | None:
@@ -134,8 +134,8 @@ def langfuse_success(response: HttpResponse, secret_values: Iterable[str]) -> Ac
 
     Any other JSON object without an error may be from a newer server: that is unclear, as Langfuse can be queried.
     """
-    if (said := otlp_success(response, secret_values)) is not None:
-        return said
+    if (accepted := otlp_success(response, secret_values)) is not None:
+        return accepted
     if "json" not in response.content_type:
         return None
     match _json(response.body):
@@ -149,7 +149,7 @@ def langfuse_success(response: HttpResponse, secret_values: Iterable[str]) -> Ac
             return None
 
 
-def accepted(body: bytes, secret_values: Iterable[str]) -> Outcome:
+def grpc_outcome(body: bytes, secret_values: Iterable[str]) -> Outcome:
     """Return the outcome in the body of a successful gRPC call."""
     if (partial := _partial_protobuf(body)) is None:
         return Retryable(f"not an OTLP response: {_PORTAL}")

@@ -206,14 +206,14 @@ def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: P
         profile=settings.text("otlp_profile") or "otel",
         endpoint=endpoint,
         protocol=cast("OtlpProtocol", settings.text("otlp_protocol")),
-        headers=() if _waits_for(headers) else tuple(Settings([found.layer]).pairs("otlp_headers").items()),
+        headers=() if _why_no_key(headers) else tuple(Settings([found.layer]).pairs("otlp_headers").items()),
         timeout_seconds=timeout,
         ca_file=_path(settings.text("otlp_ca_file"), home),
         cert_file=_path(settings.text("otlp_cert_file"), home) if trusted else None,
         key_file=_path(settings.text("otlp_key_file"), home) if trusted else None,
         labels=labels,
         metrics=cast("Temporality", settings.text("metrics_temporality")) if settings.text("metrics") == "on" else None,
-        waits_for=_waits_for(headers),
+        why_no_key=_why_no_key(headers),
     )
 
 
@@ -235,7 +235,7 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, sta
         secret_key=secret.text,
         timeout_seconds=timeout,
         labels=labels,
-        waits_for=_waits_for(secret, public, url),
+        why_no_key=_why_no_key(secret, public, url),
         cost=cast("Cost", settings.text("langfuse_cost")),
         media=settings.flag("langfuse_media") is True and settings.text("content") == "full",
         scores=settings.flag("langfuse_scores") is True,
@@ -279,7 +279,7 @@ def _beside(settings: Settings, given: Found, name: str) -> Found | None:
     raise ConfigError(message)
 
 
-def _waits_for(*found: Found | None) -> str | None:
+def _why_no_key(*found: Found | None) -> str | None:
     """Return the first variable that is not available, and where it was set."""
     absent = next((each for each in found if each is not None and each.absent), None)
     return None if absent is None else waits_for(absent, "it and the same address")

@@ -13,9 +13,9 @@ import transcripts
 from backend import OK, REFUSE, Behaviour, HttpBackend
 from machine import RECORDED, History, counted, expected, lines
 
-from cc_trace.delivery.history import oldest_taken, since_seconds
+from cc_trace.delivery.history import since_seconds
 from cc_trace.errors import CcTraceError
-from cc_trace.export.destination import DestinationSettings
+from cc_trace.export.destination import DestinationSettings, max_span_age_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +187,7 @@ def test_ages_and_dates() -> None:
     ],
 )
 def test_backends_that_refuse_old_spans_are_known(endpoint: str | None, seconds: int | None) -> None:
-    assert oldest_taken(DestinationSettings("otlp", "otlp", endpoint=endpoint)) == seconds
+    assert max_span_age_seconds(DestinationSettings("otlp", "otlp", endpoint=endpoint)) == seconds
 
 
 def test_backend_that_refuses_old_spans_is_warned_of(history: History) -> None:

@@ -14,7 +14,7 @@ from shared import CASES
 from cc_trace.delivery.cursor import add_counts
 from cc_trace.export import MetricsDestination
 from cc_trace.export.destination import DestinationSettings, open_destination
-from cc_trace.export.metrics import measured
+from cc_trace.export.metrics import span_counts
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable
 from cc_trace.export.profiles import PROFILES, Labels, resource
 from cc_trace.spans.session import Session
@@ -146,7 +146,7 @@ def test_metrics_arrive_unchanged(sink: HttpBackend, collector: Collector, proto
     path = CASES / "2.1.325--b_tools" / "bbbbbbbb-0000-4000-8000-000000000001.jsonl"
     counts: dict[str, list[float]] = {}
     for span in Session(path, ending="over").spans():
-        add_counts(counts, measured(span))
+        add_counts(counts, span_counts(span))
     destination = open_destination(replace(settings(collector, protocol), metrics="cumulative"))
     assert isinstance(destination, MetricsDestination)
     before = len(sink.metrics)

@@ -328,7 +328,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
         "    print(Path(sys.argv[1]).stat().st_size == size)\n"
     )
     assert run(program, str(path)).splitlines() == [
-        "Accepted(refused=0, message=None)",
+        "Accepted(dropped_spans=0, message=None)",
         f"Retryable(message='{path}: not enough disk space for the whole line', after_seconds=None)",
         "True",
         f"Retryable(message='{path}: File too large', after_seconds=None)",

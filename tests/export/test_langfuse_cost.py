@@ -44,9 +44,9 @@ def generation(name: str, usage: Usage = USAGE) -> Span:
     return made("generation", name, response=Response("m", None, name, None, usage, usage_complete=True, cost_usd=cost))
 
 
-def sent(langfuse: Langfuse, span: Span, *, may_ask: bool = True) -> float | None:
+def sent(langfuse: Langfuse, span: Span, *, may_query: bool = True) -> float | None:
     """The cost that goes with a span."""
-    request = langfuse.as_json(langfuse.encode_in_turn(span, [span], lambda _: None, may_ask=may_ask))
+    request = langfuse.as_json(langfuse.encode_with_turn(span, [span], lambda _: None, may_query=may_query))
     pairs = json.loads(request)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
     details = [pair["value"]["stringValue"] for pair in pairs if pair["key"] == "langfuse.observation.cost_details"]
     return json.loads(details[0])["total"] if details else None
@@ -57,7 +57,7 @@ def sent(langfuse: Langfuse, span: Span, *, may_ask: bool = True) -> float | Non
 def test_each_response_has_one_cost(server: LangfuseServer, tmp_path: Path, cost: Cost, name: str) -> None:
     """What the server shows is what the response cost, wherever either side knows that."""
     langfuse, span = opened(server, tmp_path, cost), generation(name)
-    langfuse.send([langfuse.encode_in_turn(span, [span], lambda _: None, may_ask=True)])
+    langfuse.send([langfuse.encode_with_turn(span, [span], lambda _: None, may_query=True)])
     local = span.response.cost_usd if span.response is not None else None
     expected = local if cost != "server" or name == KNOWN else 0.0
     assert server.costs[span.span_id] == pytest.approx(expected or 0.0)
@@ -143,7 +143,7 @@ def test_cost_is_left_to_a_server_that_cannot_be_queried(
 
 def test_preview_sends_no_requests(server: LangfuseServer, tmp_path: Path) -> None:
     langfuse = opened(server, tmp_path)
-    assert sent(langfuse, generation(UNKNOWN), may_ask=False) is None
+    assert sent(langfuse, generation(UNKNOWN), may_query=False) is None
     assert server.requests == []
     langfuse.close()
 
@@ -192,9 +192,9 @@ for name in ({KNOWN!r}, {UNKNOWN!r}):
     response = Response("m", None, name, None, Usage(*{tuple(USAGE)!r}), True, 0.5)
     span = Span("a" * 32, "b" * 16, None, "generation", name, 1, 2, "s", 1, None, True, "ok", None,
                 [{{"role": "user", "content": "hi"}}], None, {{}}, response)
-    print(opened.send([opened.encode_in_turn(span, [span], lambda _: None, may_ask=True)]))
+    print(opened.send([opened.encode_with_turn(span, [span], lambda _: None, may_query=True)]))
 print(sorted({{"langfuse", "httpx", "pydantic", "regex"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.splitlines() == [*["Accepted(refused=0, message=None)"] * 2, "[]"]
+    assert done.stdout.splitlines() == [*["Accepted(dropped_spans=0, message=None)"] * 2, "[]"]
     assert len(server.asked("GET", "/models")) == 1

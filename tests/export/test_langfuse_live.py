@@ -97,7 +97,7 @@ def test_real_langfuse_shows_images_costs_and_scores(settings: DestinationSettin
     spans, image = turn(), media(tmp_path)
     for _ in range(2):  # the second time the spans are not sent again, only what goes before them
         langfuse = Langfuse(settings)
-        batch = [langfuse.encode_in_turn(span, spans, {DIGEST: image}.get, may_ask=True) for span in spans]
+        batch = [langfuse.encode_with_turn(span, spans, {DIGEST: image}.get, may_query=True) for span in spans]
         if not _:
             assert langfuse.send(batch) == Accepted()
         else:

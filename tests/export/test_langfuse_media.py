@@ -76,7 +76,7 @@ def encoded(langfuse: Langfuse, path: Path, content: Content = "full") -> dict[s
     found = {}
     for trace in Session(path, ending="over").traces():
         for span in trace.spans:
-            made = langfuse.encode_in_turn(privacy(span, trace.spans), trace.spans, finder.find, may_ask=True)
+            made = langfuse.encode_with_turn(privacy(span, trace.spans), trace.spans, finder.find, may_query=True)
             found[f"{span.kind} {span.response.message_id if span.response else ''}".strip()] = made
     return found
 

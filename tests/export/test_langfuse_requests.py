@@ -137,7 +137,7 @@ def test_what_is_sent(tmp_path: Path, kind: str) -> None:
             )
         )
         find = {DIGEST: image}.get
-        assert langfuse.send([langfuse.encode_in_turn(span, turn, find, may_ask=True)]) == Accepted()
+        assert langfuse.send([langfuse.encode_with_turn(span, turn, find, may_query=True)]) == Accepted()
         langfuse.close()
         sent = [shown(request) for request in server.requests if "/models" not in request.path]
     found = json.dumps(sent, indent=2, ensure_ascii=False).replace(cc_trace.__version__, "VERSION") + "\n"

@@ -56,7 +56,7 @@ TURN = [
 
 
 def encoded(langfuse: Langfuse, turn: Sequence[Span] = TURN) -> EncodedSpan:
-    return langfuse.encode_in_turn(turn[0], turn, lambda _: None, may_ask=True)
+    return langfuse.encode_with_turn(turn[0], turn, lambda _: None, may_query=True)
 
 
 def values(turn: Sequence[Span]) -> dict[str, float]:
@@ -84,7 +84,7 @@ def test_scores_are_sent_with_the_root(server: LangfuseServer) -> None:
     """When it is sent again, by another process, they replace the first ones."""
     for _ in range(2):
         langfuse = opened(server, labels=Labels(environment="staging"))
-        assert langfuse.send([langfuse.encode_in_turn(TURN[1], TURN, lambda _: None, may_ask=True)]) == Accepted()
+        assert langfuse.send([langfuse.encode_with_turn(TURN[1], TURN, lambda _: None, may_query=True)]) == Accepted()
         assert len(server.asked("POST", "/scores")) == _
         assert langfuse.send([encoded(langfuse)]) == Accepted()
         langfuse.close()

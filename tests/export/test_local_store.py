@@ -15,7 +15,7 @@ from shared import CASES, ROOT, case_transcripts, label, recordings
 
 from cc_trace.errors import NotFoundError, StateError
 from cc_trace.export.local import LocalStore
-from cc_trace.export.outcomes import FIT_BYTES, Accepted, Retryable
+from cc_trace.export.outcomes import MAX_SPAN_BYTES, Accepted, Retryable
 from cc_trace.spans.model import Response, Span, Tool
 from cc_trace.spans.session import Session
 from cc_trace.store.delivered import read_session
@@ -186,7 +186,7 @@ def test_stored_ids(store: LocalStore) -> None:
         SPAN._replace(start_ns=1 << 70, end_ns=-(1 << 70)),
         SPAN._replace(name="half \ud83d", session_id="s"),
         SPAN._replace(metadata={"deep": [[]]}),
-        SPAN._replace(input="x" * (FIT_BYTES + 1)),
+        SPAN._replace(input="x" * (MAX_SPAN_BYTES + 1)),
         SPAN._replace(input="\x00\x01"),
     ],
 )
@@ -197,7 +197,7 @@ def test_any_span_can_be_stored(store: LocalStore, odd: Span) -> None:
         deep = [deep]
     odd = odd._replace(output=deep)  # type: ignore[arg-type]
     encoded = store.encode(odd)
-    assert encoded.size <= FIT_BYTES
+    assert encoded.size <= MAX_SPAN_BYTES
     assert store.send([encoded]) == Accepted()
     assert [span.span_id for span in read(store, "s")] == [SPAN.span_id]
 
@@ -281,7 +281,7 @@ def test_a_store_that_is_busy_is_tried_again_later(store: LocalStore, monkeypatc
 def test_full_disk_keeps_what_was_stored(store: LocalStore) -> None:
     """A batch is written as a whole or not at all."""
     write(store, [SPAN])
-    store._opened().execute("PRAGMA max_page_count = 24")
+    store._open().execute("PRAGMA max_page_count = 24")
     large = [SPAN._replace(span_id=f"{number:016x}", input="x" * 10_000) for number in range(10)]
     assert store.send([store.encode(span) for span in large]) == Retryable(f"{store._path}: database or disk is full")
     assert read(store, "s") == [SPAN]
@@ -309,5 +309,5 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
         for number in range(5)
     ]
     said = [process.communicate(timeout=60)[0].decode().split("\n")[:-1] for process in running]
-    assert said == [["Accepted(refused=0, message=None)"] * 10] * 5
+    assert said == [["Accepted(dropped_spans=0, message=None)"] * 10] * 5
     assert len(list(read_session(path, "s"))) == 50

@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 from shared import case_transcripts, label
 
 from cc_trace import __version__
-from cc_trace.export.otlp import encode_span, fitted, request
+from cc_trace.export.otlp import encode_span, encode_within, request
 from cc_trace.export.otlp_json import request_json
 from cc_trace.export.profiles import PROFILES, Labels, resource
 from cc_trace.spans.model import Response, Span, Tool
@@ -345,12 +345,12 @@ def test_spans_equal_those_of_the_sdk_encoder() -> None:
 def test_a_span_that_fits_is_not_touched() -> None:
     span = made(output="x" * 5_000, tool=Tool("t", "Bash", None))
     data = packed("otel")(span)
-    assert data == fitted(span, packed("otel"), len(data))
+    assert data == encode_within(span, packed("otel"), len(data))
 
 
 def test_a_long_result_is_cut_and_says_how_much() -> None:
     span = made(input={"command": "cat big"}, output="é" * 6_000_000, tool=Tool("t", "Bash", None))
-    data = fitted(span, packed("langfuse"), 4_000_000)
+    data = encode_within(span, packed("langfuse"), 4_000_000)
     found = attributes_of(Message.FromString(data))
     kept = 4_000_000 * 3 // 4 * 3 // 4 * 3 // 4  # characters of two bytes: the first of these that fits
     assert found["langfuse.observation.output"] == (
@@ -378,7 +378,7 @@ def test_a_generation_is_cut_in_its_messages(profile: str) -> None:
         metadata={"stop_reason": "tool_use"},
         response=usage,
     )
-    data = fitted(span, packed(profile), 1_000_000)
+    data = encode_within(span, packed(profile), 1_000_000)
     found = attributes_of(Message.FromString(data))
     asked, answered = ("gen_ai.input.messages", "gen_ai.output.messages")
     if profile == "langfuse":
@@ -405,7 +405,7 @@ def test_too_many_small_values_are_dropped() -> None:
         input=[{"role": "user", "content": "short"}] * 50_000,
         metadata={f"key {number}": number for number in range(50_000)},
     )
-    found = attributes_of(Message.FromString(fitted(span, packed("otel"), 10_000)))
+    found = attributes_of(Message.FromString(encode_within(span, packed("otel"), 10_000)))
     text = {"type": "text", "content": "[left out by cc-trace: too many values]"}
     assert json.loads(found.pop("gen_ai.input.messages")) == [{"role": "user", "parts": [text]}]
     facts = {f"cc_trace.key {number}": number for number in range(32)}
@@ -417,7 +417,7 @@ def test_cutting_adds_no_content_and_cuts_the_name() -> None:
     for _ in range(400):
         deep = [deep]
     span = made("turn", name="n" * 20_000, metadata={"many": list(range(50_000)), "deep": deep})
-    message = Message.FromString(fitted(span, packed("langfuse"), 4_000))
+    message = Message.FromString(encode_within(span, packed("langfuse"), 4_000))
     assert message.name == "n" * 64 + "…[cut by cc-trace: 19,936 of 20,000 characters left out]"
     assert not {"langfuse.observation.input", "langfuse.observation.output"} & attributes_of(message).keys()
 
@@ -428,15 +428,17 @@ def test_no_text_is_too_long_to_be_cut(profile: str) -> None:
     long = "n" * 20_000
     response = Response(long, long, long, START, None, usage_complete=True, cost_usd=None)
     span = made("generation", name=long, session_id=long, agent_id=long, status="error", error=long, response=response)
-    assert len(fitted(span, packed(profile), 4_000)) <= 4_000
-    assert len(fitted(made(tool=Tool(long, long, None)), packed(profile), 4_000)) <= 4_000
+    assert len(encode_within(span, packed(profile), 4_000)) <= 4_000
+    assert len(encode_within(made(tool=Tool(long, long, None)), packed(profile), 4_000)) <= 4_000
 
 
 def test_deep_values_can_be_cut() -> None:
     deep: Any = "bottom"
     for _ in range(900):
         deep = [deep]
-    found = attributes_of(Message.FromString(fitted(made(input=deep, output="x" * 9_000), packed("otel"), 5_000)))
+    found = attributes_of(
+        Message.FromString(encode_within(made(input=deep, output="x" * 9_000), packed("otel"), 5_000))
+    )
     assert found["gen_ai.tool.call.arguments"] == "[" * 200 + '"[nested too deeply]"' + "]" * 200
 
 
@@ -466,7 +468,7 @@ def test_any_span_fits_into_the_limit(
     if isinstance(asked, str | list):
         asked *= repeat
     span = made(kind, input=asked, output=answered, metadata=metadata)
-    data = fitted(span, packed(profile), 8_000)
+    data = encode_within(span, packed(profile), 8_000)
     assert len(data) <= 8_000
     assert Message.FromString(data).span_id.hex() == OWN
     assert json.loads(request_json([data], RESOURCE))

@@ -31,7 +31,7 @@ from shared import CASES
 from cc_trace import __version__
 from cc_trace.errors import ConfigError
 from cc_trace.export.destination import DestinationSettings, open_destination
-from cc_trace.export.otlp_grpc import _after_seconds, outcome
+from cc_trace.export.otlp_grpc import _after_seconds, status_outcome
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
 from cc_trace.spans.session import Session
 
@@ -154,7 +154,7 @@ def test_every_status_has_an_outcome(code: grpc.StatusCode) -> None:
     rejected = {"INVALID_ARGUMENT"}
     unclear = {"OK", "UNKNOWN", "INTERNAL", "CANCELLED", "DEADLINE_EXCEEDED", "DATA_LOSS", "ALREADY_EXISTS"}
     meaning = Rejected if code.name in rejected else Unclear if code.name in unclear else Retryable
-    assert type(outcome(code, "said", None)) is meaning
+    assert type(status_outcome(code, "said", None)) is meaning
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_every_status_has_an_outcome(code: grpc.StatusCode) -> None:
 )
 def test_message_refines_an_ambiguous_code(code: str, details: str, meaning: type[Outcome]) -> None:
     """Servers and grpc itself use one code for several things; these messages were recorded."""
-    assert type(outcome(grpc.StatusCode[code], details, None)) is meaning
+    assert type(status_outcome(grpc.StatusCode[code], details, None)) is meaning
 
 
 def test_malformed_status_details_are_ignored() -> None:

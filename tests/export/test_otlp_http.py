@@ -40,7 +40,7 @@ from cc_trace.errors import ConfigError
 from cc_trace.export.destination import DestinationSettings, open_destination
 from cc_trace.export.endpoint import traces_url
 from cc_trace.export.outcomes import Accepted, Rejected, Retryable, Unclear
-from cc_trace.export.responses import HttpResponse, langfuse_success, otlp_success, outcome
+from cc_trace.export.responses import HttpResponse, http_outcome, langfuse_success, otlp_success
 from cc_trace.spans.session import Session
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ PORTAL = "the URL is wrong, or a network sign-in page answered"
 def test_the_body_of_an_acceptance_is_understood(content_type: str, body: bytes, meaning: Outcome) -> None:
     """Nothing, or OTLP's response in either encoding."""
     for success in (otlp_success, langfuse_success):
-        assert outcome(HttpResponse(200, content_type, body), (), 0, success) == meaning
+        assert http_outcome(HttpResponse(200, content_type, body), (), 0, success) == meaning
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_the_body_of_an_acceptance_is_understood(content_type: str, body: bytes,
 def test_a_2xx_with_anything_else_is_no_acceptance(content_type: str, body: bytes, kind: str) -> None:
     """A captive portal, a proxy or a wrong URL answers 200 as well: it is tried again, and nothing of it is quoted."""
     for success in (otlp_success, langfuse_success):
-        said = outcome(HttpResponse(200, content_type, body), (), 0, success)
+        said = http_outcome(HttpResponse(200, content_type, body), (), 0, success)
         assert said == Retryable(f"200, but {kind} instead of an OTLP response: {PORTAL}")
 
 
@@ -355,14 +355,14 @@ def test_a_2xx_with_anything_else_is_no_acceptance(content_type: str, body: byte
 def test_responses_of_langfuse_are_understood(body: bytes, meaning: Outcome) -> None:
     """Langfuse answers with the job that will store the batch. From another backend that means nothing."""
     answer = HttpResponse(200, "application/json; charset=utf-8", body)
-    assert outcome(answer, (), 0, langfuse_success) == meaning
-    assert isinstance(outcome(answer, (), 0), Retryable)
+    assert http_outcome(answer, (), 0, langfuse_success) == meaning
+    assert isinstance(http_outcome(answer, (), 0), Retryable)
 
 
 def test_truncated_response_is_judged_by_status_and_type() -> None:
     cut = HttpResponse(200, "application/json", b'{"partialSuccess":', complete=False)
-    assert outcome(cut, (), 0) == Accepted()
-    assert isinstance(outcome(cut._replace(content_type="text/html"), (), 0), Retryable)
+    assert http_outcome(cut, (), 0) == Accepted()
+    assert isinstance(http_outcome(cut._replace(content_type="text/html"), (), 0), Retryable)
 
 
 def test_captive_portal_loses_nothing(backend: HttpBackend, destination: Destination, spans: list[Span]) -> None:
@@ -375,16 +375,18 @@ def test_captive_portal_loses_nothing(backend: HttpBackend, destination: Destina
 def test_the_message_of_a_refusal_in_protobuf_is_read() -> None:
     """OTLP says that it is a google.rpc.Status, whose first two fields are of the same types as these."""
     body = ExportTracePartialSuccess(rejected_spans=3, error_message="no span id").SerializeToString()
-    assert outcome(HttpResponse(400, "application/x-protobuf", body), (), 0) == Rejected("400", "no span id")
-    assert outcome(HttpResponse(400, "application/x-protobuf", b"\xff"), (), 0) == Rejected("400", "Bad Request")
+    assert http_outcome(HttpResponse(400, "application/x-protobuf", body), (), 0) == Rejected("400", "no span id")
+    assert http_outcome(HttpResponse(400, "application/x-protobuf", b"\xff"), (), 0) == Rejected("400", "Bad Request")
 
 
 def test_retry_after_may_be_a_date() -> None:
     now = 1_700_000_000.0
     answer = HttpResponse(429, retry_after=formatdate(now + 90, usegmt=True))
-    assert outcome(answer, (), now) == Retryable("429 Too Many Requests", 90.0)
-    assert outcome(answer, (), now + 100) == Retryable("429 Too Many Requests", 0.0)
-    assert outcome(HttpResponse(429, retry_after="9" * 30), (), now) == Retryable("429 Too Many Requests", 86_400.0)
+    assert http_outcome(answer, (), now) == Retryable("429 Too Many Requests", 90.0)
+    assert http_outcome(answer, (), now + 100) == Retryable("429 Too Many Requests", 0.0)
+    assert http_outcome(HttpResponse(429, retry_after="9" * 30), (), now) == Retryable(
+        "429 Too Many Requests", 86_400.0
+    )
 
 
 def test_messages_carry_no_key_and_no_control_characters(

@@ -14,7 +14,7 @@ from lines import MODEL, NOON, line, prompt, reply, session
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from cc_trace.export import DestinationSettings, MetricsDestination, open_destination
-from cc_trace.export.metrics import measured, metrics_request
+from cc_trace.export.metrics import metrics_request, span_counts
 from cc_trace.export.outcomes import Accepted, Retryable
 from cc_trace.spans.session import Session
 
@@ -42,7 +42,7 @@ def one_response(**fields: Any) -> list[dict[str, Any]]:
 
 
 def counts_of(path: Path) -> dict[str, list[float]]:
-    found = [measured(span) for span in Session(path, ending="over").spans()]
+    found = [span_counts(span) for span in Session(path, ending="over").spans()]
     (counts,) = [each for each in found if each]
     return counts
 

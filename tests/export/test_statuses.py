@@ -9,7 +9,7 @@ import pytest
 
 from cc_trace.export import otlp_grpc
 from cc_trace.export.outcomes import Rejected, Retryable, Unclear
-from cc_trace.export.responses import STATUSES, HttpResponse, outcome, verdict
+from cc_trace.export.responses import STATUSES, HttpResponse, http_outcome, verdict
 
 if TYPE_CHECKING:
     from cc_trace.export.responses import Verdict
@@ -21,9 +21,9 @@ ROWS = [(status, meaning) for meaning, statuses in STATUSES.items() for status i
 @pytest.mark.parametrize(("status", "meaning"), ROWS)
 def test_both_transports_use_the_table(status: int | str, meaning: Verdict) -> None:
     if isinstance(status, int):
-        said = outcome(HttpResponse(status, "text/plain", b"said"), (), 0)
+        said = http_outcome(HttpResponse(status, "text/plain", b"said"), (), 0)
     else:
-        said = otlp_grpc.outcome(grpc.StatusCode[status], "said", None)
+        said = otlp_grpc.status_outcome(grpc.StatusCode[status], "said", None)
     assert type(said) is KINDS[meaning]
 
 

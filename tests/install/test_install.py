@@ -574,7 +574,7 @@ def test_purging_takes_what_only_some_use(home: Home) -> None:
     stream.parent.mkdir(parents=True)
     stream.touch()
     stream.parents[2].joinpath("5403f1c5-0000-4000-8000-000000000001.jsonl").touch()
-    Prices(home.state, "pk-lf-made-up", list, lambda: 1e9).lacks("claude", Usage(), None, may_ask=True)
+    Prices(home.state, "pk-lf-made-up", list, lambda: 1e9).is_missing("claude", Usage(), None, may_query=True)
     assert list(home.state.glob("langfuse-prices-*.json"))
     said = uninstalled(home, "--purge")
     assert not [line for line in said if line.startswith(f"left: {home.state}")]

@@ -204,7 +204,7 @@ RUN_SYNC = " and is not stored: run `cc-trace sync` in a shell that has it and t
 
 
 def waits_for(settings: Settings) -> str | None:
-    return read_config(settings, Path("/"), Path("/")).destinations[0].waits_for
+    return read_config(settings, Path("/"), Path("/")).destinations[0].why_no_key
 
 
 def test_a_destination_waits_for_a_key_that_came_with_the_environment(places: InstallPaths) -> None:
@@ -221,7 +221,7 @@ def test_a_destination_waits_for_a_key_that_came_with_the_environment(places: In
     assert (worker(), worker(**keys)) == (waiting, None)
     assert worker(**keys | {"CC_TRACE_OTLP_ENDPOINT": "http://two"}) == waiting
     command = read_config(places.sources(hooked=False, **keys).settings(places.other, kept), places.home, places.home)
-    assert (command.destinations[0].headers, command.destinations[0].waits_for) == ((("a", "key"),), None)
+    assert (command.destinations[0].headers, command.destinations[0].why_no_key) == ((("a", "key"),), None)
     places.project(places.mine, **keys)  # now they are that project's
     assert worker(**keys) == waiting
 

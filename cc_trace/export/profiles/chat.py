@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue
 
 
-def request(span: Span, asked: Callable[[JsonValue], JsonValue]) -> dict[str, JsonValue]:
-    """Return a request's messages, each converted by `asked`, and the tools that it offered, if known."""
-    made: dict[str, JsonValue] = {"messages": [asked(message) for message in messages(span)]}
+def request(span: Span, convert: Callable[[JsonValue], JsonValue]) -> dict[str, JsonValue]:
+    """Return a request's messages, each converted, and the tools that it offered, if known."""
+    sent: dict[str, JsonValue] = {"messages": [convert(message) for message in messages(span)]}
     tools = offered_tools(span)
-    return {**made, "tools": [_tool(tool) for tool in tools]} if tools else made
+    return {**sent, "tools": [_tool(tool) for tool in tools]} if tools else sent
 
 
-def asked(message: JsonValue, thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
+def input_message(message: JsonValue, thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
     """Return one input message of a response: a prompt, a tool result, or an earlier response."""
     if not isinstance(message, dict):
         return {"role": "user", "content": plain(message)}
     if message.get("role") == "assistant":
-        return answered(message, thoughts)
+        return output_message(message, thoughts)
     given = message.get("content")
     return {**message, "content": "" if given is None else plain(given)}
 
 
-def answered(message: dict[str, JsonValue], thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
+def output_message(message: dict[str, JsonValue], thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
     """Return a response's message. `thoughts` puts the thinking into the backend's own field."""
     found: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
     thinking, calls = message.get("thinking"), message.get("tool_calls")

@@ -22,7 +22,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cc_trace.export.profiles.chat import answered, asked, request
+from cc_trace.export.profiles.chat import input_message, output_message, request
 from cc_trace.export.profiles.fences import fenced, file_language, is_verbatim
 from cc_trace.export.profiles.metadata import all_metadata
 from cc_trace.export.profiles.text import attribute, plain
@@ -58,7 +58,7 @@ _NOTHING: Final = Additions()
 def attributes(span: Span, labels: Labels, additions: Additions = _NOTHING) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
     trace = _trace_attributes(span)
-    found = _everywhere(span, labels, trace)
+    found = _common_attributes(span, labels, trace)
     if (level := _LEVELS.get(span.status)) is not None:
         found["langfuse.observation.level"] = level
         if span.error:
@@ -95,7 +95,7 @@ def _trace_attributes(span: Span) -> dict[str, JsonValue]:
     return found | (span.about or {})
 
 
-def _everywhere(span: Span, labels: Labels, trace: dict[str, JsonValue]) -> dict[str, AttributeValue]:
+def _common_attributes(span: Span, labels: Labels, trace: dict[str, JsonValue]) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {
         "langfuse.session.id": span.session_id,
         "langfuse.trace.name": _trace_name(span, trace),
@@ -220,8 +220,8 @@ def _input(span: Span, media: Mapping[str, Media]) -> str | None:
         case _, []:
             return None
         case _, list():
-            made = request(span, partial(_asked, media=media))
-            return json_text(made if "tools" in made else made["messages"])
+            sent = request(span, partial(_input_message, media=media))
+            return json_text(sent if "tools" in sent else sent["messages"])
         case _, given:
             return json_text([{"role": "user", "content": _content(plain(given), media)}])
 
@@ -241,23 +241,23 @@ def _output(span: Span, media: Mapping[str, Media]) -> str | None:
         case (("tool" | "event"), given):
             return plain(given)
         case _, dict() as message:
-            return json_text([answered(message, _thoughts)])
+            return json_text([output_message(message, _thoughts)])
         case _, given:
             return json_text([{"role": "assistant", "content": plain(given)}])
 
 
-def _asked(message: JsonValue, media: Mapping[str, Media]) -> JsonValue:
-    made = asked(message, _thoughts)
-    if not isinstance(made, dict) or not isinstance(text := made.get("content"), str) or not text:
-        return made
-    match made:
+def _input_message(message: JsonValue, media: Mapping[str, Media]) -> JsonValue:
+    sent = input_message(message, _thoughts)
+    if not isinstance(sent, dict) or not isinstance(text := sent.get("content"), str) or not text:
+        return sent
+    match sent:
         case {"role": "user"}:
-            return {**made, "content": _content(text, media)}
+            return {**sent, "content": _content(text, media)}
         case {"role": "tool"}:
-            name = made.get("name")
-            return {**made, "content": _content(text, media, _shown(name if isinstance(name, str) else None))}
+            name = sent.get("name")
+            return {**sent, "content": _content(text, media, _shown(name if isinstance(name, str) else None))}
         case _:
-            return made
+            return sent
 
 
 def _shown(tool: str | None) -> Callable[[str], str]:

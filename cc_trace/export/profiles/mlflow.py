@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.export.profiles.chat import answered, asked, request
-from cc_trace.export.profiles.otel import named, unnamed
+from cc_trace.export.profiles.chat import input_message, output_message, request
+from cc_trace.export.profiles.otel import convention_attributes, other_metadata
 from cc_trace.export.profiles.text import plain
 from cc_trace.values import json_text
 
@@ -29,7 +29,7 @@ _TYPES: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "CHAT_MODEL
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    _, found = named(span, labels)
+    _, found = convention_attributes(span, labels)
     found["mlflow.spanType"] = _TYPES[span.kind]
     if (given := _input(span)) is not None:
         found["mlflow.spanInputs"] = given
@@ -41,17 +41,17 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         found["mlflow.traceTag.mlflow.traceName"] = span.name
         if labels.tags:
             found["mlflow.traceTag.tags"] = ", ".join(labels.tags)
-    return span.name, found | unnamed(span)
+    return span.name, found | other_metadata(span)
 
 
 def _usage(usage: Usage) -> JsonValue:
     """Return token counts. The input includes cache reads and writes."""
     written = usage.cache_write_5m + usage.cache_write_1h
-    asked = usage.input + usage.cache_read + written
+    input_tokens = usage.input + usage.cache_read + written
     return {
-        "input_tokens": asked,
+        "input_tokens": input_tokens,
         "output_tokens": usage.output,
-        "total_tokens": asked + usage.output,
+        "total_tokens": input_tokens + usage.output,
         "cache_read_input_tokens": usage.cache_read,
         "cache_creation_input_tokens": written,
         "cache_creation_input_tokens_above_1hr": usage.cache_write_1h,
@@ -65,7 +65,7 @@ def _input(span: Span) -> str | None:
         case (("tool" | "event"), given):
             return plain(given)
         case _, list():
-            return json_text(request(span, lambda message: asked(message, _thoughts)))
+            return json_text(request(span, lambda message: input_message(message, _thoughts)))
         case _, given:
             return json_text({"messages": [{"role": "user", "content": plain(given)}]})
 
@@ -77,7 +77,7 @@ def _output(span: Span) -> str | None:
         case (("tool" | "event"), given):
             return plain(given)
         case _, dict() as message:
-            return json_text({"choices": [{"message": answered(message, _thoughts)}]})
+            return json_text({"choices": [{"message": output_message(message, _thoughts)}]})
         case _, given:
             return json_text({"choices": [{"message": {"role": "assistant", "content": plain(given)}}]})
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.export.profiles.metadata import all_metadata, messages, offered_tools
-from cc_trace.export.profiles.otel import finish_reason, named, provider, requested_model
+from cc_trace.export.profiles.otel import convention_attributes, finish_reason, provider, requested_model
 from cc_trace.export.profiles.text import plain
 from cc_trace.pricing import cost_usd
 from cc_trace.values import json_text
@@ -34,19 +34,19 @@ _DIGITS: Final = 12  # decimals of a cost in USD; the rest is floating-point err
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    name, found = named(span, labels)
+    name, found = convention_attributes(span, labels)
     found["openinference.span.kind"] = _KINDS[span.kind]
     found["agent.name"] = found["gen_ai.agent.name"]
     found["metadata"] = json_text(all_metadata(span))
     if labels.tags:
         found["tag.tags"] = list(labels.tags)
     if span.kind == "generation":
-        found |= _asked(messages(span))
+        found |= _input_attributes(messages(span))
         if span.output:
-            found |= _answered(span.output, "llm.output_messages.0.message")
+            found |= _response_attributes(span.output, "llm.output_messages.0.message")
         for number, tool in enumerate(offered_tools(span)):
             found[f"llm.tools.{number}.tool.json_schema"] = json_text(tool)
-        found |= _values(_short(_last_asked(span.input)), _short(_answer_in_short(span.output)))
+        found |= _values(_short(_last_input_text(span.input)), _short(_output_summary(span.output)))
         found |= _generation(span)
     else:
         found |= _values(span.input, span.output)
@@ -109,14 +109,14 @@ def _costs(response: Response) -> dict[str, AttributeValue]:
     return found
 
 
-def _asked(given: list[JsonValue]) -> dict[str, AttributeValue]:
+def _input_attributes(given: list[JsonValue]) -> dict[str, AttributeValue]:
     """Return a response's input, message by message."""
     found: dict[str, AttributeValue] = {}
     for number, message in enumerate(given):
         prefix = f"llm.input_messages.{number}.message"
         match message:
             case {"role": "assistant"}:
-                found |= _answered(message, prefix)
+                found |= _response_attributes(message, prefix)
                 continue
             case {"role": str(role), "content": text}:
                 found[f"{prefix}.role"] = role
@@ -131,7 +131,7 @@ def _asked(given: list[JsonValue]) -> dict[str, AttributeValue]:
     return found
 
 
-def _answered(given: JsonValue, prefix: str) -> dict[str, AttributeValue]:
+def _response_attributes(given: JsonValue, prefix: str) -> dict[str, AttributeValue]:
     """Return a response: a lone text as content, thinking and text as parts."""
     found: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
     message = given if isinstance(given, dict) else {"content": given}
@@ -164,7 +164,7 @@ def _values(given: JsonValue, result: JsonValue) -> dict[str, AttributeValue]:
     return found
 
 
-def _last_asked(given: JsonValue) -> str:
+def _last_input_text(given: JsonValue) -> str:
     match given:
         case [*_, {"content": str(text)}]:
             return text
@@ -172,7 +172,7 @@ def _last_asked(given: JsonValue) -> str:
             return ""
 
 
-def _answer_in_short(given: JsonValue) -> str:
+def _output_summary(given: JsonValue) -> str:
     """Return a response's text, or else the tools it called."""
     match given:
         case {"content": str(text)} if text:

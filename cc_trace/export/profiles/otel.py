@@ -52,16 +52,16 @@ _VERTEX: Final = re.compile(r"claude-[^@]*@")
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    name, found = named(span, labels)
-    found |= content(span)
+    name, found = convention_attributes(span, labels)
+    found |= content_attributes(span)
     if labels.tags:
         found["cc_trace.tags"] = list(labels.tags)
     if (response := span.response) is not None and response.cost_usd is not None:
         found["gen_ai.usage.cost"] = response.cost_usd
-    return name, found | unnamed(span)
+    return name, found | other_metadata(span)
 
 
-def unnamed(span: Span) -> dict[str, AttributeValue]:
+def other_metadata(span: Span) -> dict[str, AttributeValue]:
     """Return the metadata that the conventions have no name for."""
     return {
         f"cc_trace.{key}": attribute(value)
@@ -70,7 +70,7 @@ def unnamed(span: Span) -> dict[str, AttributeValue]:
     }
 
 
-def named(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
+def convention_attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and its attributes in the conventions, without content."""
     operation, agent = _OPERATIONS.get(span.kind, span.name), _agent(span, labels)
     found: dict[str, AttributeValue] = {
@@ -99,7 +99,7 @@ def named(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
             return f"{operation} {agent}", found
 
 
-def content(span: Span) -> dict[str, AttributeValue]:
+def content_attributes(span: Span) -> dict[str, AttributeValue]:
     """Return the content attributes of a span."""
     found: dict[str, AttributeValue] = {}
     if span.kind == "tool":
@@ -110,8 +110,8 @@ def content(span: Span) -> dict[str, AttributeValue]:
         return found
     if system := system_prompt(span):
         found["gen_ai.system_instructions"] = json_text([_text(system)])
-    if asked := _asked(span.input):
-        found["gen_ai.input.messages"] = json_text(asked)
+    if messages := _input_messages(span.input):
+        found["gen_ai.input.messages"] = json_text(messages)
     if tools := offered_tools(span):
         found["gen_ai.tool.definitions"] = json_text(
             [{"type": "function", **each} if (each := function(tool)) else tool for tool in tools]
@@ -119,9 +119,9 @@ def content(span: Span) -> dict[str, AttributeValue]:
     if span.kind == "event":  # a description of what happened, not a message
         if span.output:
             found["cc_trace.output"] = plain(span.output)
-    elif parts := _answered(span.output):
-        answer: JsonValue = {"role": "assistant", "parts": parts, "finish_reason": finish_reason(span)}
-        found["gen_ai.output.messages"] = json_text([answer])
+    elif parts := _output_parts(span.output):
+        message: JsonValue = {"role": "assistant", "parts": parts, "finish_reason": finish_reason(span)}
+        found["gen_ai.output.messages"] = json_text([message])
     return found
 
 
@@ -141,9 +141,9 @@ def provider(response: Response | None) -> str:
 
 def requested_model(span: Span) -> str | None:
     """Return the requested model, or if that is not recorded, the one that responded."""
-    asked = span.metadata.get("requested_model")
-    if isinstance(asked, str):
-        return asked
+    requested = span.metadata.get("requested_model")
+    if isinstance(requested, str):
+        return requested
     return span.response.model if span.response is not None else None
 
 
@@ -198,7 +198,7 @@ def _named_tool(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict
     return f"execute_tool {name}", found
 
 
-def _asked(given: JsonValue) -> list[JsonValue]:
+def _input_messages(given: JsonValue) -> list[JsonValue]:
     """Return the input messages: of a generation its input, of others one text."""
     match given:
         case str() if given:
@@ -212,7 +212,7 @@ def _asked(given: JsonValue) -> list[JsonValue]:
 def _input_message(message: JsonValue) -> JsonValue:
     match message:
         case {"role": "assistant"}:
-            return {"role": "assistant", "parts": _answered(message)}
+            return {"role": "assistant", "parts": _output_parts(message)}
         case {"role": "tool", "tool_call_id": str(id_), "content": result}:
             return {"role": "tool", "parts": [{"type": "tool_call_response", "id": id_, "response": result}]}
         case {"role": str(role), "content": text}:
@@ -221,7 +221,7 @@ def _input_message(message: JsonValue) -> JsonValue:
             return {"role": "user", "parts": [_text(message)]}
 
 
-def _answered(given: JsonValue) -> list[JsonValue]:
+def _output_parts(given: JsonValue) -> list[JsonValue]:
     """Return the parts of the output message: reasoning, text, tool calls."""
     if not isinstance(given, dict):
         return [_text(given)] if given else []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cc_trace.export.outcomes import EncodedSpan, Outcome
 
 
-class Waiting(OtlpDestination):
+class KeylessDestination(OtlpDestination):
     """Encodes spans with the destination's profile, but sends nothing."""
 
     def __init__(self, settings: DestinationSettings, why: str) -> None:
