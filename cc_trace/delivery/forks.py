@@ -54,12 +54,12 @@ def _has_lines_of(transcript: OpenTranscript, ids: set[str], other: Path) -> boo
     try:
         if ids.isdisjoint(_ids(read_head(other))):
             return False
-        return not _ids(_parsed(transcript.lines())).isdisjoint(_ids(_written(other)))
+        return not _ids(_parsed(transcript.lines())).isdisjoint(_ids(_own_lines(other)))
     except OSError:  # it is gone
         return False
 
 
-def _written(path: Path) -> Iterable[Entry]:
+def _own_lines(path: Path) -> Iterable[Entry]:
     """Yield the lines that a session wrote itself: a fork's first line is its own, and copied lines are older."""
     since_ns: int | None = None
     for entry in _parsed(read_lines(path, torn=True)):

@@ -10,8 +10,9 @@ A worker does this after its sweep, at most once a day. Rules:
 - The notes about sessions written while tracing was off (`off/`, `off-since/`) are kept. They are empty files, and
   without them such a session, or a fork of it, would be sent if it came back.
 - Storing a span again in the local store does not double it, so deletions there need no record.
-- If the process dies at any point, no state is half removed: it is one file. The rest of its session is removed like
-  any lock without a state, `state_days` after it was last touched; everything else in the next run.
+- If the process dies at any point, no state is half removed, since a state is one file. What else belongs to its
+  session is removed like any lock without a state: `state_days` after it was last touched. All the rest is removed in
+  the next run.
 - Each run does a bounded amount of work, in small steps between which the caller can do other things.
 """
 
@@ -43,7 +44,7 @@ MAX_SESSIONS: Final = 500  # sessions considered per run
 MAX_FILES: Final = 1_000  # files removed per run, besides those of sessions
 MAX_TRACES: Final = 5_000  # traces deleted per run
 _STEP_TRACES: Final = 100
-_OWNERS: Final = "owners-"  # whose the shared agents' files of a project are; found out again where it is missing
+_OWNERS: Final = "owners-"  # begins the names of the owner records of shared agents' files; recreated when missing
 _LOCAL: Final = "local"  # the one destination that needs no ledger
 # What `write_private` leaves when it is killed, and what is damaged and was put aside. The state
 # folder itself may be a folder with other files in it, so names that are not certainly ours are not touched.
@@ -181,10 +182,10 @@ def _is_removable(states: StateFolder, session_id: str, settled: Mapping[tuple[s
     if not os.path.lexists(states.path(session_id)):
         return True  # left by a removal that died, or by a process that only checked the lock
     state = states.peek(session_id)
-    return state is not None and not os.path.lexists(state.transcript) and _is_known(state, settled)
+    return state is not None and not os.path.lexists(state.transcript) and _ledger_knows_all(state, settled)
 
 
-def _is_known(state: SessionState, settled: Mapping[tuple[str, str], int]) -> bool:
+def _ledger_knows_all(state: SessionState, settled: Mapping[tuple[str, str], int]) -> bool:
     """Tell whether the ledger knows everything that a state says was delivered, and nothing else must be kept."""
     for name, cursor in state.destinations.items():
         if cursor.pending or cursor.not_in_ledger:

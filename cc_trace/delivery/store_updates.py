@@ -1,13 +1,13 @@
 """Keeping the store up to date with the transcripts of this machine.
 
 Rules:
-- A session is read when its files differ from what they were when it was last read; the latest first, for that is what
-  the user came for. While many are read, those that are written to come in between: a running session is followed
+- A session is read when its files differ from what they were when it was last read; the newest first, since users
+  look at recent sessions. While many are read, those that are written to come in between: a running session is followed
   from the start, however long the history is.
 - What is off, excluded, suppressed, or a fork of what is suppressed, does not enter, and leaves if it had entered. Nor
   does a session for which `store` is false, unless the store is one of its destinations.
 - A session whose transcript was deleted stays until it is suppressed, or `store_days` are over.
-- One session's failure is none of the others'.
+- A session that fails does not affect others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 ERROR_NOTE: Final = "store-error"  # in the state folder: why a worker could not write the store
 MAX_SESSIONS: Final = 20  # that a worker reads
-_EVERY_SECONDS: Final = 600.0  # who asks does not wait for it: this is so that history outlives its transcripts
+# Only to save history before transcripts are deleted: readers update the store themselves.
+_EVERY_SECONDS: Final = 600.0
 _MARGIN_SECONDS: Final = 120.0  # between the last line of a transcript and its delivery
 _BUSY_SECONDS: Final = 0.1  # that a worker waits for another process
 _REST_SECONDS: Final = 300.0  # then a session is idle
@@ -75,20 +76,20 @@ class StoreUpdates:
         since = self._since()
         found = past_sessions(paths, self._app.config_dir, since=since)
         self._apply_settings(found)
-        stamped = [(past, self._stamp(past)) for past in reversed(found) if past.path.stem not in suppressed]
-        pending = [(past, stamp) for past, stamp in stamped if stamp != self._stamps.get(past.path.stem)]
+        stamped = [(file, self._stamp(file)) for file in reversed(found) if file.path.stem not in suppressed]
+        pending = [(file, stamp) for file, stamp in stamped if stamp != self._stamps.get(file.path.stem)]
         looked = time.time()
-        for done, (past, stamp) in enumerate(pending):
+        for done, (file, stamp) in enumerate(pending):
             progress(done, len(pending))
             if stopped():
                 return False
             if not paths and not 0 <= (now := time.time()) - looked < _LOOK_SECONDS:
                 self._read_written(looked, int(since * 1e9), suppressed.keys(), changed)
                 looked = now
-            if stamp != self._stamps.get(past.path.stem):  # it may have been read meanwhile
-                self._read(past, stamp, int(since * 1e9), changed)
+            if stamp != self._stamps.get(file.path.stem):  # it may have been read meanwhile
+                self._read(file, stamp, int(since * 1e9), changed)
         progress(len(pending), len(pending))
-        there = {past.path.stem for past in found}
+        there = {file.path.stem for file in found}
         for session_id in self._store.unplaced() if not paths else ():
             if session_id not in there:
                 self._store.lay_out(session_id)
@@ -100,9 +101,9 @@ class StoreUpdates:
         self, looked: float, since_ns: int, left_out: AbstractSet[str], changed: Callable[[str], None]
     ) -> None:
         """Read the sessions that were written to since `looked`, in unix seconds; file systems may round times."""
-        for past in past_sessions((), self._app.config_dir, since=looked - _LOOK_SECONDS):
-            if past.path.stem not in left_out and (stamp := self._stamp(past)) != self._stamps.get(past.path.stem):
-                self._read(past, stamp, since_ns, changed)
+        for file in past_sessions((), self._app.config_dir, since=looked - _LOOK_SECONDS):
+            if file.path.stem not in left_out and (stamp := self._stamp(file)) != self._stamps.get(file.path.stem):
+                self._read(file, stamp, since_ns, changed)
 
     def _apply_settings(self, found: Sequence[TranscriptFile]) -> None:
         """Forget the stamps of projects that may no longer be in the store, so that their sessions are looked at.
@@ -113,12 +114,12 @@ class StoreUpdates:
             return
         self._settings_applied = True
         folders: dict[Path, list[Path]] = {}
-        for past in found:
-            if past.path.stem in self._stamps:
-                folders.setdefault(past.path.parent, []).append(past.path)
+        for file in found:
+            if file.path.stem in self._stamps:
+                folders.setdefault(file.path.parent, []).append(file.path)
         for paths in folders.values():
             with contextlib.suppress(CcTraceError):  # a wrong setting is told where a session is read
-                if not self._kept(*self._app.project_and_environment(paths[-1])):
+                if not self._belongs_in_store(*self._app.project_and_environment(paths[-1])):
                     for path in paths:
                         del self._stamps[path.stem]
 
@@ -127,36 +128,36 @@ class StoreUpdates:
         days = self._app.config(None).store_days
         return time.time() - days * _DAY_SECONDS if days else 0.0
 
-    def _stamp(self, past: TranscriptFile) -> str:
+    def _stamp(self, file: TranscriptFile) -> str:
         """Return what changes when a session does: its size and time, its agents', and whether it is at rest."""
-        stamp = f"{past.size}:{past.changed}"
-        age = time.time() - past.changed
+        stamp = f"{file.size}:{file.changed}"
+        age = time.time() - file.changed
         if age > _AT_WORK_SECONDS:
             return stamp
-        files = scan(past.path)
-        latest = max([past.changed, *(file.written_ns / 1e9 for file in files)])
+        files = scan(file.path)
+        latest = max([file.changed, *(each.written_ns / 1e9 for each in files)])
         return f"{stamp}:{len(files)}:{latest}:{time.time() - latest > _REST_SECONDS}"
 
-    def _read(self, past: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
-        session_id = past.path.stem
+    def _read(self, file: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
+        session_id = file.path.stem
         try:
-            started = self._app.project_and_environment(past.path)
-            if not (self._kept(*started) and self._unsuppressed(past.path)):
+            started = self._app.project_and_environment(file.path)
+            if not (self._belongs_in_store(*started) and self._unsuppressed(file.path)):
                 self._remove(session_id, changed)
                 self._stamps[session_id] = stamp
                 return
             privacy = Privacy(self._app.config(*started).privacy)
-            written = max([past.changed, *(file.written_ns / 1e9 for file in scan(past.path))])
-            if self._store.update(past.path, stamp, privacy, written=written, now=time.time(), since_ns=since_ns):
+            written = max([file.changed, *(each.written_ns / 1e9 for each in scan(file.path))])
+            if self._store.update(file.path, stamp, privacy, written=written, now=time.time(), since_ns=since_ns):
                 changed(session_id)
             self._stamps[session_id] = stamp
             self.failed.pop(session_id, None)
         except Exception as error:  # noqa: BLE001  (a bug that one session shows must not hold up the others)
             if self.failed.get(session_id) != str(error):  # said once, tried again
                 self.failed[session_id] = str(error)
-                self._app.log.write(f"store: {past.path}: {error}")
+                self._app.log.write(f"store: {file.path}: {error}")
 
-    def _kept(self, project: str | None, environment: HookEnvironment | None) -> bool:
+    def _belongs_in_store(self, project: str | None, environment: HookEnvironment | None) -> bool:
         """Tell whether the settings of a project let its sessions into the store."""
         if self._app.why_off(project, environment) is not None:
             return False
@@ -174,10 +175,10 @@ class StoreUpdates:
 
 
 def update_store(app: App, stopped: Callable[[], bool]) -> None:
-    """Be the worker that keeps the store: read the sessions that were delivered since this was done last, the latest.
+    """Update the store from a worker: read the newest sessions of those delivered since this was last done.
 
-    A store that cannot be written is noted for `doctor`, and holds up nothing. What is left over, whoever asks the
-    store reads. If we die, so is this round's.
+    A store that cannot be written is noted for `doctor`, and holds up nothing. What is left over, also if we die, is
+    read by whoever asks the store next.
     """
     folder, note = app.states.folder, app.states.folder / ERROR_NOTE
     try:

@@ -61,21 +61,18 @@ def sync_written_since(
     link = app.config(str(cwd), remembered).link if app.why_off(str(cwd), remembered) is None else None
     context = HookContext(link=link, project=str(cwd), environment=remembered)
     if session_id is None:
-        found = [
-            Path(name)
-            for name, _, mtime_ns, _ in transcripts_by_session(app.config_dir).values()
-            if mtime_ns >= began_ns
-        ]
-        paths = [path for path in found if first_cwd(path) == str(cwd) and is_main_transcript(path)]
+        listed = transcripts_by_session(app.config_dir).values()
+        recent = [Path(each.path) for each in listed if each.mtime_ns >= began_ns]
+        paths = [path for path in recent if first_cwd(path) == str(cwd) and is_main_transcript(path)]
     else:
-        paths = [find(session_id, app.config_dir, cwd)] if _is_known(app, session_id, cwd) else []
+        paths = [find(session_id, app.config_dir, cwd)] if _has_transcript(app, session_id, cwd) else []
     gone = [path for path in paths if liveness(app.config_dir, path.stem) in ("gone", "unknown")]
     # Of several without any process's word, some may be at work.
     ending: Ending | None = "over" if len(gone) == 1 or session_id is not None else None
     return [sync.sync_session(path, ending, deadline=deadline, named=True, context=context) for path in gone]
 
 
-def _is_known(app: App, session_id: str, cwd: Path) -> bool:
+def _has_transcript(app: App, session_id: str, cwd: Path) -> bool:
     try:
         find(session_id, app.config_dir, cwd)
     except NotFoundError:

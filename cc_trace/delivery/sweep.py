@@ -11,7 +11,7 @@ import os
 import random
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -35,11 +35,25 @@ MAX_UNKNOWN: Final = 200  # sessions without a state of which a worker looks up 
 
 # Returns a session's destinations, given its project and its hook's environment.
 DestinationsOf: TypeAlias = "Callable[[str | None, HookEnvironment | None], Sequence[str] | None]"
-# Path, size, mtime in ns, and whether it may have agents' files; a plain tuple, as there are thousands.
-Transcript: TypeAlias = tuple[str, int, int, bool]
 
 
-def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a call for each would take as long again)
+class ListedTranscript(NamedTuple):
+    """A transcript as a listing of its folder shows it. There are thousands."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    may_have_agents: bool  # there are folders or files beside it that may be its agents'
+
+
+class _Candidates(NamedTuple):
+    """Sessions that may have undelivered turns."""
+
+    known: list[tuple[float, int, Path]]  # with a state: since when it waits, and minus its time, for sorting
+    unknown: list[tuple[int, str]]  # without one: when it was written to, and its path
+
+
+def pending_sessions(
     states: StateFolder,
     config_dir: Path,
     destinations_of: DestinationsOf,
@@ -47,26 +61,53 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
     *,
     include_misconfigured: bool = False,
     max_unknown: int | None = None,
-    transcripts: Mapping[str, Transcript] | None = None,
+    transcripts: Mapping[str, ListedTranscript] | None = None,
 ) -> Iterator[Path]:
     """Yield the transcripts that may have undelivered turns; those that have waited longest come first.
 
-    So a backend that is down does not starve the sessions of another one. `destinations_of` returns no
-    names if tracing is off for a session, and None if its settings are wrong; such sessions are yielded, last, if
-    `include_misconfigured`.
+    So a backend that is down does not starve the sessions of another one. `destinations_of` returns no names if tracing
+    is off for a session, and None if its settings are wrong; the latter are only yielded if `include_misconfigured`.
     Sessions without a state count if they were written to after `since_ns`; none does if that is None. At most
     `max_unknown` of them are considered: the newest, and a random choice of the others. `transcripts`: all there are,
     if the caller has listed them.
     """
-    rows = states.index.rows()
     names_of = _DestinationCache(destinations_of)
+    agents_since_ns = 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
+    found = transcripts_by_session(config_dir, states.streams) if transcripts is None else transcripts
+    known, unknown = _candidates(
+        states, found, names_of, since_ns, agents_since_ns, include_misconfigured=include_misconfigured
+    )
+    without_destinations: list[Path] = []
+    for path in map(Path, _bounded(unknown, max_unknown)):
+        if not is_main_transcript(path) or states.is_suppressed(path.stem):
+            continue
+        names = names_of(first_cwd(path), None)
+        if names:
+            yield path
+        elif names is not None or include_misconfigured:
+            without_destinations.append(path)
+    for _, _, path in sorted(known):
+        if is_main_transcript(path) and not states.is_suppressed(path.stem):
+            yield path
+    yield from without_destinations
+
+
+def _candidates(
+    states: StateFolder,
+    found: Mapping[str, ListedTranscript],
+    names_of: _DestinationCache,
+    since_ns: int | None,
+    agents_since_ns: int,
+    *,
+    include_misconfigured: bool,
+) -> _Candidates:
+    """Compare each transcript with its row in the index. One pass: a call for each would take as long again."""
+    rows, agents = states.index.rows(), AgentListing(states)
     known: list[tuple[float, int, Path]] = []
     unknown: list[tuple[int, str]] = []
     # (project, environment, complete destinations) -> whether these are all that are configured, and whether any is.
     coverage: dict[tuple[str | None, str | None, frozenset[str]], tuple[bool, bool]] = {}
-    agents, agents_since_ns = AgentListing(states), 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
-    found = transcripts_by_session(config_dir, states.streams) if transcripts is None else transcripts
-    for id_, (name, size, mtime_ns, has_agents) in found.items():
+    for id_, (name, size, mtime_ns, may_have_agents) in found.items():
         row, recent = rows.get(id_), since_ns is not None and mtime_ns >= since_ns
         if row is None:
             if recent:
@@ -78,7 +119,7 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
                 wanted = names_of(row.cwd, row.environment) or frozenset([""])
                 coverage[key] = wanted <= row.complete, bool(wanted & row.complete)
             has_all, has_some = coverage[key]
-            check_agents = has_agents and mtime_ns >= agents_since_ns and has_some
+            check_agents = may_have_agents and mtime_ns >= agents_since_ns and has_some
             if check_agents and agents.total_bytes(Path(name)) != row.agent_bytes:
                 known.append((row.waiting_since, -mtime_ns, Path(name)))
                 continue
@@ -88,19 +129,7 @@ def pending_sessions(  # noqa: PLR0912  (one pass over thousands of files; a cal
             row, size, names_of, recent=recent, include_misconfigured=include_misconfigured
         ):
             known.append((row.waiting_since, -mtime_ns, Path(name)))
-    misconfigured: list[Path] = []
-    for path in map(Path, _bounded(unknown, max_unknown)):
-        if not is_main_transcript(path) or states.is_suppressed(path.stem):
-            continue
-        names = names_of(first_cwd(path), None)
-        if names:
-            yield path
-        elif names is not None or include_misconfigured:
-            misconfigured.append(path)
-    for _, _, path in sorted(known):
-        if is_main_transcript(path) and not states.is_suppressed(path.stem):
-            yield path
-    yield from misconfigured
+    return _Candidates(known, unknown)
 
 
 def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
@@ -146,7 +175,7 @@ def _row_is_pending(
     return grown and bool(recent or names & row.complete)
 
 
-def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dict[str, Transcript]:
+def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dict[str, ListedTranscript]:
     """Return each session's transcript, with `streams` also those that were made from the output of runs.
 
     If two folders have the same id, the newer file counts, and Claude Code's own before one of ours.
@@ -154,7 +183,7 @@ def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dic
     This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main_transcript`
     for the few files that they read.
     """
-    found: dict[str, Transcript] = {}
+    found: dict[str, ListedTranscript] = {}
     for folder in (*_folders(config_dir), *([] if streams is None else [str(streams)])):
         own = streams is None or folder != str(streams)
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # missing, or not a folder
@@ -171,8 +200,8 @@ def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dic
                 listed.append((name[:-6], entry.path, status.st_size, status.st_mtime_ns))
             shared = "agent-" in others or "subagents" in others
             for id_, path, size, mtime_ns in listed:
-                if id_ not in found or (own and mtime_ns > found[id_][2]):
-                    found[id_] = (path, size, mtime_ns, shared or id_ in others)
+                if id_ not in found or (own and mtime_ns > found[id_].mtime_ns):
+                    found[id_] = ListedTranscript(path, size, mtime_ns, shared or id_ in others)
     return found
 
 

@@ -33,11 +33,13 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
     pid = environment.get("CLAUDE_PID", "")
     try:
         project = environment.get("CLAUDE_PROJECT_DIR")
-        kept = app.sources.remember()
-        link = app.config(project, kept).link if app.why_off(project, kept) is None else None
+        remembered = app.sources.remember()
+        link, workers = None, 1
+        if app.why_off(project, remembered) is None:
+            config = app.config(project, remembered)
+            link, workers = config.link, config.workers
         claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
-        workers = app.config(project, kept).workers if app.why_off(project, kept) is None else 1
-        context = HookContext(claude_pid=claude_pid, link=link, project=project, environment=kept)
+        context = HookContext(claude_pid=claude_pid, link=link, project=project, environment=remembered)
         return _work(app, spooled, deadline_seconds, context, workers)
     except CcTraceError as error:
         app.log.write(f"nothing is delivered: {error}")

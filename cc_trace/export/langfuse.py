@@ -61,7 +61,7 @@ class Langfuse(OtlpHttp):
         self._settings = settings
         self._api: LangfuseApi | None = None
         self._prices: Prices | None = None
-        self._extras_disabled = False  # on uploads and scores
+        self._extras_disabled = False  # no more uploads and scores, since one failed
         self._uploaded: set[tuple[bytes, str]] = set()  # content and span
         self._scored: set[str] = set()
         settings = replace(
@@ -163,7 +163,7 @@ class Langfuse(OtlpHttp):
         self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
     ) -> frozenset[str] | None:
         """Return which of these Langfuse has, queried until it has all or the limit of queries is reached."""
-        ids_sent = {encoded.span_id for encoded in batch}
+        batch_ids = {encoded.span_id for encoded in batch}
         found: set[str] = set()
         for attempt in range(attempts):
             if attempt:
@@ -174,8 +174,8 @@ class Langfuse(OtlpHttp):
                     if ids.is_final:
                         self.queryable = False  # this server never answers: waiting for it would block everything
                     return None
-                found |= ids & ids_sent
-            if found == ids_sent:
+                found |= ids & batch_ids
+            if found == batch_ids:
                 break
         return frozenset(found)
 
