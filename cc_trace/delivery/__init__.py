@@ -1,4 +1,17 @@
-"""Every span exactly once: state per session, a ledger over all sessions, the sync, the sweep and the worker."""
+"""Every span exactly once: state per session, a ledger over all sessions, the sync, the sweep and the worker.
+
+How a Stop gets to its destinations:
+
+- `worker.run_worker` opens an `app.App` and posts the hook's payload as a request (`spool`).
+- `sync.Sync.handle_requests` locks the session and takes its request; it waits for the last reply (`quiet`) and asks
+  `liveness` whether the turn is over.
+- `Sync._sync_transcript` loads the session's state (`state`, `cursor`) and reads on for each destination.
+- `destination_delivery.Delivery.run` claims the spans in the `ledger`, sends them, and records the outcome.
+- The worker then looks for more requests, and sometimes for pending sessions (`sweep`); it updates the store
+  (`store_updates`) and removes what has expired (`retention`).
+
+Commands open an `App` too, and call `Sync.sync_session` for the sessions that they are asked for.
+"""
 
 from __future__ import annotations
 

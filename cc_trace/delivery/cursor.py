@@ -136,8 +136,8 @@ class Cursor:
         return Position(self.offset, self.line)
 
     @property
-    def begun(self) -> int:
-        """Return the number of the last turn of which a span was sent."""
+    def last_turn_begun(self) -> int:
+        """Return the number of the last turn of which a span was sent, or may have been."""
         started = self.accepted or self.rejected or self.intent or self.unclear
         return max(self.turns_before + bool(started), self.last_turn_sent)
 
@@ -226,7 +226,7 @@ class SessionState:
 
     def first_unsent_turn(self) -> int:
         """Return the number of the first turn of which nothing has been sent to any destination."""
-        return 1 + max((cursor.begun for cursor in self.destinations.values()), default=0)
+        return 1 + max((cursor.last_turn_begun for cursor in self.destinations.values()), default=0)
 
 
 def to_json(state: SessionState) -> bytes:

@@ -46,7 +46,10 @@ _ABANDONED_SECONDS: Final = 60.0
 
 
 class Spool:
-    """The folder. `earlier` is where earlier versions kept requests, which are still taken."""
+    """The folder of payloads that hooks left, and of the requests made of them.
+
+    `earlier`: where earlier versions kept requests, which are still taken.
+    """
 
     def __init__(self, folder: Path, earlier: Path) -> None:
         self.folder = folder

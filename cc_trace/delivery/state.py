@@ -45,7 +45,7 @@ _MARK_WITHIN: Final = 100  # the accepted mark begins within this many bytes
 
 
 class StateFolder:
-    """The state folder."""
+    """Reads, writes and locks what is stored of each session; opens the spool, the backoff files and the index."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

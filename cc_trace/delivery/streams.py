@@ -45,7 +45,7 @@ def sync_stream(
         before = sync.sync_session(own, ending, deadline=deadline, named=True, context=context)
         if whole or before.why_off is not None:
             return before
-    report = sync.sync_session(_saved(app, run), "over", deadline=deadline, named=True, context=context)
+    report = sync.sync_session(_save(app, run), "over", deadline=deadline, named=True, context=context)
     return report if before is None else report.after(before)
 
 
@@ -106,6 +106,6 @@ def _ending(app: App, run: StreamTranscript, *, whole: bool) -> Ending | None:
     return "stopped" if whole and run.complete else None
 
 
-def _saved(app: App, run: StreamTranscript) -> Path:
+def _save(app: App, run: StreamTranscript) -> Path:
     private_folder(app.states.streams)
     return save_stream(run, app.states.streams)

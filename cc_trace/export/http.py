@@ -84,7 +84,7 @@ class HttpClient:
         except ValueError as error:
             return Retryable(f"a proxy in {_PROXIES} {error}")
         try:
-            connection = self._connected(proxy, deadline)
+            connection = self._connect(proxy, deadline)
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             return Retryable(self._message("cannot connect to", error))
         data = self._encoded(method, url, headers, content, proxy)
@@ -103,7 +103,7 @@ class HttpClient:
             self.close()
         return response
 
-    def _connected(self, proxy: SplitResult | None, deadline: float) -> Connection:
+    def _connect(self, proxy: SplitResult | None, deadline: float) -> Connection:
         """Return the open connection, or a new one. If this raises, no part of a request was sent."""
         if self._connection is not None:
             if time.monotonic() - self._used < _IDLE_SECONDS and self._connection.is_idle():
@@ -143,8 +143,8 @@ class HttpClient:
         if proxy is not None and self._context is None:
             target = f"http://{self._address}{target}"
             lines += _proxy_headers(proxy)
-        given = {name.lower() for name, _ in headers}
-        lines = [*((name, value) for name, value in lines if name not in given), *headers]
+        set_by_caller = {name.lower() for name, _ in headers}
+        lines = [*((name, value) for name, value in lines if name not in set_by_caller), *headers]
         if content is not None:
             lines.append(("content-length", str(len(content))))
         head = "".join(f"{name}: {value}\r\n" for name, value in lines)

@@ -40,8 +40,8 @@ def scores(root: Span, turn: Sequence[Span]) -> tuple[Score, ...]:
     found["api_retries"] = sum(span.name == "api_retry" for span in turn if span.kind == "event")
     found["lines_changed"] = sum(_count(span, "lines_added") + _count(span, "lines_removed") for span in tools)
     found["permission_denials"] = sum(map(_is_denied, tools))
-    made = [_score(root, name, value, "NUMERIC") for name, value in found.items()]
-    return (*made, _score(root, "interrupted", float(root.status == "interrupted"), "BOOLEAN"))
+    numbers = [_score(root, name, value, "NUMERIC") for name, value in found.items()]
+    return (*numbers, _score(root, "interrupted", float(root.status == "interrupted"), "BOOLEAN"))
 
 
 def _score(root: Span, name: str, value: float, kind: Literal["NUMERIC", "BOOLEAN"]) -> Score:

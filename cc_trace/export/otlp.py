@@ -223,13 +223,13 @@ def _without_values(span: Span) -> Span:
     """Return a span without most of its values, for one that is too large even with its texts cut."""
     short = _shortened(span, _SHORTEST)
     scalars = [(key, value) for key, value in short.metadata.items() if not isinstance(value, list | dict)]
-    given: JsonValue = _LEFT_OUT
-    result: JsonValue = _LEFT_OUT
+    input_: JsonValue = _LEFT_OUT
+    output: JsonValue = _LEFT_OUT
     if span.kind == "generation":
-        given, result = [{"role": "user", "content": _LEFT_OUT}], {"role": "assistant", "content": _LEFT_OUT}
+        input_, output = [{"role": "user", "content": _LEFT_OUT}], {"role": "assistant", "content": _LEFT_OUT}
     return short._replace(
-        input=given if span.input is not None else None,
-        output=result if span.output is not None else None,
+        input=input_ if span.input is not None else None,
+        output=output if span.output is not None else None,
         metadata={_cut(key, _SHORTEST): value for key, value in scalars[:_MAX_SCALARS]},
     )
 

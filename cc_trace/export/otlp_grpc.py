@@ -72,14 +72,14 @@ class OtlpGrpc(OtlpDestination):
         try:
             response = export(body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip)
         except grpc.RpcError as error:
-            return self._failed(error)
+            return self._failure(error)
         return grpc_outcome(response, self._secret_values)
 
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
 
-    def _failed(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
+    def _failure(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
         if error.code() is _Code.DEADLINE_EXCEEDED:
             return Unclear(f"{self._address}: no response within {self._seconds:g} seconds")
         after = _after_seconds(error.trailing_metadata() or ())

@@ -32,7 +32,7 @@ class EncodedSpan:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The destination has the batch. Except for the spans it dropped (partial success): resending them is pointless."""
+    """The destination has the batch, except `dropped_spans` (partial success), which it would drop again."""
 
     dropped_spans: int = 0
     message: str | None = None

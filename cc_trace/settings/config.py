@@ -53,7 +53,7 @@ class TracingScope:
 
 @dataclass(frozen=True, slots=True)
 class Config(TracingScope):
-    """The effective settings."""
+    """What to do with the sessions of one project, with every setting checked."""
 
     destinations: tuple[DestinationSettings, ...]
     privacy: PrivacySettings

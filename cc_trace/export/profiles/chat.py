@@ -28,8 +28,8 @@ def input_message(message: JsonValue, thoughts: Callable[[list[str]], dict[str, 
         return {"role": "user", "content": plain(message)}
     if message.get("role") == "assistant":
         return output_message(message, thoughts)
-    given = message.get("content")
-    return {**message, "content": "" if given is None else plain(given)}
+    content = message.get("content")
+    return {**message, "content": "" if content is None else plain(content)}
 
 
 def output_message(message: dict[str, JsonValue], thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
@@ -50,7 +50,7 @@ def _tool(tool: JsonValue) -> JsonValue:
 
 def _call(call: JsonValue) -> JsonValue:
     match call:
-        case {"id": id_, "name": name, "input": given}:
-            return {"id": id_, "type": "function", "function": {"name": name, "arguments": json_text(given)}}
+        case {"id": id_, "name": name, "input": arguments}:
+            return {"id": id_, "type": "function", "function": {"name": name, "arguments": json_text(arguments)}}
         case _:
             return call

@@ -46,8 +46,8 @@ def _api_error(span: Span) -> str | None:
     status, name = span.metadata.get("status"), span.metadata.get("error_type")
     if isinstance(status, int) and status in _HTTP_ERRORS:
         return str(status)
-    if said := _API_STATUS.match(span.error or ""):
-        return said[1]
+    if found := _API_STATUS.match(span.error or ""):
+        return found[1]
     if isinstance(name, str) and len(name) <= _MAX_NAME_CHARS and _API_NAME.fullmatch(name):
         return name
     return None

@@ -36,8 +36,8 @@ def is_verbatim(tool: str | None) -> bool:
     return tool not in _PROSE
 
 
-def file_language(tool: str, given: JsonValue) -> str:
+def file_language(tool: str, arguments: JsonValue) -> str:
     """Return the language of the file that a tool read, empty if unknown."""
-    path = given.get("file_path") if tool == "Read" and isinstance(given, dict) else None
+    path = arguments.get("file_path") if tool == "Read" and isinstance(arguments, dict) else None
     found = _EXTENSION.search(path) if isinstance(path, str) else None
     return found[1].lower() if found is not None and found[1].lower() in _LANGUAGES else ""

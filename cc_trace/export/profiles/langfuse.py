@@ -63,10 +63,10 @@ def attributes(span: Span, labels: Labels, additions: Additions = _NOTHING) -> t
         found["langfuse.observation.level"] = level
         if span.error:
             found["langfuse.observation.status_message"] = span.error
-    if (given := _input(span, additions.media)) is not None:
-        found["langfuse.observation.input"] = given
-    if (result := _output(span, additions.media)) is not None:
-        found["langfuse.observation.output"] = result
+    if (text := _input(span, additions.media)) is not None:
+        found["langfuse.observation.input"] = text
+    if (text := _output(span, additions.media)) is not None:
+        found["langfuse.observation.output"] = text
     if span.response is not None:
         found |= _generation(span, span.response)
     if additions.cost_usd is not None:
@@ -82,8 +82,8 @@ def attributes(span: Span, labels: Labels, additions: Additions = _NOTHING) -> t
 
 def environment(labels: Labels) -> str | None:
     """Return the environment if Langfuse accepts it."""
-    given = labels.environment
-    return given if given is not None and _ENVIRONMENT.fullmatch(given) else None
+    name = labels.environment
+    return name if name is not None and _ENVIRONMENT.fullmatch(name) else None
 
 
 def _trace_attributes(span: Span) -> dict[str, JsonValue]:
@@ -215,35 +215,35 @@ def _input(span: Span, media: Mapping[str, Media]) -> str | None:
     match span.kind, span.input:
         case _, None | "":
             return None
-        case "tool", given:
-            return json_text(given)
+        case "tool", arguments:
+            return json_text(arguments)
         case _, []:
             return None
         case _, list():
             sent = request(span, partial(_input_message, media=media))
             return json_text(sent if "tools" in sent else sent["messages"])
-        case _, given:
-            return json_text([{"role": "user", "content": _content(plain(given), media)}])
+        case _, value:
+            return json_text([{"role": "user", "content": _content(plain(value), media)}])
 
 
 def _output(span: Span, media: Mapping[str, Media]) -> str | None:
     match span.kind, span.output:
         case _, None | "":
             return None
-        case "tool", str(given) if media and isinstance(parts := _content(given, media, _shown(span.name)), list):
+        case "tool", str(output) if media and isinstance(parts := _content(output, media, _shown(span.name)), list):
             return json_text([{"role": "tool", "name": span.name, "content": parts}])
-        case "tool", str(given):
+        case "tool", str(output):
             failed = span.status != "ok"  # then it is not the file's content
             language = "" if failed else file_language(span.name, span.input)
-            return fenced(given, language) if is_verbatim(span.name) else given
-        case "event", str(given) if "hook_event" in span.metadata:  # what a program printed
-            return fenced(given)
-        case (("tool" | "event"), given):
-            return plain(given)
+            return fenced(output, language) if is_verbatim(span.name) else output
+        case "event", str(output) if "hook_event" in span.metadata:  # what a program printed
+            return fenced(output)
+        case (("tool" | "event"), output):
+            return plain(output)
         case _, dict() as message:
             return json_text([output_message(message, _thoughts)])
-        case _, given:
-            return json_text([{"role": "assistant", "content": plain(given)}])
+        case _, output:
+            return json_text([{"role": "assistant", "content": plain(output)}])
 
 
 def _input_message(message: JsonValue, media: Mapping[str, Media]) -> JsonValue:

@@ -38,8 +38,8 @@ def system_prompt(span: Span) -> str:
 
 def messages(span: Span) -> list[JsonValue]:
     """Return the messages of a request, its system prompt first; none if the span's input is a text or empty."""
-    given, system = span.input if isinstance(span.input, list) else [], system_prompt(span)
-    return [{"role": "system", "content": system}, *given] if system else given
+    conversation, system = span.input if isinstance(span.input, list) else [], system_prompt(span)
+    return [{"role": "system", "content": system}, *conversation] if system else conversation
 
 
 def offered_tools(span: Span) -> list[JsonValue]:
@@ -53,4 +53,4 @@ def function(tool: JsonValue) -> dict[str, JsonValue]:
     if not isinstance(tool, dict) or "input_schema" not in tool:
         return {}
     named = {"name": "name", "description": "description", "parameters": "input_schema"}
-    return {key: tool[given] for key, given in named.items() if given in tool}
+    return {key: tool[own] for key, own in named.items() if own in tool}

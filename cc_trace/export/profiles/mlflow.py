@@ -31,10 +31,10 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
     """Return a span's name and attributes."""
     _, found = convention_attributes(span, labels)
     found["mlflow.spanType"] = _TYPES[span.kind]
-    if (given := _input(span)) is not None:
-        found["mlflow.spanInputs"] = given
-    if (result := _output(span)) is not None:
-        found["mlflow.spanOutputs"] = result
+    if (text := _input(span)) is not None:
+        found["mlflow.spanInputs"] = text
+    if (text := _output(span)) is not None:
+        found["mlflow.spanOutputs"] = text
     if (response := span.response) is not None and response.usage is not None:
         found["mlflow.chat.tokenUsage"] = json_text(_usage(response.usage))
     if span.kind == "turn":
@@ -62,24 +62,24 @@ def _input(span: Span) -> str | None:
     match span.kind, span.input:
         case _, None | "" | []:
             return None
-        case (("tool" | "event"), given):
-            return plain(given)
+        case (("tool" | "event"), value):
+            return plain(value)
         case _, list():
             return json_text(request(span, lambda message: input_message(message, _thoughts)))
-        case _, given:
-            return json_text({"messages": [{"role": "user", "content": plain(given)}]})
+        case _, value:
+            return json_text({"messages": [{"role": "user", "content": plain(value)}]})
 
 
 def _output(span: Span) -> str | None:
     match span.kind, span.output:
         case _, None | "":
             return None
-        case (("tool" | "event"), given):
-            return plain(given)
+        case (("tool" | "event"), value):
+            return plain(value)
         case _, dict() as message:
             return json_text({"choices": [{"message": output_message(message, _thoughts)}]})
-        case _, given:
-            return json_text({"choices": [{"message": {"role": "assistant", "content": plain(given)}}]})
+        case _, value:
+            return json_text({"choices": [{"message": {"role": "assistant", "content": plain(value)}}]})
 
 
 def _thoughts(thoughts: list[str]) -> dict[str, JsonValue]:

@@ -109,10 +109,10 @@ def _costs(response: Response) -> dict[str, AttributeValue]:
     return found
 
 
-def _input_attributes(given: list[JsonValue]) -> dict[str, AttributeValue]:
+def _input_attributes(conversation: list[JsonValue]) -> dict[str, AttributeValue]:
     """Return a response's input, message by message."""
     found: dict[str, AttributeValue] = {}
-    for number, message in enumerate(given):
+    for number, message in enumerate(conversation):
         prefix = f"llm.input_messages.{number}.message"
         match message:
             case {"role": "assistant"}:
@@ -131,31 +131,31 @@ def _input_attributes(given: list[JsonValue]) -> dict[str, AttributeValue]:
     return found
 
 
-def _response_attributes(given: JsonValue, prefix: str) -> dict[str, AttributeValue]:
+def _response_attributes(output: JsonValue, prefix: str) -> dict[str, AttributeValue]:
     """Return a response: a lone text as content, thinking and text as parts."""
     found: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
-    message = given if isinstance(given, dict) else {"content": given}
+    message = output if isinstance(output, dict) else {"content": output}
     text, thoughts = message.get("content"), [plain(each) for each in _list(message.get("thinking")) if each]
     if thoughts:
         parts = [("reasoning", thought) for thought in thoughts] + ([("text", plain(text))] if text else [])
-        for number, (kind, said) in enumerate(parts):
+        for number, (kind, part) in enumerate(parts):
             found[f"{prefix}.contents.{number}.message_content.type"] = kind
-            found[f"{prefix}.contents.{number}.message_content.text"] = said
+            found[f"{prefix}.contents.{number}.message_content.text"] = part
     elif text:
         found[f"{prefix}.content"] = plain(text)
     for number, call in enumerate(_list(message.get("tool_calls"))):
         match call:
             case {"id": str(id_), "name": str(name), "input": arguments}:
-                made = f"{prefix}.tool_calls.{number}.tool_call"
-                found[f"{made}.id"] = id_
-                found[f"{made}.function.name"] = name
-                found[f"{made}.function.arguments"] = json_text(arguments)
+                call_prefix = f"{prefix}.tool_calls.{number}.tool_call"
+                found[f"{call_prefix}.id"] = id_
+                found[f"{call_prefix}.function.name"] = name
+                found[f"{call_prefix}.function.arguments"] = json_text(arguments)
     return found
 
 
-def _values(given: JsonValue, result: JsonValue) -> dict[str, AttributeValue]:
+def _values(input_: JsonValue, output: JsonValue) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
-    for side, value in (("input", given), ("output", result)):
+    for side, value in (("input", input_), ("output", output)):
         if value is None or value == "":
             continue
         found[f"{side}.value"] = plain(value)
@@ -164,17 +164,17 @@ def _values(given: JsonValue, result: JsonValue) -> dict[str, AttributeValue]:
     return found
 
 
-def _last_input_text(given: JsonValue) -> str:
-    match given:
+def _last_input_text(input_: JsonValue) -> str:
+    match input_:
         case [*_, {"content": str(text)}]:
             return text
         case _:
             return ""
 
 
-def _output_summary(given: JsonValue) -> str:
+def _output_summary(output: JsonValue) -> str:
     """Return a response's text, or else the tools it called."""
-    match given:
+    match output:
         case {"content": str(text)} if text:
             return text
         case {"tool_calls": list(calls)}:

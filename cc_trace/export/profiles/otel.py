@@ -198,13 +198,13 @@ def _named_tool(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict
     return f"execute_tool {name}", found
 
 
-def _input_messages(given: JsonValue) -> list[JsonValue]:
+def _input_messages(input_: JsonValue) -> list[JsonValue]:
     """Return the input messages: of a generation its input, of others one text."""
-    match given:
-        case str() if given:
-            return [{"role": "user", "parts": [_text(given)]}]
+    match input_:
+        case str() if input_:
+            return [{"role": "user", "parts": [_text(input_)]}]
         case list():
-            return [_input_message(message) for message in given]
+            return [_input_message(message) for message in input_]
         case _:
             return []
 
@@ -221,15 +221,15 @@ def _input_message(message: JsonValue) -> JsonValue:
             return {"role": "user", "parts": [_text(message)]}
 
 
-def _output_parts(given: JsonValue) -> list[JsonValue]:
+def _output_parts(output: JsonValue) -> list[JsonValue]:
     """Return the parts of the output message: reasoning, text, tool calls."""
-    if not isinstance(given, dict):
-        return [_text(given)] if given else []
-    thoughts = [thought for thought in _list(given.get("thinking")) if thought]  # often only a signature was kept
+    if not isinstance(output, dict):
+        return [_text(output)] if output else []
+    thoughts = [thought for thought in _list(output.get("thinking")) if thought]  # often only a signature was kept
     parts: list[JsonValue] = [{"type": "reasoning", "content": plain(thought)} for thought in thoughts]
-    if text := given.get("content"):
+    if text := output.get("content"):
         parts.append(_text(text))
-    for call in _list(given.get("tool_calls")):
+    for call in _list(output.get("tool_calls")):
         match call:
             case {"id": str(id_), "name": str(name), "input": arguments}:
                 parts.append({"type": "tool_call", "id": id_, "name": name, "arguments": arguments})
