@@ -359,7 +359,7 @@ class Sync:
         unsettled, needs_rereading = self._deliver(work, session, destination), False
         if unsettled is not None and session.finished:
             needs_rereading = agents.record(name, cursor, session, files, unsettled)
-        if session.went_on and state.claude_pid is not None:
+        if session.last_turn_began_after_hook and state.claude_pid is not None:
             process = Process(state.claude_pid, state.claude_start)
             if process.is_alive is False:
                 state.claude_pid = state.claude_start = None  # another process has resumed the session

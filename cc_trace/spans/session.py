@@ -153,7 +153,7 @@ class Session:
         self._lineage: dict[str, str] = {}
         self._last_asked = -1  # offset of the last prompt
         self.summarized = False  # the last line is a summary
-        self.went_on = False  # the last turn began after the hook that reported the ending
+        self.last_turn_began_after_hook = False  # after the hook that reported the ending
 
     def has_prompt_after(self, turn: Turn | None) -> bool:
         """Return whether a prompt after this turn has no response yet."""
@@ -187,7 +187,7 @@ class Session:
                 yield self._trace(held, turn, agents)
             held = turn
         if held is not None:
-            self.went_on = self._is_later(held.start.head.time_ns)
+            self.last_turn_began_after_hook = self._is_later(held.start.head.time_ns)
             held.closed |= self._is_over(held, agents)
             yield self._trace(held, None, agents)
         self._finish(with_files)
