@@ -13,14 +13,14 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cc_trace.delivery.backoff import MAX_PLAUSIBLE_WAIT_SECONDS
 from cc_trace.delivery.cursor import MAX_NOTES
 from cc_trace.delivery.refusals import MAX_REFUSALS, Suspects
 from cc_trace.delivery.runtime import Advance
+from cc_trace.delivery.turn_queue import TurnQueue
 from cc_trace.export import (
     MAX_BATCH_BYTES,
     MAX_BATCH_SPANS,
@@ -46,22 +46,9 @@ if TYPE_CHECKING:
     from cc_trace.spans import Session, Span, Trace
     from cc_trace.transcript import OpenTranscript
 
-_MAX_TASKS: Final = 500  # background tasks remembered, the latest ones
-
 
 class _DeliveryPaused(Exception):  # noqa: N818  (not an error: the next sync goes on)
     """Nothing more can be sent now."""
-
-
-@dataclass(slots=True)
-class _TurnProgress:
-    """How much of a turn is delivered."""
-
-    begin: Position
-    number: int
-    settled: set[str]  # spans accepted or refused for good
-    waiting: set[str] = field(default_factory=set)  # spans that are final and still to be sent
-    unfinished: int = 0  # number of spans that are not final
 
 
 class Delivery:
@@ -88,7 +75,6 @@ class Delivery:
         links are known.
         """
         self.sent = 0
-        self.turns = 0  # turns of which the root was sent
         self.refused: Counter[str] = Counter()  # reason -> number of spans
         self._session = session
         self._destination = destination
@@ -101,44 +87,39 @@ class Delivery:
         self._transcript = transcript
         self._deadline = deadline
         self._first_unlinked_turn = first_unlinked_turn
-        self._turns: deque[_TurnProgress] = deque()
-        self._roots: set[str] = set()
-        self._turn_of: dict[str, _TurnProgress] = {}  # spans of the batch -> their turn
+        self._queue = TurnQueue(cursor, transcript)
         self._batch: list[EncodedSpan] = []
         self._batch_bytes = 0
         self._flushing: list[EncodedSpan] = []  # the batch being sent
-        self._unfinished: set[str] = set()  # spans that are not final
         self.failure: Retryable | Unclear | None = None  # what ended the delivery
         self.responded = False  # the destination accepted or refused something, so it can be reached
         self._suspects = Suspects(cursor)
         self._media = MediaFinder(self._files)
         self._metrics: MetricsReport | None = None
         self.metrics_failure: str | None = None  # why metrics were not accepted
-        self._agent_of: dict[str, str] = {}  # span of an agent that is not settled -> the agent
 
     def run(self) -> bool:
         """Deliver; return whether the destination now has every span that is final."""
         cursor = self._cursor
-        settled, stopped = {*cursor.accepted, *cursor.rejected}, False
+        stopped = False
         self._resume_attempt()
         self._metrics = self._open_metrics()
         try:
             for trace in self._session.traces():
-                self._add_turn(trace, settled)
+                self._add_turn(trace)
             self._runtime.mark_step("spans built")
             self._flush()
             self._blame_remaining_suspects()
             cursor.error = cursor.error_at = cursor.not_before = None
             # Spans that are no longer in the transcript can be neither sent nor asked about.
-            cursor.unclear = [id_ for id_ in cursor.unclear if id_ in self._unfinished]
+            cursor.unclear = [id_ for id_ in cursor.unclear if id_ in self._queue.unfinished]
         except _DeliveryPaused:
             stopped = True
             self._release([*self._suspects])
         if not stopped and self._metrics is not None and self._runtime.why_stopped(self._deadline) is None:
             self.metrics_failure = self._metrics.send(self._session.summary.session_id, self._save)
-        self._advance()
-        cursor.pending_spans = sum(len(turn.waiting) for turn in self._turns)
-        cursor.unfinished_spans = sum(turn.unfinished for turn in self._turns)
+        self._queue.advance(self._session.resume)
+        self._queue.count_left()
         cursor.last_attempt_at = self._runtime.clock()
         self._save()
         return not stopped and not cursor.pending_spans
@@ -167,29 +148,20 @@ class Delivery:
     @property
     def unsettled_agents(self) -> set[str]:
         """Return the agents with spans that are not final or not delivered."""
-        return {*self._agent_of.values()}
+        return self._queue.unsettled_agents
 
-    def _add_turn(self, trace: Trace, settled: set[str]) -> None:
-        known = {span.span_id for span in trace.spans} & settled
-        turn = _TurnProgress(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
-        is_unknown = self._first_unlinked_turn is not None and turn.number >= self._first_unlinked_turn
-        is_open = is_unknown and not trace.spans[0].final
-        self._turns.append(turn)
-        self._roots.add(trace.spans[0].span_id)
-        for span in reversed(trace.spans):  # children before parents, the root last
-            if span.span_id in turn.settled:
-                continue
-            if span.agent_id is not None:
-                self._agent_of[span.span_id] = span.agent_id
-            if not span.final or is_open:
-                turn.unfinished += 1
-                self._unfinished.add(span.span_id)
-                continue
-            turn.waiting.add(span.span_id)
-            self._turn_of[span.span_id] = turn
+    @property
+    def turns(self) -> int:
+        """Return the number of turns of which the root was sent."""
+        return self._queue.sent
+
+    def _add_turn(self, trace: Trace) -> None:
+        root, first_unlinked = trace.spans[0], self._first_unlinked_turn
+        is_unlinked = first_unlinked is not None and trace.turn.number >= first_unlinked
+        for span in self._queue.add(trace, is_held_back=is_unlinked and not root.final):
             redacted = self._plan.redact(span, trace.spans)
             if self._metrics is not None:
-                self._metrics.add(redacted, trace.spans[0].start_ns)
+                self._metrics.add(redacted, root.start_ns)
             self._add_to_batch(self._encode(redacted, trace.spans))
 
     def _encode(self, span: Span, turn: Sequence[Span]) -> EncodedSpan:
@@ -223,7 +195,7 @@ class Delivery:
         except _DeliveryPaused:
             self._release_unsettled(ready, keep={*self._cursor.unclear})
             raise
-        self._advance()
+        self._queue.advance(self._session.resume)
         self._runtime.advanced(
             Advance(
                 to=self._destination.name,
@@ -240,7 +212,7 @@ class Delivery:
         session_id, now = self._session.summary.session_id, runtime.clock()
         claims, since = self._ledger.claim(to, session_id, ids, now, self._plan.request_seconds)
         runtime.mark_step("claimed")
-        self._settle_in_state([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
+        self._queue.settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
         ready = [span for span in batch if claims[span.span_id] in ("mine", "unclear")]
         unclear = [span for span in ready if claims[span.span_id] == "unclear" or span.span_id in self._cursor.unclear]
         if not unclear or not self._destination.queryable:
@@ -264,7 +236,7 @@ class Delivery:
             self._pause("cannot find out what was stored by an earlier attempt")
         if stored:
             self._settle_in_ledger(stored)
-            self._settle_in_state(stored, sent=False)
+            self._queue.settle(stored, sent=False)
         now, wait = self._runtime.clock(), self._plan.unclear_seconds
         too_early = since - now < MAX_PLAUSIBLE_WAIT_SECONDS and now - min(now, since) < wait
         if too_early and not stored.issuperset(span.span_id for span in unclear):
@@ -274,7 +246,7 @@ class Delivery:
 
     def _send(self, spans: Sequence[EncodedSpan]) -> None:
         """Send a batch. A refused batch is sent again in halves, down to the spans that are refused alone."""
-        spans = [span for span in spans if span.span_id in self._turn_of and span.span_id not in self._suspects]
+        spans = [span for span in spans if span.span_id in self._queue and span.span_id not in self._suspects]
         if not spans:
             return  # tried alone in the meantime
         refused = self._attempt(spans)
@@ -344,7 +316,7 @@ class Delivery:
         if in_a_row >= MAX_REFUSALS:
             self._pause_if_misconfigured()
             return
-        left = [span for span in self._flushing if span.span_id in self._turn_of and span.span_id not in self._suspects]
+        left = [span for span in self._flushing if span.span_id in self._queue and span.span_id not in self._suspects]
         if in_a_row and left:
             self._send([min(left, key=lambda span: span.size)])
 
@@ -372,7 +344,7 @@ class Delivery:
 
     def _release_unsettled(self, spans: Sequence[EncodedSpan], keep: set[str]) -> None:
         """Give up the claims on these spans, except on the settled ones and those in `keep`, which may be stored."""
-        self._release([span.span_id for span in spans if span.span_id in self._turn_of and span.span_id not in keep])
+        self._release([span.span_id for span in spans if span.span_id in self._queue and span.span_id not in keep])
 
     def _release(self, ids: Sequence[str]) -> None:
         """Give up the claims on spans that were not stored."""
@@ -385,7 +357,7 @@ class Delivery:
             self._settle_in_ledger(ids)
             self._runtime.mark_step("ledger settled")
         self._cursor.intent = []
-        self._settle_in_state(ids, sent=accepted)
+        self._queue.settle(ids, sent=accepted)
         self._save()
         self._runtime.mark_step("state saved")
 
@@ -396,22 +368,6 @@ class Delivery:
             self._destination.name, self._session.summary.session_id, ids
         ):
             self._cursor.not_in_ledger += ids
-
-    def _settle_in_state(self, ids: Iterable[str], *, sent: bool) -> None:
-        """Record in the cursor, which is not saved yet, that spans are settled. `sent`: by us, and accepted."""
-        cursor, rejected, ids = self._cursor, set(self._cursor.rejected), dict.fromkeys(ids)
-        cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in ids]
-        for id_ in ids:
-            turn = self._turn_of.pop(id_)
-            turn.waiting.discard(id_)
-            turn.settled.add(id_)
-            self._agent_of.pop(id_, None)
-            cursor.last_turn_sent = max(cursor.last_turn_sent, turn.number)
-            self.turns += sent and id_ in self._roots
-            self._roots.discard(id_)
-            if id_ not in rejected:
-                cursor.accepted.append(id_)
-                cursor.delivered += sent
 
     def _save(self) -> None:
         self._states.save(self._state)
@@ -428,22 +384,3 @@ class Delivery:
     def _pause(self, message: str) -> NoReturn:
         self._cursor.error, self._cursor.error_at = message, self._runtime.clock()
         raise _DeliveryPaused
-
-    def _advance(self) -> None:
-        """Move the cursor to the oldest turn that is not completely delivered, at most to the last one: it may grow."""
-        cursor, turns = self._cursor, self._turns
-        while len(turns) > 1 and not turns[0].waiting and not turns[0].unfinished:
-            turns.popleft()
-        if turns and (not cursor.fingerprint or turns[0].begin.offset != cursor.offset):
-            cursor.fingerprint = self._transcript.fingerprint_before(turns[0].begin.offset)
-        if turns:
-            cursor.offset, cursor.line = turns[0].begin.offset, turns[0].begin.number
-            cursor.turns_before = turns[0].number - 1
-        kept: set[str] = set().union(*(turn.settled for turn in turns))
-        cursor.accepted = [id_ for id_ in cursor.accepted if id_ in kept]
-        cursor.rejected = [id_ for id_ in cursor.rejected if id_ in kept]
-        resume = self._session.resume
-        cursor.call_by_task = dict(list(resume.call_by_task.items())[-_MAX_TASKS:])
-        cursor.trace_by_call = dict(list(resume.trace_by_call.items())[-_MAX_TASKS:])
-        known = {*cursor.call_by_task, *cursor.call_by_task.values(), *cursor.trace_by_call}
-        cursor.finished_tasks = sorted(resume.finished_tasks & known)
