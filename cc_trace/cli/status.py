@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.delivery import App, SessionState, pending_sessions, transcripts_by_session
+from cc_trace.delivery import App, SessionState, has_ended, pending_sessions, transcripts_by_session
 from cc_trace.errors import CcTraceError
 from cc_trace.spans import Resume, Session
 from cc_trace.store import read_titles, store_path
@@ -49,7 +49,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     states = [state for id_ in shown if (state := app.states.peek(id_)) is not None]
     suppressed = app.states.all_suppressed()
     rows = [
-        _row(state, SUPPRESSED if state.session_id in suppressed else _activity(state), _settings_error(app, state))
+        _row(
+            state, SUPPRESSED if state.session_id in suppressed else _activity(app, state), _settings_error(app, state)
+        )
         for state in states
     ]
     others = _others(app, known)
@@ -178,7 +180,7 @@ def _time(seconds: float | None) -> str | None:
     return None if seconds is None else rfc3339(int(seconds * 1e9))
 
 
-def _activity(state: SessionState) -> str:
+def _activity(app: App, state: SessionState) -> str:
     """Say what the session does, reading only from its oldest undelivered turn on."""
     path = Path(state.transcript)
     furthest = max(state.destinations.values(), key=lambda cursor: cursor.offset, default=None)
@@ -191,6 +193,8 @@ def _activity(state: SessionState) -> str:
         rest_seconds = time.time() - path.stat().st_mtime
     except OSError:
         return "transcript gone"
+    if has_ended(path, state, app.config_dir):
+        return "idle"
     return current_activity(
         turn, prompted=session.has_prompt_after(turn), summarized=session.summarized, rest_seconds=rest_seconds
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sqlite3
 import sys
 import time
@@ -13,7 +12,6 @@ from cc_trace.delivery import ERROR_NOTE, App, StoreUpdates
 from cc_trace.errors import StateError
 from cc_trace.store import Store, store_path
 from cc_trace.text import plural
-from cc_trace.view import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +30,6 @@ def up_to_date(environment: Mapping[str, str]) -> Iterator[Store]:
             updates = StoreUpdates(app, store)
             updates.run(progress=progress)
             progress.end()
-            store.settle(functools.partial(has_ended, app), time.time())
             if updates.failed:
                 count = plural(len(updates.failed), "session")
                 why = next(iter(updates.failed.values()))

@@ -28,7 +28,7 @@ from cc_trace.delivery.history import (
 )
 from cc_trace.delivery.index import IndexRow
 from cc_trace.delivery.ledger import Ledger, open_ledger
-from cc_trace.delivery.liveness import ending_from_process
+from cc_trace.delivery.liveness import ending_from_process, has_ended
 from cc_trace.delivery.runtime import Advance
 from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.store_updates import ERROR_NOTE, StoreUpdates
@@ -55,6 +55,7 @@ __all__ = [
     "TranscriptFile",
     "count_unsent",
     "ending_from_process",
+    "has_ended",
     "main_transcript",
     "main_transcripts",
     "open_ledger",

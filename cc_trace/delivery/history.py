@@ -31,18 +31,23 @@ class TranscriptFile(NamedTuple):
     others: tuple[Path, ...] = ()  # files in other folders that are named after the same session, and older
 
 
-def past_sessions(paths: Sequence[str], config_dir: Path, since: float) -> list[TranscriptFile]:
+def past_sessions(
+    paths: Sequence[str], config_dir: Path, since: float, streams: Path | None = None
+) -> list[TranscriptFile]:
     """Return the sessions at these paths, or all, that were written to since then; the oldest first.
 
-    The oldest first, because turns that a fork copied belong to the session that had them first.
+    The oldest first, because turns that a fork copied belong to the session that had them first. `streams`: a folder of
+    transcripts that were made from the output of runs, for sessions that have no other.
     """
     found: dict[str, TranscriptFile] = {}
-    for path in _named(paths) if paths else main_transcripts(config_dir):
+    for path in _named(paths) if paths else main_transcripts(config_dir, streams):
         try:
             status = path.stat()
         except OSError:
             continue
         known = found.get(path.stem)
+        if known is not None and path.parent == streams:
+            continue
         if status.st_mtime < since or (known is not None and path in (known.path, *known.others)):
             continue
         file = TranscriptFile(path, status.st_size, status.st_mtime)

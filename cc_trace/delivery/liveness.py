@@ -9,21 +9,24 @@ The files are untrusted: only small regular files with the expected types count,
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
 
+from cc_trace.delivery.cursor import SessionState
 from cc_trace.files import read_regular
 from cc_trace.transcript import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cc_trace.delivery.cursor import SessionState
     from cc_trace.delivery.payload import Payload
     from cc_trace.spans import Ending
 
@@ -70,6 +73,14 @@ def ending_from_process(
         case "unknown" if rest >= rest_seconds:
             return "over"
     return "quiet" if rest >= _QUIET_SECONDS else "growing"
+
+
+def has_ended(transcript: Path, state: SessionState | None, config_dir: Path) -> bool:
+    """Tell whether the process of a session is known to have ended. `state` None: nothing was delivered of it."""
+    state = state or SessionState(transcript.stem, str(transcript))
+    with contextlib.suppress(OSError):  # the transcript is gone
+        return ending_from_process(transcript, state, time.time(), math.inf, config_dir) == "over"
+    return False
 
 
 # The process of a session is between turns ("idle"), within one ("working"), or alive without a status ("alive"); it

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.history import past_sessions
+from cc_trace.delivery.liveness import has_ended
 from cc_trace.errors import CcTraceError
 from cc_trace.files import write_private
 from cc_trace.privacy import Privacy
@@ -74,7 +75,7 @@ class StoreUpdates:
         for session_id in suppressed.keys() & {*self._stamps, *unplaced}:
             self._remove(session_id, changed)
         since = self._since()
-        found = past_sessions(paths, self._app.config_dir, since=since)
+        found = past_sessions(paths, self._app.config_dir, since, self._app.states.streams)
         self._apply_settings(found)
         stamped = [(file, self._stamp(file)) for file in reversed(found) if file.path.stem not in suppressed]
         pending = [(file, stamp) for file, stamp in stamped if stamp != self._stamps.get(file.path.stem)]
@@ -95,13 +96,18 @@ class StoreUpdates:
                 self._store.lay_out(session_id)
                 self._stamps[session_id] = None
                 changed(session_id)
+        for session_id in self._store.mark_ended(self._has_ended, time.time()):
+            changed(session_id)
         return True
+
+    def _has_ended(self, session_id: str, transcript: Path) -> bool:
+        return has_ended(transcript, self._app.states.peek(session_id), self._app.config_dir)
 
     def _read_written(
         self, looked: float, since_ns: int, left_out: AbstractSet[str], changed: Callable[[str], None]
     ) -> None:
         """Read the sessions that were written to since `looked`, in unix seconds; file systems may round times."""
-        for file in past_sessions((), self._app.config_dir, since=looked - _LOOK_SECONDS):
+        for file in past_sessions((), self._app.config_dir, looked - _LOOK_SECONDS, self._app.states.streams):
             if file.path.stem not in left_out and (stamp := self._stamp(file)) != self._stamps.get(file.path.stem):
                 self._read(file, stamp, since_ns, changed)
 

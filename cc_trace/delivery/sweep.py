@@ -233,10 +233,12 @@ def state_is_pending(
     return bool(destinations) and agent_bytes is not None and agent_bytes() != state.agent_bytes
 
 
-def main_transcripts(config_dir: Path) -> Iterator[Path]:
-    """Yield the main transcripts in Claude Code's folder, in all layouts."""
+def main_transcripts(config_dir: Path, streams: Path | None = None) -> Iterator[Path]:
+    """Yield the main transcripts in Claude Code's folder, in all layouts, then those made from the output of runs."""
     for pattern in ("projects/*/*.jsonl", "projects/*.jsonl", "sessions/*.jsonl"):
         yield from filter(is_main_transcript, config_dir.glob(pattern))
+    if streams is not None:
+        yield from filter(is_main_transcript, streams.glob("*.jsonl"))
 
 
 def is_main_transcript(path: Path) -> bool:

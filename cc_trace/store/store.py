@@ -171,7 +171,7 @@ class Store:
         self._remove_other_turns(session.summary.session_id, numbers)
         return self._write_session(session.summary, str(path), stamp, state, privacy) or changed
 
-    def settle(self, has_ended: Callable[[str, Path], bool], now: float) -> list[str]:
+    def mark_ended(self, has_ended: Callable[[str, Path], bool], now: float) -> list[str]:
         """Note that the sessions of the last hour whose process has ended are idle, and return their ids.
 
         A transcript does not say so: `has_ended` is asked, with a session's id and its transcript.

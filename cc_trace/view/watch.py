@@ -5,32 +5,18 @@ It polls: listing the folders takes milliseconds for thousands of files, and wor
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import math
 import sqlite3
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import SessionState, StoreUpdates, ending_from_process
+from cc_trace.delivery import StoreUpdates
 from cc_trace.errors import CcTraceError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cc_trace.delivery import App
     from cc_trace.store import Store
 
 _POLL_SECONDS: Final = 0.5
-
-
-def has_ended(app: App, session_id: str, transcript: Path) -> bool:
-    """Tell whether the process of a session is known to have ended."""
-    state = app.states.peek(session_id) or SessionState(session_id, str(transcript))
-    with contextlib.suppress(OSError):  # the transcript is gone
-        return ending_from_process(transcript, state, time.time(), math.inf, app.config_dir) == "over"
-    return False
 
 
 class Watch:
@@ -60,8 +46,6 @@ class Watch:
         while not self._stop.is_set():
             try:
                 self._updates.run(stopped=self._stop.is_set, progress=self._progress, changed=self._note)
-                for session_id in self._index.settle(functools.partial(has_ended, self._app), time.time()):
-                    self._note(session_id)
             except (OSError, sqlite3.Error, CcTraceError) as error:
                 self._app.log.write(f"view: {error}")
             self.complete.set()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from backend import HttpBackend
+from claude_process import ended_pid, write_record
 from test_worker import Home, quieten
 
 from cc_trace.cli.status import _disk_usage, _size
@@ -68,3 +70,15 @@ def test_status_shows_titles_that_the_store_knows(tmp_path: Path) -> None:
     title = orjson.loads(home.command("sessions", "--json").stdout)[0]["title"]
     assert orjson.loads(home.command("status", "--json").stdout)[0]["title"] == title
     assert home.command("status").stdout.splitlines()[0].endswith(f"  {title}")
+
+
+def test_a_session_whose_process_has_ended_is_idle(tmp_path: Path) -> None:
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        transcript = home.add()
+        quieten(transcript)
+        home.command("sync", "--transcript", str(transcript))
+    os.utime(transcript)
+    assert [row["activity"] for row in orjson.loads(home.command("status", "--json").stdout)] == ["waiting for input"]
+    write_record(tmp_path / ".claude", transcript.stem, "idle", pid=ended_pid())
+    assert [row["activity"] for row in orjson.loads(home.command("status", "--json").stdout)] == ["idle"]
