@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class Runtime:
         return "the time limit was reached" if deadline is not None and self.clock() >= deadline else None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What to do with the sessions of one project."""
 
     destinations: tuple[Destination, ...] = ()
@@ -59,6 +58,6 @@ class Plan:
     why_off: str | None = None  # why the sessions are not traced
     rest_seconds: float = 300.0  # a session without a known process is over after this long without a new line
     unclear_seconds: float = UNCLEAR_SECONDS  # how long after an unclear attempt a missing span may still appear
-    backoff_keys: Mapping[str, str] = field(default_factory=dict)  # destination -> its key for backing off
+    backoff_keys: Mapping[str, str] = {}  # destination -> its key for backing off
     request_content: RequestContent = "none"  # what a generation's span says about its request
     request_seconds: float = REQUEST_SECONDS  # the longest that sending a batch can take

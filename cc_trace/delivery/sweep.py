@@ -46,13 +46,6 @@ class ListedTranscript(NamedTuple):
     may_have_agents: bool  # there are folders or files beside it that may be its agents'
 
 
-class _Candidates(NamedTuple):
-    """Sessions that may have undelivered turns."""
-
-    known: list[tuple[float, int, Path]]  # with a state: since when it waits, and minus its time, for sorting
-    unknown: list[tuple[int, str]]  # without one: when it was written to, and its path
-
-
 def pending_sessions(
     states: StateFolder,
     config_dir: Path,
@@ -100,8 +93,12 @@ def _candidates(
     agents_since_ns: int,
     *,
     include_misconfigured: bool,
-) -> _Candidates:
-    """Compare each transcript with its row in the index. One pass: a call for each would take as long again."""
+) -> tuple[list[tuple[float, int, Path]], list[tuple[int, str]]]:
+    """Compare each transcript with its row in the index. One pass: a call for each would take as long again.
+
+    Return the sessions that may have undelivered turns: those with a state, each with since when it waits and minus its
+    time, for sorting; and those without one, each with its time.
+    """
     rows, agents = states.index.rows(), AgentListing(states)
     known: list[tuple[float, int, Path]] = []
     unknown: list[tuple[int, str]] = []
@@ -129,7 +126,7 @@ def _candidates(
             row, size, names_of, recent=recent, include_misconfigured=include_misconfigured
         ):
             known.append((row.waiting_since, -mtime_ns, Path(name)))
-    return _Candidates(known, unknown)
+    return known, unknown
 
 
 def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
