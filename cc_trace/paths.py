@@ -91,8 +91,8 @@ def find(target: str | None, config_dir: Path, cwd: Path) -> Path:
     if len(target) >= _PREFIX_CHARS and (begun := _beginning_with(target, projects)):
         if len(begun) == 1:
             return begun.popitem()[1]
-        named = ", ".join(sorted(begun)[:_MAX_NAMED])
-        message = f"{len(begun)} sessions begin with {target}: {named}{', …' if len(begun) > _MAX_NAMED else ''}"
+        named = ", ".join(sorted(begun)[:_MAX_NAMED]) + (", …" if len(begun) > _MAX_NAMED else "")
+        message = f"{len(begun)} sessions begin with {target}: {named}; type more of the id"
         raise NotFoundError(message)
     message = f"no session {target} under {projects}; pass the path of its transcript, or set CLAUDE_CONFIG_DIR"
     raise NotFoundError(message)

@@ -38,8 +38,8 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
     options, unknown = made.parse_known_args(given)
     if unknown:
         meant = difflib.get_close_matches(unknown[0].partition("=")[0], _options(made, options), 1)
-        hint = f"did you mean {meant[0]}?" if meant else f"`cc-trace {options.command} --help` describes what it takes"
-        made.exit(2, f"cc-trace: `cc-trace {options.command}` does not take {unknown[0]!r}; {hint}\n")
+        hint = f"did you mean {meant[0]}?" if meant else f"`cc-trace {options.command} --help` shows what it accepts"
+        made.exit(2, f"cc-trace: `cc-trace {options.command}` does not accept {unknown[0]!r}; {hint}\n")
     return options
 
 
@@ -70,7 +70,7 @@ def _limit(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        message = f"{text!r} is not a number of at least 0"
+        message = f"{text!r} is not a number, 0 or more"
         raise argparse.ArgumentTypeError(message)
     return number
 
@@ -207,7 +207,9 @@ def _delivering(commands: Commands) -> None:
         "--to", metavar="DESTINATION", help="only to this destination (default: all that are configured)"
     )
     backfill.add_argument(
-        "--again", action="store_true", help="with --to: also send what was delivered there before, for a new backend"
+        "--again",
+        action="store_true",
+        help="with --to: also send what was already delivered there, such as to a new backend",
     )
     backfill.add_argument("--dry-run", action="store_true", help="count what would be sent, but send nothing")
     backfill.add_argument(

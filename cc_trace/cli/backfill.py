@@ -99,7 +99,7 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
         for file in found:
             with app.states.locked(file.path.stem, _LOCK_SECONDS) as held:
                 if not held:
-                    why = f"another process is delivering it; then run this again with {file.path}"
+                    why = f"another process is delivering it; wait, then run this again with {file.path}"
                     summary.add_pending(why)
                     continue
                 if ledger is not None:

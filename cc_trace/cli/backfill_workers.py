@@ -74,7 +74,7 @@ class _Worker:
         for settings in self._app.config(state.cwd, state.environment).destinations:
             failing = self._failing_of(settings)
             if settings in self._app.skipped:
-                report.pending[settings.name] = f"no longer tried: {failing.why}"
+                report.pending[settings.name] = f"gave up after several failures: {failing.why}"
                 continue
             why = report.pending.get(settings.name, "")
             refused = state.cursor(settings.name).refusing_since is not None

@@ -85,7 +85,7 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
     config = app.config(project)  # errors come after the settings are shown
     if not as_json:
         off, names = app.why_off(project), ", ".join(settings.name for settings in config.destinations)
-        print(f"traces of {project} go to: {names if off is None else f'nowhere, {off}'}")
+        print(f"traces of {project} go to {names}" if off is None else f"sessions of {project} are not traced: {off}")
     return 0
 
 

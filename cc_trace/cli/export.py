@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     out = Path(options.output)
     form = next((form for form in _FORMS if out.name.endswith(form)), None)
     if form is None:
-        message = f"-o must end with .html, .json or .perfetto.json, not {out.name}"
+        message = f"--output must end with .html, .json or .perfetto.json, not {out.name}"
         raise CcTraceError(message)
     app = App.open(environment)
     path = find_transcript(options.session, app.config_dir, app.states.folder)

@@ -47,7 +47,7 @@ def read_runs(name: str, prompt: str | None) -> list[StreamTranscript]:
     made = convert_stream(messages, prompt=prompt, ended_ns=ended_ns)
     if not made:
         what = "stdin" if name == "-" else name
-        message = f"{what} is not JSON output of Claude Code; run it with --output-format stream-json --verbose"
+        message = f"{what} is not JSON output of Claude Code; run claude with --output-format stream-json --verbose"
         raise NotFoundError(message)
     return made
 

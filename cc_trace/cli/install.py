@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from cc_trace.install import Installed, InstallPaths
 
 _TRACED: Final = "It works: new sessions are now traced. `cc-trace status` shows what was delivered."
-_NOT_REGISTERED: Final = (
-    "The hook works. It is registered by the plugin, while that is enabled, or by `cc-trace install`."
-)
+_NOT_REGISTERED: Final = "The hook works. To register it, enable the plugin or run `cc-trace install`."
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

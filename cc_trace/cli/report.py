@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _BEGINNING: Final = 1 << 20
 _CHARS: Final = 300  # of a text
 _LISTED: Final = 20  # errors, files, links
-_TEXTS: Final = ("session id", "asked", "ended", "answered", "tool calls", "error", "file")  # of others
+_TEXTS: Final = ("session id", "prompt", "status", "answer", "tool calls", "error", "file")  # of others
 _TOKENS: Final = ("input", "output", "cache_read", "cache_write")
 # What may be markup, or become a link or a mention, in the Markdown of GitHub or GitLab.
 _MARKUP: Final = re.compile(r"[^\w ,;/='\"%+\-]|_")
@@ -203,7 +203,7 @@ def _failed_gates(report: dict[str, JsonValue], options: argparse.Namespace) -> 
     for name, limit in (("cost_usd", options.max_cost), ("minutes", options.max_minutes)):
         value = report[name]
         if limit is not None and not (isinstance(value, int | float) and value <= limit):
-            failed.append(f"{name} is {'unknown' if value is None else value}, the limit is {limit:g}")
+            failed.append(f"{name} is {'unknown' if value is None else value}; the limit is {limit:g}")
     if options.fail_on == "error" and report["status"] != "ok":
         failed.append(f"the last turn ended with status {report['status']}")
     return failed
@@ -232,9 +232,9 @@ def _rows(report: dict[str, JsonValue]) -> Iterable[tuple[str, str | None]]:
     """Yield what is printed for people, a name and a text each."""
     get = report.get
     yield "session id", _plain(get("session_id"))
-    yield "asked", _plain(get("asked"))
-    yield "ended", f"{get('status')}: {get('why')}" if get("why") else _plain(get("status"))
-    yield "answered", _plain(get("answered"))
+    yield "prompt", _plain(get("asked"))
+    yield "status", f"{get('status')}: {get('why')}" if get("why") else _plain(get("status"))
+    yield "answer", _plain(get("answered"))
     yield "turns", _plain(get("turns"))
     yield "tool calls", _counted(get("tool_calls"), get("tools"))
     yield "errors", _plain(get("errors"))
@@ -242,7 +242,7 @@ def _rows(report: dict[str, JsonValue]) -> Iterable[tuple[str, str | None]]:
     yield "files changed", _plain(get("files_changed"))
     yield from (("file", name) for name in _texts(get("files")))
     yield "lines", f"+{get('lines_added')} -{get('lines_removed')}"
-    less = "" if get("usage_complete") else ", output counted in part"
+    less = "" if get("usage_complete") else ", output count incomplete"
     yield "tokens", _listed(get("tokens")) + less
     yield "cost", "unknown" if get("cost_usd") is None else f"{get('cost_usd')} USD"
     yield "minutes", "unknown" if get("minutes") is None else _plain(get("minutes"))

@@ -243,7 +243,7 @@ def _summary(shown: Shown, *, content: bool) -> Iterator[str]:
 
 def _proof(request: Request) -> str:
     if request.verified:
-        return "yes, its digest is the one that Claude Code recorded"
+        return "yes, its digest matches the one that Claude Code recorded"
     if request.verified is None:
         return "unknown, Claude Code recorded no digest"
     return "no, its digest differs from the one that Claude Code recorded"
@@ -279,7 +279,9 @@ def _miss_lines(miss: CacheMiss | None) -> Iterator[str]:
     if miss is None:
         yield "  everything that the previous request left in the cache was read"
         return
-    cost = f", ${miss.cost_usd:.4f} more than reading them" if miss.cost_usd is not None else ""
+    cost = (
+        f", which cost ${miss.cost_usd:.4f} more than reading them from the cache" if miss.cost_usd is not None else ""
+    )
     yield f"  missed {miss.tokens:,} tokens{cost}"
     for cause in miss.causes:
         yield f"  cause: {cause.kind}" + (f" ({cause.detail})" if cause.detail else "")

@@ -28,9 +28,7 @@ def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
             return made.get(target) or made.popitem()[1]
         if (session_id := find_in_store(target, state)) is None:
             raise
-    message = (
-        f"the transcript of session {session_id} is gone; `cc-trace show {session_id}` prints what was stored of it"
-    )
+    message = f"the transcript of session {session_id} is gone; `cc-trace show {session_id}` prints what was stored"
     raise NotFoundError(message)
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _SAID: Final = {
     "hooks removed": "hooks removed",
-    "restored": "restored as it was before, byte for byte",
-    "file removed": "removed; there was none before",
+    "restored": "restored to what it was before, byte for byte",
+    "file removed": "removed, as there was none before",
 }
 
 
@@ -69,7 +69,9 @@ def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcT
             if outcome in _SAID:
                 done.append(f"settings {path}: {_SAID[outcome]}")
             elif path not in here and not path.exists():
-                done.append(f"not found: {path}; if it was moved, its hooks do nothing from now on: delete them there")
+                done.append(
+                    f"not found: {path}; if you moved it, delete cc-trace's hooks from it (they no longer do anything)"
+                )
             done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
         except CcTraceError as error:
             failed.append(error)
@@ -84,9 +86,9 @@ def _remove(paths: InstallPaths, *, everything: bool) -> list[str]:
     else:
         kept = [paths.state / "sessions", paths.state / "traces.db"]
         if any(path.is_file() or (path.is_dir() and any(path.iterdir())) for path in kept):
-            done.append(f"left: state, store and log in {paths.state} (removed by --purge)")
+            done.append(f"left: state, store and log in {paths.state} (--purge removes them)")
         if paths.config.exists():
-            done.append(f"left: your settings in {paths.config} (removed by --purge)")
+            done.append(f"left: your settings in {paths.config} (--purge removes them)")
     others = Path(sys.prefix).resolve() != paths.environment.resolve() and paths.hook.exists()
     done += [f"{what}: removed" for what in remove_files(paths)]
     if others:

@@ -41,5 +41,5 @@ def _session(target: str, app: App) -> str:
         if (stored := find_in_store(target, app.states.folder)) is not None:
             return stored
         made = find_transcript(target, app.config_dir, app.states.folder).stem
-    message = f"the viewer does not show session {made}, of which there is only its output; `cc-trace show {made}` does"
+    message = f"the viewer does not show session {made}, which has no transcript; `cc-trace show {made}` does"
     raise NotFoundError(message)

@@ -152,7 +152,7 @@ def test_a_backend_that_is_down_is_given_up_soon(history: History, backend: Http
     code, out, _ = history.run()
     assert code == 1
     assert "  3 sessions pending: otlp: cannot connect to" in out
-    assert "pending: otlp: no longer tried: cannot connect to" in out
+    assert "pending: otlp: gave up after several failures: cannot connect to" in out
     backend.behaviour = OK
     assert history.run()[0] == 0
     assert set(backend.counts) == expected(paths)
@@ -233,7 +233,7 @@ def test_again_reports_a_session_that_is_locked(history: History, backend: HttpB
         assert held
         code, out, _ = history.run("--again", "--to", "otlp")
     assert code == 1
-    assert f"1 session pending: another process is delivering it; then run this again with {paths[0]}" in out
+    assert f"1 session pending: another process is delivering it; wait, then run this again with {paths[0]}" in out
     assert set(backend.counts) == expected(paths[1:])
     assert history.run("--again", "--to", "otlp", str(paths[0]))[0] == 0
     assert set(backend.counts) == expected(paths)

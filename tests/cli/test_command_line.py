@@ -82,16 +82,16 @@ def test_no_arguments_print_the_help(tmp_path: Path) -> None:
             ["config", "get", "langfuse_publc_key"],
             "unknown setting 'langfuse_publc_key'; did you mean langfuse_public_key?",
         ),
-        (["show", "--trun", "1"], "`cc-trace show` does not take '--trun'; did you mean --turn?"),
-        (["status", "--jsno=1"], "`cc-trace status` does not take '--jsno=1'; did you mean --json?"),
+        (["show", "--trun", "1"], "`cc-trace show` does not accept '--trun'; did you mean --turn?"),
+        (["status", "--jsno=1"], "`cc-trace status` does not accept '--jsno=1'; did you mean --json?"),
         (
             ["config", "get", "--projct", "x", "content"],
-            "`cc-trace config` does not take '--projct'; did you mean --project?",
+            "`cc-trace config` does not accept '--projct'; did you mean --project?",
         ),
-        (["doctor", "x"], "`cc-trace doctor` does not take 'x'; `cc-trace doctor --help` describes what it takes"),
+        (["doctor", "x"], "`cc-trace doctor` does not accept 'x'; `cc-trace doctor --help` shows what it accepts"),
         (
             ["sync", "--spoold"],
-            "`cc-trace sync` does not take '--spoold'; `cc-trace sync --help` describes what it takes",
+            "`cc-trace sync` does not accept '--spoold'; `cc-trace sync --help` shows what it accepts",
         ),
         (["config", "get", "zzz"], "unknown setting 'zzz'; `cc-trace config` lists all settings"),
     ],
@@ -105,9 +105,9 @@ def test_typing_error_gets_a_suggestion(tmp_path: Path, typed: list[str], said: 
     ("typed", "said"),
     [
         (["show", "--turn", "x"], "argument --turn: 'x' is not a whole number"),
-        (["report", "a", "--max-cost", "x"], "argument --max-cost: 'x' is not a number of at least 0"),
-        (["report", "a", "--max-cost", "nan"], "argument --max-cost: 'nan' is not a number of at least 0"),
-        (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' is not a number of at least 0"),
+        (["report", "a", "--max-cost", "x"], "argument --max-cost: 'x' is not a number, 0 or more"),
+        (["report", "a", "--max-cost", "nan"], "argument --max-cost: 'nan' is not a number, 0 or more"),
+        (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' is not a number, 0 or more"),
     ],
 )
 def test_invalid_number_is_reported(tmp_path: Path, typed: list[str], said: str) -> None:

@@ -248,9 +248,9 @@ def test_a_value_that_cannot_be_read_is_refused_in_a_line(shell: Shell, stdin: s
 
 
 def test_destinations_are_printed(shell: Shell) -> None:
-    assert shell.run().stdout.splitlines()[-1] == f"traces of {shell.home} go to: local"
+    assert shell.run().stdout.splitlines()[-1] == f"traces of {shell.home} go to local"
     off = shell.run(CC_TRACE_ENABLED="false").stdout.splitlines()[-1]
-    assert off == f"traces of {shell.home} go to: nowhere, CC_TRACE_ENABLED is false"
+    assert off == f"sessions of {shell.home} are not traced: CC_TRACE_ENABLED is false"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_one_turn(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {span["turn"] for span in made["spans"]} == {2}
     assert main(["export", "5403f1", "--turn", "9", "-o", str(projects / "b.json")]) == 2
     assert main(["export", "5403f1", "-o", str(projects / "b.txt")]) == 2
-    assert "-o must end with .html, .json or .perfetto.json, not b.txt" in capsys.readouterr().err
+    assert "--output must end with .html, .json or .perfetto.json, not b.txt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("case", ["2.1.325--c2_parallel_subagents", "2.1.325--shop", "2.1.325--b_tools"])

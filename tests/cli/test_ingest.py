@@ -123,7 +123,7 @@ def test_a_run_known_from_its_output_can_be_looked_at(machine: Machine, beginnin
     assert ids[0] == ids[1] != []
     assert machine.run("export", beginning, "-o", "run.html").returncode == 0
     assert "Hello there" in (machine.home / "run.html").read_text()
-    refused = f"cc-trace: the viewer does not show session {HELLO}, of which there is only its output; `cc-trace show"
+    refused = f"cc-trace: the viewer does not show session {HELLO}, which has no transcript; `cc-trace show"
     assert machine.run("view", beginning, "--port", "0", "--no-browser").stderr.startswith(refused)
 
 
@@ -131,9 +131,7 @@ def test_of_a_session_that_only_the_store_has_the_commands_say_what_works(machin
     machine.run("ingest", str(output("2.1.325-hello-stream")))
     shutil.rmtree(machine.state / "streams")
     assert machine.run("show", HELLO[:8]).returncode == 0
-    gone = (
-        f"cc-trace: the transcript of session {HELLO} is gone; `cc-trace show {HELLO}` prints what was stored of it\n"
-    )
+    gone = f"cc-trace: the transcript of session {HELLO} is gone; `cc-trace show {HELLO}` prints what was stored\n"
     for arguments in (["preview", HELLO[:8]], ["export", HELLO[:8], "-o", "run.html"]):
         done = machine.run(*arguments)
         assert (done.returncode, done.stderr) == (2, gone)

@@ -151,9 +151,9 @@ def test_markdown_is_a_table_in_which_nothing_is_markup(tmp_path: Path, capsys: 
     main(["report", str(tmp_path / "run.jsonl"), "--format", "markdown", "--max-cost", "0.01"])
     printed = capsys.readouterr().out
     assert printed.startswith("| Claude Code | |\n|---|---|\n| session id | <code>eb4e4d28")
-    assert "**Failed:** cost_usd is 0.015667, the limit is 0.01" in printed
-    (answered,) = [row for row in printed.splitlines() if row.startswith("| answered |")]
-    text = answered.removeprefix("| answered | <code>").removesuffix("</code> |")
+    assert "**Failed:** cost_usd is 0.015667; the limit is 0.01" in printed
+    (answered,) = [row for row in printed.splitlines() if row.startswith("| answer |")]
+    text = answered.removeprefix("| answer | <code>").removesuffix("</code> |")
     assert html.unescape(text) == " ".join(hostile.split())
     assert not set("|<>[](){}*_`@.:!#~\\&") & set(re.sub(r"&#\d+;", "", text))
 

@@ -81,7 +81,7 @@ def test_a_trace_is_shown_and_all_of_it_goes_again(home: Home) -> None:
     assert "→ It has 3 lines; the fir" in said
     assert stat.S_IMODE(home.settings.stat().st_mode) == 0o600
     assert {event: len(commands) for event, commands in home.commands().items()} == {"Stop": 1, "SessionEnd": 1}
-    assert uninstalled(home)[0].endswith("settings.json: removed; there was none before")
+    assert uninstalled(home)[0].endswith("settings.json: removed, as there was none before")
     assert snapshot(home.path) == {}
 
 
@@ -98,7 +98,7 @@ def test_settings_are_byte_identical_after_uninstall(home: Home, text: str) -> N
     assert (backup.read_bytes(), stat.S_IMODE(backup.stat().st_mode)) == (before, 0o600)
     assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
     assert changed != before
-    assert uninstalled(home)[0].endswith("settings.json: restored as it was before, byte for byte")
+    assert uninstalled(home)[0].endswith("settings.json: restored to what it was before, byte for byte")
     assert home.settings.read_bytes() == before
     assert stat.S_IMODE(home.settings.stat().st_mode) == 0o640
     assert sorted(path.name for path in home.settings.parent.iterdir()) == ["settings.json"]
@@ -510,10 +510,10 @@ def test_a_project_that_was_moved_is_told(home: Home, tmp_path: Path) -> None:
     uninstalled(home, "--project", cwd=first)
     second.rename(tmp_path / "moved")
     gone = second / ".claude" / "settings.local.json"
-    line = f"not found: {gone}; if it was moved, its hooks do nothing from now on: delete them there"
+    line = f"not found: {gone}; if you moved it, delete cc-trace's hooks from it (they no longer do anything)"
     assert [said for said in uninstalled(home) if "not found" in said] == [line]
     said = uninstalled(home, "--project", cwd=tmp_path / "moved")
-    assert said == [f"settings {tmp_path}/moved/.claude/settings.local.json: removed; there was none before"]
+    assert said == [f"settings {tmp_path}/moved/.claude/settings.local.json: removed, as there was none before"]
 
 
 @pytest.mark.parametrize("command", ["install", "uninstall"])
@@ -540,7 +540,7 @@ def test_what_was_recorded_stays_unless_it_is_purged(home: Home) -> None:
     config = home.path / ".config" / "cc-trace" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("content = 'full'\n")
-    assert f"left: state, store and log in {home.state} (removed by --purge)" in uninstalled(home)
+    assert f"left: state, store and log in {home.state} (--purge removes them)" in uninstalled(home)
     assert not (home.state / "installed").exists()  # the next installation starts anew
     assert len(home.stored()) == SAMPLE_SPANS + 1
     installed(home)
