@@ -234,10 +234,10 @@ def to_json(state: SessionState) -> bytes:
     # A path need not be UTF-8. This one is only displayed.
     shown = state.transcript.encode("utf-8", "backslashreplace").decode()
     # `answered` comes before any text that a user can control: see `ACCEPTED_MARK`.
-    cursors = {name: _with_keys(each, _CURSOR_KEYS) for name, each in state.destinations.items()}
+    cursors = {name: _to_file_keys(each, _CURSOR_KEYS) for name, each in state.destinations.items()}
     for cursor in cursors.values():
-        cursor["metrics"] = _with_keys(cursor["metrics"], _METRICS_KEYS)
-    known = {**_with_keys(state, _SESSION_KEYS), "transcript": shown, "destinations": cursors}
+        cursor["metrics"] = _to_file_keys(cursor["metrics"], _METRICS_KEYS)
+    known = {**_to_file_keys(state, _SESSION_KEYS), "transcript": shown, "destinations": cursors}
     raw = {"version": VERSION, "answered": False, **known}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -254,7 +254,7 @@ def from_json(data: bytes, session_id: str) -> SessionState:
         raw = _renamed(raw, _SESSION_NAMES_1)
         cursors = {name: _renamed(cursor, _CURSOR_NAMES_1) for name, cursor in cursors.items()}
     destinations = {name: _cursor(cursor) for name, cursor in cursors.items()}
-    state = SessionState(**_without_keys(raw, _SESSION_KEYS), destinations=destinations)
+    state = SessionState(**_from_file_keys(raw, _SESSION_KEYS), destinations=destinations)
     if state.session_id != session_id:
         message = "another session's"
         raise ValueError(message)
@@ -268,16 +268,16 @@ def from_json(data: bytes, session_id: str) -> SessionState:
 
 
 def _cursor(raw: dict[str, Any]) -> Cursor:
-    metrics = Metrics(**_without_keys(raw.get("metrics", {}), _METRICS_KEYS))
-    return Cursor(**{**_without_keys(raw, _CURSOR_KEYS), "metrics": metrics})
+    metrics = Metrics(**_from_file_keys(raw.get("metrics", {}), _METRICS_KEYS))
+    return Cursor(**{**_from_file_keys(raw, _CURSOR_KEYS), "metrics": metrics})
 
 
-def _with_keys(record: SessionState | Cursor | Metrics, keys: Mapping[str, str]) -> dict[str, Any]:
+def _to_file_keys(record: SessionState | Cursor | Metrics, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a record by their keys in the file."""
     return {keys.get(name, name): getattr(record, name) for name in record.__slots__}
 
 
-def _without_keys(raw: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+def _from_file_keys(raw: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
     """Return values that were read from the file by the names of their fields."""
     return _renamed(raw, {key: name for name, key in keys.items()})
 

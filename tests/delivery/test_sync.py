@@ -70,14 +70,14 @@ class Machine:
             shutil.copytree(source.with_suffix(""), self.projects / source.stem, dirs_exist_ok=True)
         return Path(shutil.copy(source, self.projects / source.name))
 
-    def reached(self, step: str) -> None:
+    def mark_step(self, step: str) -> None:
         """Die at the chosen step."""
         if step == self.die_at:
             raise Killed
 
     def sync(self, path: Path, *, settled: bool | None = True) -> bool:
         """Be a new process that syncs one session."""
-        runtime = Runtime(self.clock, lambda _: None, self.reached, in_background=self.in_background)
+        runtime = Runtime(self.clock, lambda _: None, self.mark_step, in_background=self.in_background)
         plan = Plan(self.sinks, unclear_seconds=self.unclear_seconds, request_seconds=self.request_seconds)
         states = StateFolder(self.states.folder)
         sync = Sync(states, lambda _: plan, self.log, runtime, self.projects.parent.parent)
