@@ -278,8 +278,11 @@ def _to_file_keys(record: SessionState | Cursor | Metrics, keys: Mapping[str, st
 
 
 def _from_file_keys(raw: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return values that were read from the file by the names of their fields."""
-    return _renamed(raw, {key: name for name, key in keys.items()})
+    """Rename what was read from the file, in place, as the fields of a record are named."""
+    for name, key in keys.items():
+        if key in raw:
+            raw[name] = raw.pop(key)
+    return raw
 
 
 def _renamed(raw: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
