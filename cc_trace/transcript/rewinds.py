@@ -32,7 +32,7 @@ def _starts(path: Path) -> Iterator[Entry]:
     """Yield the entries that can start a turn. Results, which are most of the lines, are not parsed."""
     for line in read_lines(path):
         data = line.data
-        if data is None or b'"user"' not in data or skippable(data) is not None or b'"tool_result"' in data:
+        if data is None or skippable(data) is not None or b'"user"' not in data or b'"tool_result"' in data:
             continue
         yield from parse(line)
 
