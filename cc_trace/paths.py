@@ -60,10 +60,11 @@ _PREFIX_CHARS = 4  # that an id is found by
 _MAX_NAMED = 5
 
 
-def find(target: str | None, config_dir: Path, cwd: Path) -> Path:
+def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None = None) -> Path:
     """Find the transcript for what a user typed: a path, a session id or its beginning, in every known layout.
 
-    `latest`, or None, is the session of the current folder that was written to last. Raises NotFoundError.
+    `latest`, or None, is the session of the current folder that was written to last. `streams`: a folder of transcripts
+    that were made from the output of runs. Raises NotFoundError.
     """
     if target is None or target == LATEST:
         return _latest_here(config_dir, cwd)
@@ -85,10 +86,11 @@ def find(target: str | None, config_dir: Path, cwd: Path) -> Path:
     projects = config_dir / "projects"
     likely = (*(folder / name for folder in _folders_of(config_dir, cwd)), projects / name)
     likely = (*likely, config_dir / "sessions" / name)
-    for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}")):
+    made = [] if streams is None else [streams / name]
+    for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}"), *made):
         if candidate.is_file():
             return candidate
-    if len(target) >= _PREFIX_CHARS and (begun := _beginning_with(target, projects)):
+    if len(target) >= _PREFIX_CHARS and (begun := _beginning_with(target, projects, streams)):
         if len(begun) == 1:
             return begun.popitem()[1]
         named = ", ".join(sorted(begun)[:_MAX_NAMED]) + (", …" if len(begun) > _MAX_NAMED else "")
@@ -113,10 +115,11 @@ def _latest_here(config_dir: Path, cwd: Path) -> Path:
     return max(found, key=_written)
 
 
-def _beginning_with(prefix: str, projects: Path) -> dict[str, Path]:
+def _beginning_with(prefix: str, projects: Path, streams: Path | None) -> dict[str, Path]:
     """Return the sessions whose ids begin so, each with its transcript; of several the one that was written last."""
+    made = () if streams is None else streams.glob(f"{prefix}*.jsonl")
     paths = sorted(filter(_is_session, projects.glob(f"**/{prefix}*.jsonl")), key=_written)
-    return {path.stem: path for path in paths}
+    return {path.stem: path for path in (*made, *paths)}
 
 
 def _is_session(path: Path) -> bool:

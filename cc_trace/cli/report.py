@@ -59,7 +59,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             raise CcTraceError(message)
     app = App.open(environment)
     try:
-        path = _find(options.session, app)
+        path = find(options.session, app.config_dir, here(), app.states.streams)
         with tempfile.TemporaryDirectory() as folder:
             config, runs = _read(path, Path(folder), app)
     except OSError as error:
@@ -73,17 +73,6 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     failed = _failed_gates(report, options)
     _print(report, failed, options.format)
     return 1 if failed else 0
-
-
-def _find(target: str, app: App) -> Path:
-    """Return a file, or a session's transcript: Claude Code's own, else the one that was made of its output."""
-    try:
-        return find(target, app.config_dir, here())
-    except NotFoundError:
-        made = app.states.streams / f"{Path(target).name}.jsonl"
-        if not made.is_file():
-            raise
-        return made
 
 
 def _read(path: Path, folder: Path, app: App) -> tuple[Config | None, list[_Run]]:

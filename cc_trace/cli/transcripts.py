@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cc_trace.errors import NotFoundError
 from cc_trace.paths import find, here, is_session_id
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_PREFIX_CHARS: Final = 4  # that an id is found by, as among Claude Code's transcripts
 
 
 def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
@@ -19,14 +17,9 @@ def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
     Raises NotFoundError, which says what to use instead where only the local store has the session.
     """
     try:
-        return find(target, config_dir, here())
+        return find(target, config_dir, here(), state / "streams")
     except NotFoundError:
-        if target is None or not is_session_id(target):
-            raise
-        made = {path.stem: path for path in (state / "streams").glob(f"{target}*.jsonl")}
-        if target in made or (len(made) == 1 and len(target) >= _PREFIX_CHARS):
-            return made.get(target) or made.popitem()[1]
-        if (session_id := find_in_store(target, state)) is None:
+        if target is None or (session_id := find_in_store(target, state)) is None:
             raise
     message = f"the transcript of session {session_id} is gone; `cc-trace show {session_id}` prints what was stored"
     raise NotFoundError(message)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.cli.transcripts import find_in_store, find_transcript
 from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.paths import find, here
 
 if TYPE_CHECKING:
     import argparse
@@ -36,10 +35,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _session(target: str, app: App) -> str:
     """Return the id of the session that a user typed. Raises NotFoundError."""
     try:
-        return find(target, app.config_dir, here()).stem
+        return find_transcript(target, app.config_dir, app.states.folder).stem
     except NotFoundError:
         if (stored := find_in_store(target, app.states.folder)) is not None:
             return stored
-        made = find_transcript(target, app.config_dir, app.states.folder).stem
-    message = f"the viewer does not show session {made}, which has no transcript; `cc-trace show {made}` does"
-    raise NotFoundError(message)
+        raise

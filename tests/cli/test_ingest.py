@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -123,8 +124,8 @@ def test_a_run_known_from_its_output_can_be_looked_at(machine: Machine, beginnin
     assert ids[0] == ids[1] != []
     assert machine.run("export", beginning, "-o", "run.html").returncode == 0
     assert "Hello there" in (machine.home / "run.html").read_text()
-    refused = f"cc-trace: the viewer does not show session {HELLO}, which has no transcript; `cc-trace show"
-    assert machine.run("view", beginning, "--port", "0", "--no-browser").stderr.startswith(refused)
+    assert [row["session_id"] for row in json.loads(machine.run("sessions", "--json").stdout)] == [HELLO]
+    assert machine.run("search", "Hello there").stdout.startswith(HELLO[:8])
 
 
 def test_of_a_session_that_only_the_store_has_the_commands_say_what_works(machine: Machine) -> None:

@@ -218,6 +218,11 @@ def test_ambiguous_session_prefix_is_reported(projects: Path, capsys: pytest.Cap
     assert main(["show", "abcdef"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("cc-trace: 2 sessions begin with abcdef: abcdef00-0000-4000-8000-000000000001, ")
+    streams = projects.parents[1] / "state" / "cc-trace" / "streams"
+    streams.mkdir(parents=True)
+    write(streams / "abcdef00-0000-4000-8000-000000000003.jsonl", [prompt("hi", 0), reply("m1", "hello", at=1)])
+    assert main(["show", "abcdef"]) == 2
+    assert capsys.readouterr().err.startswith("cc-trace: 3 sessions begin with abcdef: ")
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["show", "latest"], ["preview"], ["preview", "latest"]])
