@@ -86,7 +86,7 @@ quoted() {
 # Files of another user, such as root after an installation with sudo, would make this fail half-way.
 check_owner() {
     theirs=$(find "$data" "$bin/cc-trace" ! -user "$(id -u)" 2>/dev/null | head -n 1)
-    [ -z "$theirs" ] || fail "$theirs belongs to another user, perhaps since an installation with sudo; run this again \
+    [ -z "$theirs" ] || fail "$theirs belongs to another user, perhaps from an installation with sudo; run this again \
 after: sudo rm -rf $(quoted "$data") $(quoted "$bin/cc-trace")"
 }
 
@@ -123,7 +123,7 @@ choose() {
 
 make_environment() {
     [ -n "$by" ] || return 0
-    echo "making    an environment in $venv, by $by with $python"
+    echo "creating  an environment in $venv ($by, Python: $python)"
     rm -rf -- "$venv"
     if [ "$by" = venv ]; then
         "$python" -I -m venv "$venv" || fail "cannot create an environment in $venv (see above)"
@@ -200,7 +200,7 @@ END
 make_command() {
     if [ -e "$bin/cc-trace" ] || [ -L "$bin/cc-trace" ]; then
         if ! is_ours; then
-            echo "install.sh: $bin/cc-trace is not ours and was not changed; run $venv/bin/cc-trace instead" >&2
+            echo "install.sh: $bin/cc-trace was not created by install.sh and was not changed; run $venv/bin/cc-trace instead" >&2
             return
         fi
     fi
@@ -211,7 +211,7 @@ make_command() {
     fi
     case :$PATH: in
     *:"$bin":*) echo "command   cc-trace" ;;
-    *) echo "command   $bin/cc-trace (add $bin to your PATH to call it as cc-trace)" ;;
+    *) echo "command   $bin/cc-trace (add $bin to your PATH to run it as cc-trace)" ;;
     esac
 }
 
@@ -225,8 +225,8 @@ remove() {
     if is_ours; then rm -f -- "$bin/cc-trace"; fi
     rm -rf -- "$venv" "$data/hooks" "$data/installed"
     rmdir -- "$data" 2>/dev/null || :
-    fail "environment and hook are removed, but without Python 3.11 settings.json cannot be edited: remove the \
-entries that name cc-trace-hook (they do nothing any more)"
+    fail "the environment and the hook were removed, but editing settings.json needs Python 3.11: remove the \
+entries that name cc-trace-hook by hand (they no longer do anything)"
 }
 
 check_owner

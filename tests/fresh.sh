@@ -166,7 +166,7 @@ installs() {
     local before=$SECONDS bytes
     bytes=$(received)
     expect 0 './install.sh'
-    says "making    an environment in /home/dev/.local/share/cc-trace/venv, by $variant with python3"
+    says "creating  an environment in /home/dev/.local/share/cc-trace/venv ($variant, Python: python3"
     says "fetching  the packages that cc-trace needs"
     says "command   cc-trace"
     says "registered for Stop and SessionEnd"
@@ -237,7 +237,7 @@ python_changes() {
 other_users_files() {
     chown -R root: "$root/home/dev/.local/share/cc-trace"
     expect 1 './install.sh'
-    says "belongs to another user, perhaps since an installation with sudo; run this again after: sudo rm -rf"
+    says "belongs to another user, perhaps from an installation with sudo; run this again after: sudo rm -rf"
     one_line
     chown -R dev: "$root/home/dev/.local/share/cc-trace" 2>/dev/null ||
         in_root chown -R dev: /home/dev/.local/share/cc-trace
@@ -249,7 +249,7 @@ uninstalls() {
     expect 0 './install.sh --uninstall --purge'
     home_is_empty "--uninstall, then --uninstall --purge"
     expect 0 './install.sh --no-hooks'
-    says "The hook works. It is registered by the plugin"
+    says "The hook works. To register it, enable the plugin"
     says_not "now traced"
     expect 0 './install.sh --uninstall --purge'
     home_is_empty "--no-hooks and --uninstall --purge"

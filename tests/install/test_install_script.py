@@ -71,12 +71,13 @@ def test_one_command_installs_and_shows_a_trace(story: Story) -> None:
     assert (story.first.returncode, "install.sh" in story.first.stderr) == (0, False)  # pip may have its say
     lines = story.first.stdout.splitlines()
     bin_ = story.home.path / ".local/bin"
+    venv = story.home.path / ".local/share/cc-trace/venv"
     assert lines[:2] == [
-        f"making    an environment in {story.home.path}/.local/share/cc-trace/venv, by {MADE_BY} with {sys.executable}",
+        f"creating  an environment in {venv} ({MADE_BY}, Python: {sys.executable})",
         "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two",
     ]
     assert lines[2:5] == [
-        f"command   {bin_}/cc-trace (add {bin_} to your PATH to call it as cc-trace)",
+        f"command   {bin_}/cc-trace (add {bin_} to your PATH to run it as cc-trace)",
         f"hook      {story.home.hook}",
         f"settings  {story.home.settings}: registered for Stop and SessionEnd",
     ]
@@ -166,13 +167,13 @@ def test_no_hooks_does_not_claim_that_sessions_are_traced(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
     assert "Turn 1" in done.stdout
     assert "traced" not in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("The hook works. It is registered by the plugin")
+    assert done.stdout.splitlines()[-1].startswith("The hook works. To register it, enable the plugin")
     assert not home.settings.exists()
 
 
 def test_the_path_is_mentioned_only_when_it_lacks_the_command(fake: Home) -> None:
     bin_ = fake.path / ".local" / "bin"
-    assert install(fake).stdout.splitlines()[2].endswith(f"(add {bin_} to your PATH to call it as cc-trace)")
+    assert install(fake).stdout.splitlines()[2].endswith(f"(add {bin_} to your PATH to run it as cc-trace)")
     on_path = install(fake, PATH=f"{fake.environment['PATH']}:{bin_}")
     assert on_path.stdout.splitlines()[1] == "command   cc-trace"
 
@@ -183,7 +184,9 @@ def test_somebody_elses_command_stays(fake: Home) -> None:
     theirs.write_text("theirs")
     done = install(fake)
     target = fake.path / ".local/share/cc-trace/venv/bin/cc-trace"
-    assert done.stderr == f"install.sh: {theirs} is not ours and was not changed; run {target} instead\n"
+    assert (
+        done.stderr == f"install.sh: {theirs} was not created by install.sh and was not changed; run {target} instead\n"
+    )
     assert (done.returncode, theirs.read_text()) == (0, "theirs")
 
 
@@ -235,19 +238,19 @@ def test_a_python_that_dependencies_have_wheels_for_is_preferred(fake: Home) -> 
     tools = Path(fake.environment["PATH"])
     too_new = FAKE.replace('*"import sys"*', '*"< (3, 15)"*) exit 1 ;;\n*"import sys"*')
     (tools / "python3").write_text(too_new)
-    making = f"making    an environment in {fake.path}/.local/share/cc-trace/venv, by "
-    assert install(fake).stdout.splitlines()[0] == f"{making}venv with python3"
+    making = f"creating  an environment in {fake.path}/.local/share/cc-trace/venv ("
+    assert install(fake).stdout.splitlines()[0] == f"{making}venv, Python: python3)"
     shutil.rmtree(fake.path / ".local")
     (tools / "python3.12").write_text(FAKE)
     (tools / "python3.12").chmod(0o755)
-    assert install(fake).stdout.splitlines()[0] == f"{making}venv with python3.12"
+    assert install(fake).stdout.splitlines()[0] == f"{making}venv, Python: python3.12)"
     shutil.rmtree(fake.path / ".local")
     (tools / "python3.12").unlink()
     (tools / "uv").write_text("#!/bin/sh\n")
     (tools / "uv").chmod(0o755)
-    assert install(fake).stdout.splitlines()[0] == f"{making}uv with >=3.11,<3.15"
+    assert install(fake).stdout.splitlines()[0] == f"{making}uv, Python: >=3.11,<3.15)"
     shutil.rmtree(fake.path / ".local")
-    assert install(fake, PYTHON="python3").stdout.splitlines()[0] == f"{making}venv with python3"
+    assert install(fake, PYTHON="python3").stdout.splitlines()[0] == f"{making}venv, Python: python3)"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
@@ -259,7 +262,7 @@ def test_what_another_user_left_is_one_line(fake: Home) -> None:
         done = install(fake, *options)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == (
-            f"install.sh: {left} belongs to another user, perhaps since an installation with sudo; "
+            f"install.sh: {left} belongs to another user, perhaps from an installation with sudo; "
             f"run this again after: sudo rm -rf '{fake.path}/.local/share/cc-trace' '{fake.path}/.local/bin/cc-trace'\n"
         )
 
@@ -321,7 +324,9 @@ def test_uninstalling_works_without_our_environment(fake: Home) -> None:
     (tools / "python3").unlink()
     done = install(fake, "--uninstall")
     assert done.returncode == 1
-    assert done.stderr.startswith("install.sh: environment and hook are removed, but without Python 3.11 settings.json")
+    assert done.stderr.startswith(
+        "install.sh: the environment and the hook were removed, but editing settings.json needs Python 3.11"
+    )
     assert (fake.settings.read_bytes(), fake.hook.exists()) == (registered, False)
     done = install(fake, "--uninstall", PYTHON=sys.executable)
     assert (done.returncode, done.stderr) == (0, "")

@@ -109,7 +109,7 @@ def start(home: Home, plugin: Path, **changes: str) -> str:
 def test_a_missing_environment_is_told_to_the_user(home: Home, plugin: Path) -> None:
     said = json.loads(start(home, plugin))
     assert said == {
-        "systemMessage": "cc-trace: nothing is traced yet, there is no Python environment. "
+        "systemMessage": "cc-trace: nothing is traced yet because there is no Python environment. "
         f"Run once: sh '{plugin}/install.sh' --no-hooks"
     }
     odd = copy_of_project(plugin.parent / 'o"d\\d')
@@ -142,7 +142,8 @@ def test_an_environment_that_did_not_follow_an_update_is_told(home: Home, plugin
         assert start(home, plugin) == ""
     (venv / ".complete").write_text("0.0.9\n")
     assert json.loads(start(home, plugin)) == {
-        "systemMessage": f"cc-trace: the plugin is {cc_trace.__version__}, its Python environment still 0.0.9. "
+        "systemMessage": f"cc-trace: the plugin is version {cc_trace.__version__}, "
+        "but its Python environment is still 0.0.9. "
         f"Run once: sh '{plugin}/install.sh' --no-hooks"
     }
     assert start(home, plugin, CC_TRACE_PYTHON=sys.executable) == ""
