@@ -70,7 +70,7 @@ def _limit(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        message = f"{text!r} is not a number, 0 or more"
+        message = f"{text!r} must be a number, 0 or more"
         raise argparse.ArgumentTypeError(message)
     return number
 

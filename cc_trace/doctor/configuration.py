@@ -45,7 +45,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
         yield warning("configuration", f"sessions of {subject.project} are not traced: {off}", fix)
     elif metrics_unused:
         fix = "run `cc-trace config set otlp_endpoint URL`, or `cc-trace config unset metrics`"
-        yield warning("configuration", f"metrics is on, but only destination otlp takes metrics, not {names}", fix)
+        yield warning("configuration", f"metrics is on, but only destination otlp accepts metrics, not {names}", fix)
     else:
         yield ok("configuration", f"traces of {subject.project} go to {names}")
 

@@ -87,7 +87,7 @@ def _check(name: str, sessions: Sequence[_Delivery], subject: Subject) -> Check:
     refused = [note for each in sessions for note in each.cursor.notes]
     if recent := [note for note in refused if _time(note) > subject.now - _RECENT_SECONDS]:
         found = f"{plural(_spans(recent), 'span')} refused for good: {_refusals(recent)}"
-        return warning(title, found, "nothing, if you can do without them; `cc-trace status` shows which")
+        return warning(title, found, "nothing, if you do not need them; `cc-trace status` shows which ones")
     if unfinished := sum(each.is_unfinished_since(yesterday) for each in sessions):
         return warning(title, f"{plural(unfinished, 'session')} unfinished for more than a day", "cc-trace sync")
     unread = [each.unread_since for each in sessions if each.unread_since is not None]

@@ -121,7 +121,7 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
     try:
         destination = open_destination(settings)
     except CcTraceError as error:
-        return failed(name, str(error), "do that, or choose other settings; `cc-trace config` shows all of them")
+        return failed(name, str(error), "correct that, or choose other settings; `cc-trace config` shows all of them")
     except ImportError as error:
         return failed(name, f"a package is missing: {error}", "install cc-trace again")
     with contextlib.closing(destination):
@@ -130,8 +130,8 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
             case Accepted(dropped_spans=0):
                 return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
-                found = f"{address} accepted the test span and discarded it: {message or 'without a reason'}"
-                return failed(name, found, "check the server's log; it gave no other reason")
+                found = f"{address} accepted the test span but discarded it: {message or 'no reason given'}"
+                return failed(name, found, "check the server's log for more")
             case Rejected(status=status, message=message):
                 return failed(name, f"{address} refused the test span: {status} {message}", _fix_rejected(settings))
             case Retryable(message=message) | Unclear(message=message):

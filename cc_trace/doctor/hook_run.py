@@ -141,7 +141,7 @@ def _broken_program(name: str, command: _Command) -> Check | None:
     except (ValueError, StopIteration):  # a quote that does not end; a program found by other means
         return None
     if not path.is_file():
-        return failed(name, f"{path} is registered in {command.place}, but is not there", command.reinstall)
+        return failed(name, f"{path} is registered in {command.place}, but does not exist", command.reinstall)
     if not os.access(path, os.R_OK | os.X_OK):
         return failed(name, f"{path} cannot be executed", f"chmod +rx {shlex.quote(str(path))}")
     return None

@@ -125,7 +125,7 @@ def hook(subject: Subject) -> Iterator[Check]:
     if not times:
         searched = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
         found = f"not registered in {searched}, and the plugin is not enabled there"
-        yield failed("hook", found, "cc-trace install; nothing, if you always start Claude Code with --plugin-dir")
+        yield failed("hook", found, "cc-trace install (not needed if you always start Claude Code with --plugin-dir)")
     elif missing:
         found = f"registered in {listed(times)}, but not for {' and '.join(missing)}"
         yield (failed if "Stop" in missing else warning)("hook", found, "cc-trace install")
@@ -171,7 +171,7 @@ def hook_events(subject: Subject) -> Iterator[Check]:
             found = f"{path} has hooks for {listed(events)}, so Claude Code {version} silently ignores the whole file"
             yield warning("hook events", found, f"update Claude Code, or remove {listed(events)} from {path}")
     if not any(unknown.values()):
-        yield ok("hook events", "no event keeps Claude Code from reading a settings file")
+        yield ok("hook events", "no hook event makes Claude Code ignore a settings file")
 
 
 def _version(subject: Subject) -> str | None:

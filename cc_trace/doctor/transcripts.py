@@ -45,8 +45,8 @@ def last_run(subject: Subject) -> Iterator[Check]:
     ran = _last_run(subject)
     missed = _missed(subject, ran)
     if missed:
-        when = f" at {moment(ran)}" if ran else ", and it never has"
-        found = f"{plural(len(missed), 'session')} written since the hook last ran{when}: "
+        since = f"since the hook last ran, at {moment(ran)}" if ran else "by Claude Code, but the hook has never run"
+        found = f"{plural(len(missed), 'session')} written {since}: "
         fix = "restart claude, which reads its settings at startup; `cc-trace sync` delivers these sessions"
         yield failed("last run", found + listed(path.stem for path in missed), fix)
     elif not ran:

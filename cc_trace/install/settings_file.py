@@ -217,7 +217,8 @@ def attempt(verb: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot {verb} {path}: {error.strerror or error}; fix its permissions or its folder's and try again"
+        fix = "fix the permissions of the file or its folder and try again"
+        message = f"cannot {verb} {path}: {error.strerror or error}; {fix}"
         raise InstallError(message) from error
 
 

@@ -47,7 +47,7 @@ class TracingScope:
             folders = (bare, bare if any(mark in bare for mark in "*?[") else real(bare))
             for path, folder in product((project, real(project)), folders):
                 if fnmatchcase(path, folder or "/") or fnmatchcase(path, f"{folder}/*"):
-                    return f"CC_TRACE_EXCLUDE has {pattern}"
+                    return f"CC_TRACE_EXCLUDE contains {pattern}"
         return None
 
 
@@ -274,7 +274,7 @@ def _beside(settings: Settings, given: Found, name: str) -> Found | None:
         return None
     message = (
         f"{given.key} is set in {given.origin}, {other.key} in {other.origin}: a key is sent only to an address that is"
-        f" set in the same place; set both there, or set {setting.variable} to an empty value there"
+        f" set in the same place; set both in {given.origin}, or set {setting.variable} to an empty value there"
     )
     raise ConfigError(message)
 

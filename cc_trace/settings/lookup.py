@@ -101,7 +101,7 @@ class Found:
 def waits_for(absent: Found, needed: str) -> str:
     """Return what is not available, and the command that delivers once it is. `needed`: what must be set for it."""
     return (
-        f"waits for {absent.key}, which came with the {HOOK_ENVIRONMENT} and is not stored: run `cc-trace sync` in a"
+        f"waits for {absent.key}, which was in the {HOOK_ENVIRONMENT} and is not stored: run `cc-trace sync` in a"
         f" shell that has {needed} set"
     )
 
@@ -161,7 +161,7 @@ class Settings:
         except ValueError:
             number = -1.0
         if not 0 <= number < _TOO_LARGE:
-            message = f"{self.place(name)} is {quoted(value)}; it must be a number, at least 0"
+            message = f"{self.place(name)} is {quoted(value)}; it must be a number, 0 or more"
             raise ConfigError(message)
         return number
 

@@ -165,7 +165,7 @@ class Sources:
         doubt = _doubt(Settings([*stronger, layer, *weaker]), Settings([*stronger, both, *weaker]))
         if doubt is not None and project != self.own_project:
             message = (
-                f"{doubt} may be set for {self.own_project} alone or for {project} too: run `cc-trace sync`, or"
+                f"{doubt} may be set only for {self.own_project}, or for {project} too: run `cc-trace sync`, or"
                 " wait for its next turn"
             )
             raise ConfigError(message)

@@ -105,9 +105,9 @@ def test_typing_error_gets_a_suggestion(tmp_path: Path, typed: list[str], said: 
     ("typed", "said"),
     [
         (["show", "--turn", "x"], "argument --turn: 'x' is not a whole number"),
-        (["report", "a", "--max-cost", "x"], "argument --max-cost: 'x' is not a number, 0 or more"),
-        (["report", "a", "--max-cost", "nan"], "argument --max-cost: 'nan' is not a number, 0 or more"),
-        (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' is not a number, 0 or more"),
+        (["report", "a", "--max-cost", "x"], "argument --max-cost: 'x' must be a number, 0 or more"),
+        (["report", "a", "--max-cost", "nan"], "argument --max-cost: 'nan' must be a number, 0 or more"),
+        (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' must be a number, 0 or more"),
     ],
 )
 def test_invalid_number_is_reported(tmp_path: Path, typed: list[str], said: str) -> None:

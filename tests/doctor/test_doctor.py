@@ -535,7 +535,7 @@ FAULTS = {
     "metrics that nobody takes": Fault(
         metrics_for_nobody,
         "configuration",
-        "only destination otlp takes metrics, not local",
+        "only destination otlp accepts metrics, not local",
         "unset metrics",
         "warning",
     ),
@@ -543,7 +543,7 @@ FAULTS = {
         take_the_timeout_out, "hook", "the SessionEnd hook has no timeout of its own", "cc-trace install", "warning"
     ),
     "hook not registered": Fault(
-        take_the_hook_out, "hook", "not registered", "cc-trace install; nothing, if you always"
+        take_the_hook_out, "hook", "not registered", "cc-trace install (not needed if you always"
     ),
     "hook not registered for Stop": Fault(only_session_end, "hook", "but not for Stop", "cc-trace install"),
     "hook registered twice": Fault(
@@ -552,7 +552,7 @@ FAULTS = {
     "hook and plugin": Fault(
         enable_the_plugin_too, "hook", "plugin cc-trace@somewhere", "claude plugin uninstall cc-trace@", "warning"
     ),
-    "hook gone": Fault(lambda home: home.hook.unlink(), "hook run", "is not there", "cc-trace install"),
+    "hook gone": Fault(lambda home: home.hook.unlink(), "hook run", "does not exist", "cc-trace install"),
     "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook run", "be executed", "chmod +rx"),
     "a key in the command": Fault(a_key_in_the_command, "hook command", "contains a key", "config set", "warning"),
     "settings.json broken": Fault(break_settings, "settings.json", "a comma before the closing", "fix"),
@@ -807,10 +807,13 @@ def test_a_folder_excluded_through_a_link_is_left_out_as_by_the_worker(home: Hom
     [check] = configuration(subject)
     assert (check.verdict, check.found) == (
         "warning",
-        f"sessions of {subject.project} are not traced: CC_TRACE_EXCLUDE has {home.folder / excluded}",
+        f"sessions of {subject.project} are not traced: CC_TRACE_EXCLUDE contains {home.folder / excluded}",
     )
     assert list(destinations(subject)) == []
-    assert App.open(home.environment).why_off(str(subject.project)) == f"CC_TRACE_EXCLUDE has {home.folder / excluded}"
+    assert (
+        App.open(home.environment).why_off(str(subject.project))
+        == f"CC_TRACE_EXCLUDE contains {home.folder / excluded}"
+    )
     assert home.backend.requests == []
 
 
@@ -1027,7 +1030,7 @@ def test_a_projects_hook_whose_program_is_gone_is_found(healthy: Home) -> None:
     (folder / "settings.json").write_text(with_hooks("{}", "[ ! -x /gone/cc-trace-hook ] || exec /gone/cc-trace-hook"))
     mine, projects = hook_run(healthy.subject())
     assert mine.verdict == "ok"
-    found = f"/gone/cc-trace-hook is registered in {folder / 'settings.json'}, but is not there"
+    found = f"/gone/cc-trace-hook is registered in {folder / 'settings.json'}, but does not exist"
     assert projects == Check("project hook", "failed", found, "cc-trace install --project")
 
 

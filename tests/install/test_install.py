@@ -238,7 +238,7 @@ def test_read_only_settings_are_left_alone(home: Home, read_only: str) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
             f"cc-trace: cannot write {home.settings}: Permission denied; "
-            "fix its permissions or its folder's and try again\n"
+            "fix the permissions of the file or its folder and try again\n"
         )
         assert snapshot(home.path) == before
     finally:

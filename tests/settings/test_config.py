@@ -156,14 +156,14 @@ def test_no_key_is_shown() -> None:
             {"CC_TRACE_TRACEPARENT": "00-1-2-01"},
             "CC_TRACE_TRACEPARENT is '00-1-2-01'; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal",
         ),
-        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number, at least 0"),
+        ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number, 0 or more"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
             "CC_TRACE_OTLP_HEADERS must be key=value pairs separated by commas, such as authorization=Bearer KEY",
         ),
         (
             {"CC_TRACE_TIMEOUT_SECONDS": "soon"},
-            "CC_TRACE_TIMEOUT_SECONDS is 'soon'; it must be a number, at least 0",
+            "CC_TRACE_TIMEOUT_SECONDS is 'soon'; it must be a number, 0 or more",
         ),
     ],
 )
@@ -240,10 +240,10 @@ def test_options_of_the_plugin_come_after_our_own_variables() -> None:
 @pytest.mark.parametrize(
     ("project", "off"),
     [
-        ("/home/dev/private", "CC_TRACE_EXCLUDE has /home/dev/private"),
-        ("/home/dev/private/deep/er", "CC_TRACE_EXCLUDE has /home/dev/private"),
+        ("/home/dev/private", "CC_TRACE_EXCLUDE contains /home/dev/private"),
+        ("/home/dev/private/deep/er", "CC_TRACE_EXCLUDE contains /home/dev/private"),
         ("/home/dev/private2", None),
-        ("/srv/client-a/x", "CC_TRACE_EXCLUDE has /srv/client-*"),
+        ("/srv/client-a/x", "CC_TRACE_EXCLUDE contains /srv/client-*"),
         ("/srv/other", None),
         (None, None),
     ],
@@ -258,9 +258,9 @@ def test_folders_are_left_out_through_links() -> None:
     """Whichever side has the link."""
     real = {"/link": "/real"}.get
     found = config(CC_TRACE_EXCLUDE="/link")
-    assert found.off("/real", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE has /link"
+    assert found.off("/real", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE contains /link"
     found = config(CC_TRACE_EXCLUDE="/real")
-    assert found.off("/link", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE has /real"
+    assert found.off("/link", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE contains /real"
 
 
 def test_disabled_applies_to_every_folder() -> None:

@@ -317,7 +317,7 @@ def test_a_session_whose_key_came_with_the_environment_waits_for_it(victim: Vict
                 line, env=variables, cwd=victim.mine, capture_output=True, text=True, timeout=60, check=False
             )
 
-        waits = "waits for CC_TRACE_OTLP_HEADERS, which came with the environment of its hook"
+        waits = "waits for CC_TRACE_OTLP_HEADERS, which was in the environment of its hook"
         assert waits in command("sync", "--session", SESSION).stdout
         assert waits in command("status").stdout
         assert backend.spans == []

@@ -316,7 +316,7 @@ def test_folders_are_left_out(machine: Machine, backend: HttpBackend, tmp_path: 
     machine.environment["CC_TRACE_EXCLUDE"] = str(tmp_path / "private")
     assert machine.hook(path, private) == 0
     done = machine.command("sync", "--session", ONE)
-    assert done.stdout == f"{ONE}: not traced: CC_TRACE_EXCLUDE has {tmp_path / 'private'}\n"
+    assert done.stdout == f"{ONE}: not traced: CC_TRACE_EXCLUDE contains {tmp_path / 'private'}\n"
     assert done.returncode == 1
     assert sessions(backend) == set()
 

@@ -211,7 +211,7 @@ def test_a_destination_waits_for_a_key_that_came_with_the_environment(places: In
     """Until a worker or a command has it, beside the same address. What another project sets does not count."""
     keys = {"CC_TRACE_OTLP_ENDPOINT": "http://one", "CC_TRACE_OTLP_HEADERS": "a=key"}
     kept = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.other), **keys).remember()
-    waiting = "waits for CC_TRACE_OTLP_HEADERS, which came with the environment of its hook" + RUN_SYNC
+    waiting = "waits for CC_TRACE_OTLP_HEADERS, which was in the environment of its hook" + RUN_SYNC
 
     def worker(**environment: str) -> str | None:
         sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **environment)
@@ -232,7 +232,7 @@ def test_a_projects_own_key_waits_for_a_hook_of_that_project(places: InstallPath
     hook = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.other), **keys)
     kept = hook.remember()
     assert kept["project"] == {**keys, "CC_LANGFUSE_PUBLIC_KEY": None, "CC_LANGFUSE_SECRET_KEY": None}
-    waiting = "waits for CC_LANGFUSE_SECRET_KEY, which came with the environment of its hook" + RUN_SYNC
+    waiting = "waits for CC_LANGFUSE_SECRET_KEY, which was in the environment of its hook" + RUN_SYNC
     assert waits_for(places.sources().settings(places.other, kept)) == waiting
     assert waits_for(hook.settings(places.other, kept)) is None
 
@@ -265,7 +265,7 @@ def test_where_the_shell_may_have_protected_another_project_its_own_hook_is_wait
     with pytest.raises(ConfigError) as caught:
         places.swept(places.other, **{name: said})
     assert str(caught.value) == (
-        f"{name} may be set for {places.mine} alone or for {places.other} too: run `cc-trace sync`, or"
+        f"{name} may be set only for {places.mine}, or for {places.other} too: run `cc-trace sync`, or"
         " wait for its next turn"
     )
     setting = name.removeprefix("CC_TRACE_").lower()
