@@ -76,7 +76,8 @@ def _limit(text: str) -> float:
 
 
 def _command(commands: Commands, name: str) -> argparse.ArgumentParser:
-    return commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+    about = COMMANDS[name]
+    return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
 
 
 def _installation(commands: Commands) -> None:
