@@ -18,9 +18,11 @@ _PICK: Final = (
     "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, spans.cost_usd,"
     " total_usd, waits, substr(json_extract(span, '$.error'), 1, 400) error"
 )
+# What a list prints and sorts by: turns and agents with all that is below them, everything else alone.
+_PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
 _SORTS: Final = {
     "recent": "start_ns DESC",
-    "cost": "COALESCE(total_usd, spans.cost_usd, 0) DESC",
+    "cost": f"{_PAID} DESC NULLS LAST",
     "duration": "end_ns - start_ns DESC",
     "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
@@ -54,7 +56,7 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
         [*tool, *tool, *where.values],
     )[0]
     rows = store.read(
-        f"SELECT {_PICK}, title, project, {took} took_ns,"
+        f"SELECT {_PICK}, title, project, {took} took_ns, {_PAID} paid_usd,"
         " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],

@@ -88,10 +88,11 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
     add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]))))
     if row["first_token_ns"] is not None:
         add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_token_ns"]))))
+    has_more = row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]
     if row["cost_usd"] is not None:
-        add(("Cost", figures.money(row["cost_usd"])))
-    if row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]:
-        add(("Cost including children", figures.money(row["total_usd"])))
+        add(("Own cost" if has_more else "Cost", figures.money(row["cost_usd"])))
+    if has_more:
+        add(("Cost with agents", figures.money(row["total_usd"])))
     if row["input_tokens"] is not None:
         read = row["cache_read_tokens"] or 0
         share = figures.percent(read, row["input_tokens"] + read + (row["cache_write_tokens"] or 0))

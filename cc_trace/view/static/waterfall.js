@@ -82,7 +82,9 @@ export function waterfall() {
     tree.append(indent, fold, node("span", `dot ${row.kind}`), node("b", "name", row.kind === "generation" ? brief(row.name) : row.name), node("span", "label", row.label));
     tree.title = row.label ? `${row.name}: ${row.label}` : row.name;
     const cost = row.total ?? row.cost;
-    tree.append(node("span", "cost", cost ? money(cost) : ""));
+    const spent = node("span", "cost", cost ? money(cost) : "");
+    if (cost && row.cost && cost !== row.cost) spent.title = `${money(row.cost)} for the request itself, ${money(cost)} with agents`;
+    tree.append(spent);
     const track = node("div", "track");
     if (row.lane) put(track, "lane", row.lane[0], row.lane[1]);
     if (row.start !== null) {

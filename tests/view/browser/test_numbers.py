@@ -396,7 +396,7 @@ def test_the_rows_of_a_waterfall(page: Page, viewer: Viewer, ask: Callable[..., 
         assert abs(moment - float(left.rstrip("%")) / 100 * length) <= max(0.06 * units[parts[1]], 0.01 * length / 100)
 
 
-@pytest.mark.parametrize("session_id", [MADE, SHOP, RETRIED, ASKED, LONG])
+@pytest.mark.parametrize("session_id", [MADE, BACKGROUND, SHOP, RETRIED, ASKED, LONG])
 def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
     have(ask, session_id)
     rows = ask("SELECT * FROM spans WHERE session_id = ? AND turn = 1 ORDER BY place LIMIT 30", session_id)
@@ -409,7 +409,10 @@ def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., li
         if row["first_token_ns"] is not None:
             expected["First token after"] = milliseconds(row["start_ns"], row["first_token_ns"])
         if row["cost_usd"] is not None:
-            expected["Cost"] = figures.money(row["cost_usd"])
+            below = row["total_usd"] != row["cost_usd"]
+            expected["Own cost" if below else "Cost"] = figures.money(row["cost_usd"])
+            if below:
+                expected["Cost with agents"] = figures.money(row["total_usd"])
         if row["input_tokens"] is not None:
             share = figures.percent(row["cache_read_tokens"], row["context_tokens"])
             expected["Input, not cached"] = f"{row['input_tokens']:,}"
@@ -593,7 +596,8 @@ def test_the_most_expensive_turns(page: Page, ask: Callable[..., list[Any]], per
     [
         ({"kind": "generation", "sort": "cost"}, "kind = 'generation'"),
         ({"kind": "turn"}, "kind = 'turn'"),
-        ({"kind": "subagent"}, "kind = 'subagent'"),
+        ({"kind": "turn", "sort": "cost"}, "kind = 'turn'"),
+        ({"kind": "subagent", "sort": "cost"}, "kind = 'subagent'"),
         ({"tool": "Bash", "status": "error"}, "kind = 'tool' AND tool = 'Bash' AND status = 'error'"),
         ({"time": "hooks", "sort": "duration"}, "kind = 'turn' AND json_extract(span, '$.metadata.time_ms.hooks') > 0"),
         ({"miss": "model changed"}, "json_extract(span, '$.metadata.cache_miss.causes[0].kind') = 'model changed'"),
@@ -660,6 +664,12 @@ def test_a_list_of_spans(
                 figures.short(None if row["input_tokens"] is None else size(row)),
                 figures.money(cost(row)),
             )
+    if query.get("sort") == "cost":  # what is printed is what the order is about
+        costs = [-1.0 if (paid := cost(by_id[span_id])) is None else paid for span_id, *_ in shown]
+        assert costs == sorted(costs, reverse=True)
+    if not of_tools:
+        with_agents = "time" in query or query.get("kind") in ("turn", "subagent")
+        assert texts(page, ".heads .c-cost") == ["With agents" if with_agents else "Own cost"]
     if len(rows) > 200:
         assert f"1 to 200 of {len(rows):,}" in texts(page, "main > p.sums")[0]
 
