@@ -116,4 +116,4 @@ def test_destination_must_be_chosen_and_known(shell: Shell) -> None:
 def test_excluded_session_has_no_preview(shell: Shell) -> None:
     shown = shell.run("preview", SESSION, CC_TRACE_EXCLUDE="/home/dev")
     assert (shown.returncode, shown.stdout) == (1, "")
-    assert shown.stderr == "cc-trace: this session is not sent: CC_TRACE_EXCLUDE has /home/dev\n"
+    assert shown.stderr == "cc-trace: this session is not sent: CC_TRACE_EXCLUDE contains /home/dev\n"
