@@ -6,6 +6,7 @@ that its link sets are about the same spans.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,9 +27,13 @@ CALLS: Final = """COALESCE(NULLIF(calls, '[]'), '["no tool"]')"""  # what a resp
 # Which parameters a list knows.
 PERIOD: Final = ("project", "since", "until")
 OF_SESSIONS: Final = (*PERIOD, "day", "model", "agent", "tool", "title", "state", "errors", "sort")
-OF_SPANS: Final = (*PERIOD, "day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "sort")
+OF_SPANS: Final = (
+    *PERIOD,
+    *("day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "session", "turn", "file", "sort"),
+)
 
 _MAX_CHARS: Final = 500
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 class Where(NamedTuple):
@@ -43,7 +48,7 @@ class Filter:
     """The parameters that are set; empty: everything.
 
     `called`: responses that called a tool; `time`: turns that spent such time; `miss`: responses by the first cause for
-    which the cache was missed; `errors`: sessions that have some.
+    which the cache was missed; `errors`: sessions that have some; `file`: calls that changed it.
     """
 
     project: str = ""
@@ -61,6 +66,9 @@ class Filter:
     title: str = ""
     state: str = ""
     errors: str = ""
+    session: str = ""
+    turn: str = ""
+    file: str = ""
     sort: str = "recent"
 
     @classmethod
@@ -69,6 +77,8 @@ class Filter:
         found = {name: query[name][:_MAX_CHARS] for name in known if name in query}
         if found.get("time") not in TIME_KINDS:
             found.pop("time", None)
+        if not _NUMBER.fullmatch(found.get("turn", "")):
+            found.pop("turn", None)
         return cls(**found)
 
     def asked(self) -> dict[str, str]:
@@ -81,15 +91,22 @@ class Filter:
         """Return the kind of the spans, which other parameters may imply."""
         if self.time:
             return "turn"
-        if self.tool:
+        if self.tool or self.file:
             return "tool"
         if self.called or self.miss:
             return "generation"
         return self.kind or ("generation" if self.model else "")
 
     def spans(self) -> Where:
-        """Return the condition on `spans JOIN sessions`. What a fork copied does not count again."""
-        return _joined([("copied = 0", None), (f"{PROJECT} = ?", self.project), *self._of_spans()])
+        """Return the condition on `spans JOIN sessions`. Of several sessions, what a fork copied counts once."""
+        own = ("spans.session_id = ?", self.session) if self.session else ("copied = 0", None)
+        conditions: list[_Condition] = [own, ("turn = CAST(? AS INTEGER)", self.turn), (f"{PROJECT} = ?", self.project)]
+        if self.status == "error" and not self.spans_kind:
+            conditions.append(("kind <> 'turn'", None))  # it failed because of one of the others
+        if self.file:
+            conditions.append(("status = 'ok'", None))
+        conditions.append(("json_extract(span, '$.tool.file_path') = ?", self.file))
+        return _joined([*conditions, *self._of_spans()])
 
     def sessions(self) -> Where:
         """Return the condition on `sessions`: those that have such spans, copies included."""

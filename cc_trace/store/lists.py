@@ -1,4 +1,4 @@
-"""Lists of spans: the ones a chart counts, and a turn's most expensive, failed and waiting spans."""
+"""Lists of spans: the ones a chart counts, and the most expensive, failed and slowest of a turn or a session."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.store.filters import CALLS
 from cc_trace.store.questions import MAX_ROWS
+from cc_trace.store.slowest import slowest
 
 if TYPE_CHECKING:
     import sqlite3
 
     from cc_trace.store.filters import Filter
+    from cc_trace.store.slowest import Slow
     from cc_trace.store.store import Store
 
 _FIRST_FEW: Final = 12
 _PICK: Final = (
     "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, spans.cost_usd,"
-    " total_usd, waits, substr(json_extract(span, '$.error'), 1, 400) error"
+    " total_usd, waits, spans.error,"
+    " CASE WHEN spans.error LIKE '%…' THEN substr(json_extract(span, '$.output'), 1, 20000) END said"
 )
 # What a list prints and sorts by: turns and agents with all that is below them, everything else alone.
 _PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
@@ -65,32 +68,32 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
 
 
 class Notable(NamedTuple):
-    """The notable spans of a turn, the first few of each kind."""
+    """The notable spans of a turn or a session, the first few of each kind."""
 
     dearest: list[sqlite3.Row]
     failed: list[sqlite3.Row]
-    waits: list[sqlite3.Row]
+    slowest: list[Slow]
 
 
-def notable(store: Store, session_id: str, number: int, failures: int) -> Notable:
-    """Return a turn's most expensive spans, its failures if there are any, and its waits."""
+def notable(store: Store, session_id: str, number: int | None, failures: int) -> Notable:
+    """Return the most expensive spans, the failures if there are any, and the slowest; number None: of all turns."""
     which = [session_id, number]
-    where = "session_id = ? AND turn = ?"
+    where = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL"
     return Notable(
         dearest=store.read(
             f"SELECT {_PICK}, CASE kind WHEN 'subagent' THEN total_usd ELSE cost_usd END spent FROM spans WHERE {where}"
             " AND ((kind = 'subagent' AND total_usd > 0) OR (kind = 'generation' AND agent = '' AND cost_usd > 0))"
-            f" ORDER BY spent DESC, place LIMIT {_FIRST_FEW}",
+            f" ORDER BY spent DESC, turn, place LIMIT {_FIRST_FEW}",
             which,
         ),
         failed=store.read(
             f"SELECT {_PICK} FROM spans WHERE {where} AND status = 'error' AND kind <> 'turn'"
-            f" ORDER BY place LIMIT {_FIRST_FEW}",
+            f" ORDER BY turn, place LIMIT {_FIRST_FEW}",
             which,
         )
         if failures
         else [],
-        waits=store.read(f"SELECT {_PICK} FROM spans WHERE {where} AND waits <> '[]' LIMIT 1000", which),
+        slowest=slowest(store, session_id, number)[:_FIRST_FEW],
     )
 
 

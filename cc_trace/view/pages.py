@@ -20,7 +20,7 @@ from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import filters, insights, lists, plain, questions
 from cc_trace.transcript import agent_paths, find_media, media_type
-from cc_trace.view import charts, figures, markdown, sent
+from cc_trace.view import charts, failure, figures, markdown, sent
 from cc_trace.view.details import detail
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery import App
     from cc_trace.store import Store
+    from cc_trace.store.slowest import Slow
     from cc_trace.view.watch import Watch
 
 _FIRST_ROWS: Final = 60
@@ -38,11 +39,12 @@ _PING_SECONDS: Final = 15.0
 _RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # rules drawn with characters
 _ANSWER_CHARS: Final = 3_000
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
-_WAITED_FOR: Final = {
-    "permission": "for permission",
-    "retry": "before trying again",
-    "hook": "for a hook",
-    "answer": "for an answer",
+_TOOK: Final = {
+    "permission": "waited for your permission: ",
+    "retry": "waited before trying again: ",
+    "hook": "waited for a hook: ",
+    "answer": "waited for your answer: ",
+    "model": "model, until its first token: ",
 }
 
 
@@ -74,6 +76,8 @@ class Pages:
             markdown=lambda text: markdown.to_html(str(text)),
             query=urlencode,
             plain=lambda text: " ".join(_RULES.sub(" ", plain(str(text))).split())[:300],
+            failure=lambda row: failure.line(failure.full_text(row["error"], row["said"])),
+            slow=_slow,
             without=lambda asked, name: {key: value for key, value in asked.items() if key != name},
         )
         self._templates.globals.update(between=figures.between, percent=figures.percent)
@@ -149,6 +153,7 @@ class Pages:
             seen=seen,
             session=found,
             about=about,
+            notable=lists.notable(self._index, session_id, None, found["errors"] or 0),
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
             turns=[_conversation(turn, highest if len(costs) > 1 else 0.0, found["cost_usd"]) for turn in turns],
             offset=offset,
@@ -184,7 +189,6 @@ class Pages:
             place=-1 if place is None else place,
             wanted=wanted if place is not None else turn["span_id"],
             notable=notable,
-            waits=_longest(notable.waits),
         )
 
     def turn_rows(self, request: Request) -> Response:
@@ -294,8 +298,10 @@ class Pages:
         chosen = filters.Filter.of(request.query_params, filters.OF_SPANS)
         offset = _number(request.query_params.get("offset"))
         asked = chosen.asked()
+        session = questions.session(self._index, chosen.session) if chosen.session else None
         return self._page(
             "spans.html",
+            session=session,
             page="spans",
             live="*",
             seen=seen,
@@ -352,15 +358,11 @@ def _stacked(spent: object) -> list[tuple[str, float, float, float]]:
     return made
 
 
-def _longest(rows: list[Any]) -> list[tuple[Any, str, float]]:
-    """Return waiting spans with the reason and the milliseconds, the longest first."""
-    found = []
-    for row in rows:
-        waits = json.loads(row["waits"])
-        told = row["label"] if row["kind"] == "event" else f"{row['name']} {row['label']}"
-        reasons = dict.fromkeys(_WAITED_FOR.get(kind, kind) for kind, _, _ in waits)
-        found.append((row, f"{', '.join(reasons)}: {told}", sum(end - begin for _, begin, end in waits) / 1e6))
-    return sorted(found, key=lambda each: -each[2])
+def _slow(found: Slow) -> str:
+    """Describe what took long: how many calls if they are several, what it was waiting for, and the call."""
+    named = found.what if found.why in ("hook", "model") and found.what else f"{found.name} {found.what}"
+    times = f"{found.calls} \N{MULTIPLICATION SIGN} " if found.calls > 1 else ""
+    return f"{times}{_TOOK.get(found.why, '')}{named}".strip()
 
 
 def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str, Any]:  # noqa: ANN401
@@ -401,6 +403,10 @@ def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
 
 def _heading(chosen: filters.Filter) -> str:
     """Return the heading of a list."""
+    if chosen.file:
+        return f"Edits of {chosen.file.rpartition('/')[2]}"
+    if chosen.status == "error" and not chosen.spans_kind:
+        return "What failed"
     if chosen.time:
         return f"Turns by {chosen.time} time"
     if chosen.miss:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import sqlite3
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ COMPACTED = "44444444-0000-4000-8000-000000000004"
 FORK = "35e95895-b490-45b6-99f9-2d715768dc02"
 LONG = "8463c716-a2ea-4c14-9efa-87158ebd9f20"  # of the corpus
 SESSIONS = [MADE, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
+TIMES = " \N{MULTIPLICATION SIGN} "
 TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
 
 
@@ -336,7 +338,8 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
         ]
         assert texts(page, ".spent title") == [f"{kind}: {figures.duration(ms)}" for kind, ms in times.items() if ms]
         assert texts(page, "#failed .badge") == ([str(sums["errors"])] if sums["errors"] else [])
-        assert page.locator("#failed a").count() == min(3, sums["errors"])
+        assert page.locator("#failed li a:not(.rest)").count() == min(3, sums["errors"])
+        assert texts(page, "#failed .rest") == ([f"{sums['errors'] - 3} more"] if sums["errors"] > 3 else [])
         # An agent costs what all its responses do, those of agents below it included.
         spent = ask(
             "WITH RECURSIVE below (top, id) AS (SELECT span_id, span_id FROM spans WHERE session_id = ?1 AND turn = ?2"
@@ -349,9 +352,78 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
         )
         dearest = sorted((row["cost"] for row in spent if row["cost"]), reverse=True)
         assert texts(page, "#dearest a b") == [figures.money(cost) for cost in dearest[:3]]
-        waits = ask("SELECT wait_ms FROM spans WHERE session_id = ? AND turn = ? ORDER BY 1 DESC", *which)
-        longest = [row["wait_ms"] for row in waits if row["wait_ms"]][:3]
-        assert texts(page, "#waited a b") == [figures.duration(wait) for wait in longest]
+        assert slow(page) == longest(ask("SELECT * FROM spans WHERE session_id = ? AND turn = ?", *which))
+
+
+@pytest.mark.parametrize("session_id", SESSIONS)
+def test_what_stands_out_in_a_session(
+    page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str
+) -> None:
+    """Its most expensive, failed and slowest calls, each with a link to it, and its failures as a list."""
+    have(ask, session_id)
+    page.goto(viewer.url(f"/sessions/{session_id}"))
+    spans = ask("SELECT * FROM spans WHERE session_id = ?", session_id)
+    assert slow(page) == longest(spans)
+    paid = [
+        row["total_usd"] if row["kind"] == "subagent" else row["cost_usd"] or 0
+        for row in spans
+        if row["kind"] == "subagent" or (row["kind"] == "generation" and not row["agent"])
+    ]
+    dearest = sorted((cost for cost in paid if cost), reverse=True)[:3]
+    assert texts(page, "#dearest a b") == [figures.money(cost) for cost in dearest]
+    turns = {row["span_id"]: row["turn"] for row in spans}
+    for href in page.locator(".standouts li a:not(.rest)").evaluate_all("all => all.map(each => each.href)"):
+        path, _, span_id = href.partition("?span=")
+        assert path.endswith(f"/sessions/{session_id}/turns/{turns[span_id]}")
+    failed = [row["span_id"] for row in spans if row["status"] == "error" and row["kind"] != "turn"]
+    assert texts(page, "#failed .badge") == ([str(len(failed))] if failed else [])
+    if failed:
+        page.locator(".figure a:has(.bad)").click()
+        page.wait_for_url("**/spans?*")
+        assert heads(page)["in all"] == str(len(failed))
+        hrefs = page.locator("a.row").evaluate_all("all => all.map(each => each.getAttribute('href'))")
+        assert {href.partition("?span=")[2] for href in hrefs} == set(failed)
+        assert page.locator("a.row .c-error").count() == len([row for row in spans if row["span_id"] in failed])
+    for turn in sorted({row["turn"] for row in spans if row["span_id"] in failed}):
+        page.goto(viewer.url(f"/spans?{urlencode({'status': 'error', 'session': session_id, 'turn': turn})}"))
+        assert heads(page)["in all"] == str(sum(turns[span_id] == turn for span_id in failed))
+
+
+def slow(page: Page) -> list[str]:
+    """Return what the card says took longest: how long, and how many calls if they are several."""
+    told = columns(page, "#slowest a", "b", "span")
+    return [f"{took} of {text.split(TIMES)[0] if TIMES in text else 1}" for took, text in told]
+
+
+def longest(spans: Sequence[Any]) -> list[str]:
+    """Return what took longest of some spans, as the card is to say it."""
+    timed = {row["turn"] for row in spans if row["kind"] == "turn" and metadata(row, "time_ms") is not None}
+    groups: dict[Any, list[float]] = {}
+    for row in spans:
+        took = (row["end_ns"] or row["start_ns"] or 0) - (row["start_ns"] or 0)
+        asked = ((metadata(row, "permission") or {}).get("wait_ms") or 0) * 1e6
+        again = (metadata(row, "wait_ms") or metadata(row, "retryInMs") or 0) * 1e6
+        alike = row["label"]
+        if row["name"] == "Bash":
+            commands = re.split("&&|;", re.split("[\"'$<]", alike)[0])
+            programs = [
+                found for part in commands if (found := re.match(r"\s*([\w./@+-]+)( [a-z][\w-]*(?!\S))?", part))
+            ]
+            named = [found for found in programs if found[1] not in ("cd", "echo", "true", "export")]
+            alike = named[-1][0].strip() if named else alike
+        parts = {
+            "call": took - asked if row["kind"] == "tool" and row["status"] != "incomplete" else 0,
+            "permission": asked,
+            "hook": took if row["name"] == "hook" else 0,
+            "retry": took + again if row["name"] == "api_retry" else 0,
+            row["span_id"]: (row["first_token_ns"] or 0) - row["start_ns"] if row["turn"] in timed else 0,
+        }
+        for why, ns in parts.items():
+            if ns > 0:
+                groups.setdefault((why, row["name"], str(alike)), []).append(ns)
+    sums = sorted(((sum(found), len(found)) for found in groups.values()), key=lambda each: -each[0])
+    told = [each for each in sums if each[0] >= 1e9] or sums
+    return [f"{figures.duration(ns / 1e6)} of {count}" for ns, count in told[:3]]
 
 
 @pytest.mark.parametrize("session_id", SESSIONS)

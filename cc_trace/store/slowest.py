@@ -1,0 +1,89 @@
+"""What took longest in a turn or a session: calls of tools and all that was waited for, alike ones together."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from cc_trace.store.store import Store
+
+LONG_NS: Final = 1_000_000_000  # what is shorter counts only where nothing is longer
+_MAX_GROUPS: Final = 5_000
+_PROGRAM: Final = re.compile(r"([\w./@+-]{1,60})(?: ([a-z][\w-]{0,30})(?=\s|$))?")
+_SMALL: Final = ("cd", "echo", "true", "export")
+# Each is a part of a span's time: why, and how long. A tool's own time begins after its permission. The times of
+# responses are guesses in turns whose `time_ms` is not known.
+_PARTS: Final = """
+SELECT CASE WHEN tool IN ('AskUserQuestion', 'ExitPlanMode') THEN 'answer' ELSE 'call' END why, name, label, span_id,
+    turn, place, end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) took FROM chosen
+    WHERE kind = 'tool' AND status <> 'incomplete'
+UNION ALL SELECT json_extract(value, '$[0]'), name, label, span_id, turn, place,
+    json_extract(value, '$[2]') - json_extract(value, '$[1]') FROM chosen, json_each(waits) WHERE waits <> '[]'
+UNION ALL SELECT 'model', name, label, span_id, turn, place, first_token_ns - start_ns FROM chosen
+    WHERE kind = 'generation' AND turn IN (SELECT turn FROM spans WHERE session_id = ?1 AND place = 0
+    AND (?2 IS NULL OR turn = ?2) AND json_extract(span, '$.metadata.time_ms') IS NOT NULL)
+"""
+
+
+class Slow(NamedTuple):
+    """Some calls, or waits, of one kind. `why`: call, model (until the first token), or what it waited for."""
+
+    why: str
+    name: str
+    what: str
+    calls: int
+    took_ns: int  # of all
+    longest_ns: int
+    span_id: str  # the longest
+    turn: int
+    place: int
+
+
+def slowest(store: Store, session_id: str, number: int | None = None) -> list[Slow]:
+    """Return what took longest in a session, or in one turn of it: those that took most together first."""
+    found = store.read(
+        "WITH chosen AS (SELECT kind, name, label, tool, status, span_id, turn, place, start_ns, end_ns,"
+        " first_token_ns, wait_ms, waits"
+        " FROM spans WHERE session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL)"
+        " SELECT why, name, label, COUNT(*) count, SUM(took) took, MAX(took) longest, span_id, turn, place"
+        f" FROM ({_PARTS}) WHERE took > 0 GROUP BY why, name, label, CASE why WHEN 'model' THEN span_id END"
+        f" ORDER BY took DESC LIMIT {_MAX_GROUPS}",
+        [session_id, number],
+    )
+    groups: dict[tuple[str, ...], list[sqlite3.Row]] = {}
+    for row in found:
+        alone = row["span_id"] if row["why"] == "model" else ""
+        groups.setdefault((row["why"], row["name"], _what(row), alone), []).append(row)
+    made = [_together(why, what, rows) for (why, _, what, _), rows in groups.items()]
+    made.sort(key=lambda each: (-each.took_ns, each.turn, each.place))
+    return [each for each in made if each.took_ns >= LONG_NS] or made
+
+
+def _together(why: str, what: str, rows: list[sqlite3.Row]) -> Slow:
+    longest = max(rows, key=lambda row: row["longest"])
+    count = sum(row["count"] for row in rows)
+    return Slow(
+        why=why,
+        name=longest["name"],
+        what=what if count > 1 else longest["label"],
+        calls=count,
+        took_ns=sum(row["took"] for row in rows),
+        longest_ns=longest["longest"],
+        span_id=longest["span_id"],
+        turn=longest["turn"],
+        place=longest["place"],
+    )
+
+
+def _what(row: sqlite3.Row) -> str:
+    """Return what makes calls alike: of a command its last program and what that is to do, such as `git commit`."""
+    label = str(row["label"] or "")
+    if row["name"] != "Bash":
+        return label
+    unquoted = re.split("[\"'$<]", label, maxsplit=1)[0]
+    found = [_PROGRAM.match(part.strip()) for part in re.split("&&|;", unquoted)]
+    programs = [" ".join(part for part in each.groups() if part) for each in found if each and each[1] not in _SMALL]
+    return programs[-1] if programs else label

@@ -1,0 +1,46 @@
+"""What an error says, in one line or a few: its cause often stands at the end of a long output. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from cc_trace.view import ansi
+
+_TELLING: Final = re.compile(
+    r"(?i)\b(\w*error|\w*exception|fatal|failed|failure|panic|panicked|denied|refused|cannot|could not|no such"
+    r"|not found|not allowed|invalid|unexpected|timed out)\b"
+)
+_NOISE: Final = re.compile(r"(?i)exit code \d+$|traceback \(most recent call last\)|hint: |\W*$")
+_TAGS: Final = re.compile(r"</?tool_use_error>")
+_TAIL_LINES: Final = 8
+_MAX_CHARS: Final = 1_500
+_LINE_CHARS: Final = 300
+_FEW: Final = 3  # lines: a tool's own message begins with what matters, a program's output ends with it
+
+
+def line(text: str) -> str:
+    """Return the first line of an error that looks like its cause, else the last one, of a few lines the first."""
+    lines = [each for each in _lines(_TAGS.sub("", text)) if not _NOISE.match(each.strip())] or _lines(text)
+    other = lines[0 if len(lines) <= _FEW else -1] if lines else ""
+    return " ".join(next((each for each in lines if _TELLING.search(each)), other).split())[:_LINE_CHARS]
+
+
+def excerpt(text: str) -> tuple[str, bool]:
+    """Return an error, or what tells its cause and its end; and whether that is all of it."""
+    lines = _lines(text)
+    if len(lines) <= _TAIL_LINES + 2 and len(text) <= _MAX_CHARS:
+        return "\n".join(lines), True
+    end = "\n".join(lines[-_TAIL_LINES:])[-_MAX_CHARS:]
+    cause = line(text)
+    return (f"…\n{end}" if cause in " ".join(end.split()) else f"{cause}\n…\n{end}"), False
+
+
+def full_text(error: object, output: object) -> str:
+    """Return the whole text of an error; what a span calls its error may be the beginning of its output."""
+    told, whole = str(error or ""), output if isinstance(output, str) else ""
+    return whole if told and whole.strip().startswith(told.removesuffix("…").strip()) else told
+
+
+def _lines(text: str) -> list[str]:
+    return [each.rstrip() for each in ansi.plain(text).split("\n") if each.strip()]
