@@ -25,10 +25,16 @@ _PICK: Final = (
 _PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
 _SORTS: Final = {
     "recent": "start_ns DESC",
+    "oldest": "start_ns",
     "cost": f"{_PAID} DESC NULLS LAST",
     "duration": "end_ns - start_ns DESC",
     "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
+
+
+_LINES: Final = (
+    " json_extract(span, '$.metadata.lines_added') added, json_extract(span, '$.metadata.lines_removed') gone,"
+)
 
 
 class Picked(NamedTuple):
@@ -60,6 +66,7 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
     )[0]
     rows = store.read(
         f"SELECT {_PICK}, title, project, {took} took_ns, {_PAID} paid_usd,"
+        f"{_LINES if chosen.file else ''}"
         " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],
@@ -105,6 +112,54 @@ def next_error(store: Store, session_id: str, number: int, place: int) -> int | 
         [session_id, number, place],
     )
     return found[0][0] if found else None
+
+
+def edits(store: Store, session_id: str, path: str) -> list[str]:
+    """Return the calls of a session that changed a file, in order."""
+    found = store.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND kind = 'tool' AND status = 'ok'"
+        " AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit') AND json_extract(span, '$.tool.file_path') = ?"
+        " ORDER BY start_ns, turn, place",
+        [session_id, path],
+    )
+    return [row[0] for row in found]
+
+
+_BELOW: Final = (
+    "SUM(kind = 'generation') requests, SUM(kind = 'tool') tools, SUM(status = 'error') errors,"
+    " SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) tokens,"
+    " GROUP_CONCAT(DISTINCT model) models"
+)
+
+
+def below(store: Store, agent: sqlite3.Row) -> sqlite3.Row | None:
+    """Return what is below an agent's span in sum, or None if it has no place yet."""
+    if agent["place"] is None:
+        return None
+    return store.read(
+        f"SELECT {_BELOW}, COUNT(DISTINCT CASE WHEN kind = 'tool' AND status = 'ok'"
+        " THEN json_extract(span, '$.tool.file_path') END) files"
+        " FROM spans WHERE session_id = ? AND turn = ? AND place > ? AND place <= ?",
+        [agent["session_id"], agent["turn"], agent["place"], agent["last"]],
+    )[0]
+
+
+def agents(store: Store, session_id: str) -> list[sqlite3.Row]:
+    """Return a session's agents with what they did in sum, the most expensive first; `total`: of agents."""
+    return store.read(
+        "WITH agents AS (SELECT span_id, session_id, turn, place, last, name, label, start_ns, end_ns, total_usd,"
+        " json_extract(span, '$.metadata.background') background, COUNT(*) OVER () total FROM spans"
+        " WHERE session_id = ? AND kind = 'subagent' AND place IS NOT NULL"
+        " ORDER BY total_usd DESC, turn, place LIMIT 50)"
+        " SELECT agents.*, (SELECT GROUP_CONCAT(DISTINCT model) FROM spans WHERE session_id = agents.session_id"
+        " AND turn = agents.turn AND place > agents.place AND place <= agents.last) models,"
+        " (SELECT SUM(kind = 'tool') FROM spans WHERE session_id = agents.session_id"
+        " AND turn = agents.turn AND place > agents.place AND place <= agents.last) tools,"
+        " (SELECT SUM(status = 'error') FROM spans WHERE session_id = agents.session_id"
+        " AND turn = agents.turn AND place > agents.place AND place <= agents.last) errors"
+        " FROM agents ORDER BY total_usd DESC, turn, place",
+        [session_id],
+    )
 
 
 def hooks(store: Store, session_id: str) -> list[sqlite3.Row]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup, escape
 
 from cc_trace.escapes import escaped
-from cc_trace.view import ansi, charts, code, diff, figures, folding, markdown
+from cc_trace.view import ansi, charts, code, diff, failure, figures, folding, markdown
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,11 +60,23 @@ class Detail:
     last: list[Section] = field(default_factory=list)  # folded, at the end
 
 
-def detail(row: sqlite3.Row, *, running: bool = False) -> Detail:
-    """Return what there is to say about a span. `running`: it goes on, so what it lacks is no error."""
+def detail(
+    row: sqlite3.Row,
+    *,
+    running: bool = False,
+    below: sqlite3.Row | None = None,
+    first_changed: tuple[int, int] | None = None,
+) -> Detail:
+    """Return what there is to say about a span.
+
+    `running`: it goes on, so what it lacks is no error. `below`: what is below an agent. `first_changed`: where in its
+    file an edit was.
+    """
     span = json.loads(row["span"])
     made = Detail()
     _facts(made, row, span)
+    if below is not None:
+        _agent_facts(made, below, span)
     _notes(made, span if not running else {**span, "error": None})
     match row["kind"]:
         case "turn" | "subagent":
@@ -73,10 +85,15 @@ def detail(row: sqlite3.Row, *, running: bool = False) -> Detail:
         case "generation":
             _generation(made, span)
         case "tool":
-            _tool(made, row["name"], span, row["span_id"])
+            _tool(made, row["name"], span, row["span_id"], first_changed)
+            _fold_repeated(made, span)
         case _:
+            command = (span["metadata"] or {}).get("command")
+            if isinstance(command, str) and command:
+                made.sections.append(Section("Command", "command", _command(command)))
             _value(made, "Input", span["input"], row["span_id"])
             _value(made, "Output", span["output"], row["span_id"])
+            _fold_repeated(made, span)
     if span["metadata"]:
         made.last.append(Section("Metadata", "metadata", folding.to_html(span["metadata"]), open=False))
     made.last.append(Section("Raw JSON", "raw", folding.to_html(span), open=False))
@@ -122,10 +139,37 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
     ]
 
 
+def _agent_facts(made: Detail, below: sqlite3.Row, span: dict[str, Any]) -> None:
+    """Say what an agent did, with those that it started."""
+    add = made.facts.append
+    if below["models"]:
+        add(("Model", below["models"].replace(",", ", ")))
+    add(("Requests", figures.tokens(below["requests"])))
+    add(("Tokens", figures.tokens(below["tokens"] or 0)))
+    add(("Tool calls", figures.tokens(below["tools"])))
+    add(("Errors", figures.tokens(below["errors"])))
+    add(("Files changed", figures.tokens(below["files"])))
+    if (span["metadata"] or {}).get("background") is True:
+        add(("Ran", "in the background"))
+
+
+def _fold_repeated(made: Detail, span: dict[str, Any]) -> None:
+    """Fold an output that is the error above it, or leave it out if all of it stands there."""
+    output = span["output"]
+    if not span["error"] or not isinstance(output, str) or failure.full_text(span["error"], output) != output:
+        return
+    for section in [each for each in made.sections if each.title == "Output"]:
+        if failure.excerpt(output)[1] and "\x1b" not in output:
+            made.sections.remove(section)
+        else:
+            section.title, section.open = f"All of the output, {output.strip().count(chr(10)) + 1:,} lines", False
+
+
 def _notes(made: Detail, span: dict[str, Any]) -> None:
     metadata = span["metadata"] or {}
     if span["error"]:
-        made.notes.append(("error", escaped(ansi.plain(str(span["error"])[:2000]))))
+        whole = failure.full_text(span["error"], span["output"])
+        made.notes.append(("error", escaped(failure.excerpt(whole)[0])))
     attempts = metadata.get("attempts")
     if isinstance(attempts, int) and attempts > 1:
         made.notes.append(("retry", f"It took {attempts} attempts."))
@@ -176,9 +220,15 @@ def _chat(made: Detail, title: str, value: Any, *, opened: bool = True) -> None:
         made.sections.append(Section(title, "input", folding.to_html(value), opened))
 
 
-def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str) -> None:
+def _command(command: str) -> Markup:
+    return Markup('<pre class="code command">{}</pre>').format(code.coloured(command[:_MAX_CHARS], language="bash"))
+
+
+def _tool(
+    made: Detail, tool: str, span: dict[str, Any], span_id: str, first_changed: tuple[int, int] | None = None
+) -> None:
     given, output = span["input"], span["output"]
-    changed = diff.of_call(tool, given, output)
+    changed = diff.of_call(tool, given, output, first_changed)
     if changed is not None and isinstance(given, dict):
         name = str(given.get("file_path") or given.get("notebook_path") or "")
         made.sections.append(Section(escaped(name) or "Changes", "diff", _diff(changed)))
@@ -186,10 +236,8 @@ def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str) -> None:
     elif tool in ("Bash", "BashOutput") and isinstance(given, dict):
         command = given.get("command")
         if isinstance(command, str):
-            shown = Markup('<pre class="code command">{}</pre>').format(
-                code.coloured(command[:_MAX_CHARS], language="bash")
-            )
-            made.sections.append(Section(escaped(str(given.get("description") or "Command")), "command", shown))
+            title = escaped(str(given.get("description") or "Command"))
+            made.sections.append(Section(title, "command", _command(command)))
         _value(made, "Output", output, span_id)
     elif tool == "TodoWrite" and isinstance(given, dict) and isinstance(given.get("todos"), list):
         made.sections.append(Section("To do", "todos", _todos(given["todos"])))

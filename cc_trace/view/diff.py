@@ -30,21 +30,27 @@ class DiffLine(NamedTuple):
     html: Markup
 
 
-def of_call(tool: str, given: JsonValue, output: JsonValue) -> list[DiffLine] | None:
-    """Return the lines that a call changed, or None if it does not edit a file."""
+def of_call(
+    tool: str, given: JsonValue, output: JsonValue, first_changed: tuple[int, int] | None = None
+) -> list[DiffLine] | None:
+    """Return the lines that a call changed, or None if it does not edit a file.
+
+    `first_changed`: the numbers of the first such line before and after the call. A line whose number is not known has
+    none.
+    """
     if not isinstance(given, dict):
         return None
     path = given.get("file_path") or given.get("notebook_path")
     name = path if isinstance(path, str) else None
     match tool, given:
         case "Write", {"content": str(text)}:
-            return list(_bounded(_changed("", text, name, 1)))
+            return list(_bounded(_changed("", text, name, (1, 1))))
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
-            return list(_bounded(_changed(old, new, name, _first_number(new, output))))
+            return list(_bounded(_changed(old, new, name, _first_numbers(old, new, output, first_changed))))
         case "MultiEdit", {"edits": list(edits)}:
             return list(_bounded(_edits(edits, name, output)))
         case "NotebookEdit", {"new_source": str(new)}:
-            return list(_bounded(_changed("", new, "cell.py", 1)))
+            return list(_bounded(_changed("", new, "cell.py", (1, 1))))
         case _:
             return None
 
@@ -55,7 +61,7 @@ def _edits(edits: list[JsonValue], name: str | None, output: JsonValue) -> Itera
             case {"old_string": str(old), "new_string": str(new)}:
                 if place:
                     yield DiffLine("gap", None, None, Markup())
-                yield from _changed(old, new, name, _first_number(new, output))
+                yield from _changed(old, new, name, _first_numbers(old, new, output, None))
 
 
 def _bounded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
@@ -66,35 +72,47 @@ def _bounded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
         yield line
 
 
-def _first_number(new: str, output: JsonValue) -> int:
-    """Return the line number at which an edit begins, if the tool printed numbered lines; else 1."""
+def _first_numbers(
+    old: str, new: str, output: JsonValue, first_changed: tuple[int, int] | None
+) -> tuple[int, int] | None:
+    """Return the line numbers at which an edit's texts begin, if they or the tool's numbered lines tell."""
+    if first_changed is not None:
+        before, after = _lines(old), _lines(new)
+        same = next(
+            (number for number, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None
+        )
+        same = min(len(before), len(after)) if same is None else same
+        return (first_changed[0] - same, first_changed[1] - same) if min(first_changed) > same else None
     wanted = new.partition("\n")[0]
     if isinstance(output, str) and wanted.strip():
         for number, text in _NUMBERED.findall(output[:100_000]):
             if text == wanted:
-                return int(number)
-    return 1
+                return int(number), int(number)
+    return None
 
 
-def _changed(old: str, new: str, name: str | None, first: int) -> Iterator[DiffLine]:
+def _changed(old: str, new: str, name: str | None, first: tuple[int, int] | None) -> Iterator[DiffLine]:
+    def numbered(old_place: int, new_place: int) -> tuple[int | None, int | None]:
+        return (None, None) if first is None else (first[0] + old_place, first[1] + new_place)
+
     before, after = _lines(old), _lines(new)
     old_html, new_html = code_lines("\n".join(before), name), code_lines("\n".join(after), name)
     if len(before) > _MAX_COMPARED or len(after) > _MAX_COMPARED:
         groups = [[("replace", 0, len(before), 0, len(after))]]
     else:
         groups = list(SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_CONTEXT))
-    for place, group in enumerate(groups):
-        if place:
+    for nth, group in enumerate(groups):
+        if nth:
             yield DiffLine("gap", None, None, Markup())
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
                 for offset, line in enumerate(new_html[new_from:new_to]):
-                    yield DiffLine("same", first + old_from + offset, first + new_from + offset, line)
+                    yield DiffLine("same", *numbered(old_from + offset, new_from + offset), line)
                 continue
-            for number, line in enumerate(old_html[old_from:old_to], first + old_from):
-                yield DiffLine("removed", number, None, line)
-            for number, line in enumerate(new_html[new_from:new_to], first + new_from):
-                yield DiffLine("added", None, number, line)
+            for place, line in enumerate(old_html[old_from:old_to], old_from):
+                yield DiffLine("removed", numbered(place, 0)[0], None, line)
+            for place, line in enumerate(new_html[new_from:new_to], new_from):
+                yield DiffLine("added", None, numbered(0, place)[1], line)
 
 
 def _lines(text: str) -> list[str]:

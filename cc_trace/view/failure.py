@@ -11,9 +11,10 @@ _TELLING: Final = re.compile(
     r"(?i)\b(\w*error|\w*exception|fatal|failed|failure|panic|panicked|denied|refused|cannot|could not|no such"
     r"|not found|not allowed|invalid|unexpected|timed out)\b"
 )
-_NOISE: Final = re.compile(r"(?i)exit code \d+$|traceback \(most recent call last\)|hint: |\W*$")
+_NOISE: Final = re.compile(r"(?i)exit code \d+$|traceback \(most recent call last\)|hint: |#+ \w+$|\W*$")
 _TAGS: Final = re.compile(r"</?tool_use_error>")
 _TAIL_LINES: Final = 8
+_FITTING: Final = 10  # lines
 _MAX_CHARS: Final = 1_500
 _LINE_CHARS: Final = 300
 _FEW: Final = 3  # lines: a tool's own message begins with what matters, a program's output ends with it
@@ -29,9 +30,9 @@ def line(text: str) -> str:
 def excerpt(text: str) -> tuple[str, bool]:
     """Return an error, or what tells its cause and its end; and whether that is all of it."""
     lines = _lines(text)
-    if len(lines) <= _TAIL_LINES + 2 and len(text) <= _MAX_CHARS:
+    if len(lines) <= _FITTING and len(text) <= _MAX_CHARS:
         return "\n".join(lines), True
-    end = "\n".join(lines[-_TAIL_LINES:])[-_MAX_CHARS:]
+    end = "\n".join(each if len(each) <= _LINE_CHARS else each[:_LINE_CHARS] + " …" for each in lines[-_TAIL_LINES:])
     cause = line(text)
     return (f"…\n{end}" if cause in " ".join(end.split()) else f"{cause}\n…\n{end}"), False
 

@@ -20,7 +20,7 @@ from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import filters, insights, lists, plain, questions
 from cc_trace.transcript import agent_paths, find_media, media_type
-from cc_trace.view import charts, failure, figures, markdown, sent
+from cc_trace.view import charts, edits, failure, figures, markdown, sent
 from cc_trace.view.details import detail
 
 if TYPE_CHECKING:
@@ -164,6 +164,7 @@ class Pages:
             costs_highest=highest,
             spent=charts.cost_line(lists.spending(self._index, session_id)),
             files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
+            agents=lists.agents(self._index, session_id),
             hooks=lists.hooks(self._index, session_id),
             decisions=lists.permissions(self._index, session_id),
         )
@@ -228,7 +229,26 @@ class Pages:
         turn = questions.turn(self._index, row["session_id"], row["turn"])
         unfinished = row["kind"] == "turn" or row["status"] == "incomplete"
         running = bool(unfinished and turn is not None and turn["running"])
-        return self._page("detail.html", row=row, running=running, detail=detail(row, running=running))
+        others, path, first_changed = list[str](), "", None
+        if row["kind"] == "tool" and (path := _edited(row)):
+            others = lists.edits(self._index, row["session_id"], path)
+            first_changed = self._first_changed(row)
+        below = lists.below(self._index, row) if row["kind"] == "subagent" else None
+        return self._page(
+            "detail.html",
+            row=row,
+            running=running,
+            detail=detail(row, running=running, below=below, first_changed=first_changed),
+            edit=others.index(row["span_id"]) + 1 if row["span_id"] in others else 0,
+            edits=len(others),
+            file=path,
+        )
+
+    def _first_changed(self, row: Any) -> tuple[int, int] | None:  # noqa: ANN401
+        """Return where in its file an edit was, if its transcript is there and tells."""
+        found = questions.session(self._index, row["session_id"]) if row["tool"] == "Edit" else None
+        call = json.loads(row["span"])["tool"]["id"]
+        return edits.first_changed(Path(found["path"]), call) if found is not None and found["path"] else None
 
     def request(self, request: Request) -> Response:
         """Show the request that got a response, as it was sent but for masked secrets."""
@@ -388,6 +408,11 @@ def _cut(text: object) -> str:
 def _below(path: str, folder: str | None) -> str:
     """Return a file's path relative to the session's folder."""
     return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
+
+
+def _edited(row: Any) -> str:  # noqa: ANN401
+    """Return the file that a call changed, empty if it changed none."""
+    return (json.loads(row["span"])["tool"] or {}).get("file_path") or ""
 
 
 def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,6 @@ def test_an_edit_is_seen_as_a_diff(page: Page, viewer: Viewer) -> None:
     expect(removed).to_have_count(1)
     expect(removed.locator(".l")).to_have_text("    return 1")
     expect(added.locator(".l")).to_have_text("    return 2")
-    expect(added.locator(".n").nth(1)).to_have_text("2")
     expect(added.locator(".k")).to_have_text("return")  # coloured as Python
     colours = [row.evaluate("row => getComputedStyle(row).backgroundColor") for row in (removed, added)]
     assert colours[0] != colours[1]
@@ -64,11 +64,76 @@ def test_other_edits_are_diffs_too(page: Page, viewer: Viewer, tool: str, remove
 def test_a_failing_command_is_seen_with_its_colours(page: Page, viewer: Viewer) -> None:
     open_tool(page, viewer, "Bash")
     expect(page.locator("pre.command")).to_have_text("pytest -q")
+    expect(page.locator(".detail .note.error")).to_have_text("1 failed")
+    page.locator(".section.terminal > summary", has_text="All of the output, 1 line").click()  # it has colours
     red = page.locator("pre.terminal .ansi-fg-red")
     expect(red).to_have_text("1 failed")
     assert red.evaluate("each => getComputedStyle(each).color") == "rgb(224, 108, 117)"
     expect(page.locator(".detail .note.error")).to_be_visible()
     expect(page.locator(".detail h2 .status.error")).to_be_visible()
+
+
+def test_an_error_shows_its_cause_and_its_end_once(page: Page, viewer: Viewer) -> None:
+    failed = viewer.index.read(
+        "SELECT span_id, json_extract(span, '$.output') output FROM spans WHERE kind = 'tool' AND status = 'error'"
+        " AND substr(output, 1, 1) NOT IN ('{', '[') AND output NOT LIKE '%hostile%'"
+        " ORDER BY LENGTH(output) DESC LIMIT 12"
+    )
+    for span_id, output in failed:
+        open_span(page, viewer, span_id)
+        note = " ".join(page.locator(".detail .note.error").inner_text().split())
+        last = [line for line in output.split("\n") if line.strip()][-1]
+        assert " ".join(last.split())[:100] in note
+        assert page.locator(".section.terminal[open]").count() == 0
+        whole = page.locator(".section.terminal > summary", has_text="All of the output")
+        if len(output) > 3_000:
+            expect(whole).to_have_text(f"All of the output, {output.strip().count(chr(10)) + 1:,} lines")
+            whole.click()
+            expect(page.locator("pre.terminal")).to_be_visible()
+
+
+def test_an_edit_says_which_it_is_and_where_its_lines_are(page: Page, viewer: Viewer) -> None:
+    """Its numbers are those of Claude Code's own patch; where there is none, there are no numbers."""
+    open_tool(page, viewer, "Edit")
+    assert set(page.locator(".diff .n").all_inner_texts()) == {""}
+    expect(page.locator(".note.edit")).to_contain_text("Edit 1 of 2 of this file")
+    page.locator(".note.edit a").click()
+    page.wait_for_url("**/spans?**")
+    expect(page.locator("a.row .c-title b")).to_have_text(["Edit 1 of 2", "Edit 2 of 2"])
+    page.locator("a.row").nth(1).click()
+    expect(page.locator(".note.edit")).to_contain_text("Edit 2 of 2 of this file")
+    patches = {}
+    for path in viewer.projects.glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if '"structuredPatch":[{' in line:
+                told = json.loads(line)
+                hunks = told["toolUseResult"]["structuredPatch"]
+                patches[told["message"]["content"][0]["tool_use_id"]] = hunks
+    edits = viewer.index.read(
+        "SELECT span_id, json_extract(span, '$.tool.id') call FROM spans WHERE tool = 'Edit' AND status = 'ok'"
+        " AND copied = 0 ORDER BY session_id, turn, place"
+    )
+    known = [(span_id, patches[call]) for span_id, call in edits if len(patches.get(call, [])) == 1][:8]
+    assert known
+    for span_id, (hunk,) in known:
+        open_span(page, viewer, span_id)
+        for sign, column, start in (("-", 0, hunk["oldStart"]), ("+", 1, hunk["newStart"])):
+            own = [line for line in hunk["lines"] if line[:1] in (" ", sign)]
+            expected = {start + place: line[1:] for place, line in enumerate(own)}
+            cells = page.locator(".diff tr").evaluate_all(
+                "(rows, at) => rows.map(row => [row.querySelectorAll('.n')[at].textContent,"
+                " row.querySelector('.l').textContent])",
+                column,
+            )
+            numbered = [(int(number), text) for number, text in cells if number]
+            assert any(number in expected for number, _ in numbered) or not any(line[0] == sign for line in own)
+            assert all(text.strip() in expected.get(number, text) for number, text in numbered)
+
+
+def test_a_hook_shows_its_command(page: Page, viewer: Viewer) -> None:
+    span_id = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND name = 'hook'", [SHOP])[0][0]
+    open_span(page, viewer, span_id)
+    expect(page.locator("pre.command")).to_have_text("sh .claude/check.sh")
 
 
 @pytest.mark.parametrize(("session_id", "turn", "width"), [(MADE, 1, 3), (SHOP, 3, None)])

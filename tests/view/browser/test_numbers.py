@@ -502,6 +502,48 @@ def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., li
             assert f"after {figures.duration(row['wait_ms'])}" in notes
 
 
+@pytest.mark.parametrize("session_id", [BACKGROUND, SHOP, LONG])
+def test_what_an_agent_did(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
+    """In its details, and for all agents on the session's page."""
+    have(ask, session_id)
+    agents = ask("SELECT * FROM spans WHERE session_id = ? AND kind = 'subagent'", session_id)
+    cards = []
+    for agent in agents:
+        below = ask(
+            "WITH RECURSIVE below (id) AS (VALUES (?2) UNION SELECT span_id FROM spans JOIN below ON parent_id = id"
+            " WHERE session_id = ?1) SELECT spans.* FROM below JOIN spans ON span_id = id AND session_id = ?1"
+            " WHERE id <> ?2",
+            *(session_id, agent["span_id"]),
+        )
+        responses, calls = ([row for row in below if row["kind"] == kind] for kind in ("generation", "tool"))
+        errors = sum(row["status"] == "error" for row in below)
+        background = bool(metadata(agent, "background"))
+        cost = figures.money(sum(row["cost_usd"] or 0 for row in responses))
+        page.goto(viewer.url(f"/sessions/{session_id}/turns/{agent['turn']}?span={agent['span_id']}"))
+        page.wait_for_selector(f'.detail-body[data-span="{agent["span_id"]}"]')
+        names, values = texts(page, ".detail-body > .facts dt"), texts(page, ".detail-body > .facts dd")
+        told = dict(zip(names, values, strict=True))
+        expected = {
+            "Requests": f"{len(responses):,}",
+            "Tokens": f"{sum(map(size, responses)):,}",
+            "Tool calls": f"{len(calls):,}",
+            "Errors": f"{errors:,}",
+            "Ran": "in the background" if background else None,
+            "Cost with agents": cost,
+        }
+        assert {name: told.get(name) for name in expected} == expected
+        assert set(told["Model"].split(", ")) == {row["model"] for row in responses if row["model"]}
+        parts = ["background" if background else "", plural(errors, "error") if errors else ""]
+        took = milliseconds(agent["start_ns"], agent["end_ns"])
+        cards.append("".join([*parts, plural(len(calls), "call"), took, cost]))
+    page.goto(viewer.url(f"/sessions/{session_id}"))
+    assert texts(page, "#agents h2 .quiet") == [str(len(agents))]
+    shown = page.locator("#agents li").evaluate_all(
+        "all => all.map(each => [...each.children].slice(1).map(part => part.textContent).join(''))"
+    )
+    assert sorted(shown) == sorted(cards)
+
+
 # Insights
 
 DAY = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
