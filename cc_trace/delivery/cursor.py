@@ -247,7 +247,7 @@ def from_json(data: bytes, session_id: str) -> SessionState:
     raw = orjson.loads(data)
     version = raw.pop("version")
     if version not in (1, VERSION):
-        message = "another version's"
+        message = "written by another version"
         raise ValueError(message)
     cursors = raw.pop("destinations")
     if version == 1:
@@ -256,7 +256,7 @@ def from_json(data: bytes, session_id: str) -> SessionState:
     destinations = {name: _cursor(cursor) for name, cursor in cursors.items()}
     state = SessionState(**_from_file_keys(raw, _SESSION_KEYS), destinations=destinations)
     if state.session_id != session_id:
-        message = "another session's"
+        message = "belongs to another session"
         raise ValueError(message)
     for part in (state, *destinations.values(), *(cursor.metrics for cursor in destinations.values())):
         for name, fits in _FORMS.items():
@@ -310,7 +310,7 @@ def agents_from_json(data: bytes) -> dict[str, dict[str, Delivered]]:
     """Parse and validate what `agents_to_json` wrote; raises one of DAMAGE."""
     raw = orjson.loads(data)
     if raw.pop("version") != _AGENTS_VERSION:
-        message = "another version's"
+        message = "written by another version"
         raise ValueError(message)
     return {to: _rows(files) for to, files in raw["destinations"].items()}
 

@@ -68,14 +68,14 @@ def _named(paths: Sequence[str]) -> Iterable[Path]:
         elif is_there(Path.is_dir, path):
             yield from sorted(filter(is_main_transcript, path.rglob("*.jsonl")))
         else:
-            message = f"there is no transcript or folder {path}"
+            message = f"no transcript or folder at {path}"
             raise NotFoundError(message)
 
 
 def main_transcript(path: Path) -> Path:
     """Return a path that a user named if it is a session's main transcript. Raises NotFoundError."""
     if not is_main_transcript(path):
-        message = f"{path} is not a session's transcript: its name is not a session id"
+        message = f"{path} is not a session transcript: its file name is not a session id"
         raise NotFoundError(message)
     return path
 

@@ -68,10 +68,10 @@ def headers(settings: DestinationSettings) -> tuple[tuple[str, str], ...]:
     """Return the headers after checking them: a library's own error would show the value."""
     for name, value in settings.headers:
         if not _NAME.fullmatch(name):
-            message = f"destination {settings.name} has a header with a name that HTTP does not allow"
+            message = f"destination {settings.name} has a header whose name is not valid in HTTP"
             raise ConfigError(message)
         if not _VALUE.fullmatch(value):
-            message = f"header {name} of destination {settings.name} has characters that HTTP does not allow"
+            message = f"header {name} of destination {settings.name} contains characters that are not valid in HTTP"
             raise ConfigError(message)
     return tuple((name, value.strip()) for name, value in settings.headers)
 

@@ -143,7 +143,7 @@ class LangfuseApi:
             # Older servers have no batches of scores: send them one at a time.
             return self._one_by_one(rows) if found.status == HTTPStatus.BAD_REQUEST else found
         if isinstance(found, CreateScoreBatchResults) and found.rejected:
-            why = cleaned(found.errors[0].message, self._secret_values) if found.errors else "without a reason"
+            why = cleaned(found.errors[0].message, self._secret_values) if found.errors else "without giving a reason"
             return Failure(f"{found.rejected} of {len(rows)} scores were rejected: {why}")
         return None
 
@@ -277,6 +277,6 @@ class _Transport(httpx.BaseTransport):
         if not isinstance(response, HttpResponse):
             raise httpx.TransportError(response.message)
         if not response.complete:
-            message = "the answer was cut off"
+            message = "the response was cut off"
             raise httpx.TransportError(message)
         return httpx.Response(response.status, headers={"content-type": response.content_type}, content=response.body)

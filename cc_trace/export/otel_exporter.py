@@ -58,7 +58,7 @@ class OtelExporter(OtlpDestination):
                 return Accepted()
         except Exception as error:  # noqa: BLE001  (foreign code may raise anything; the outcome is the same)
             return Unclear(f"the exporter raised {type(error).__name__}: {cleaned(str(error), self._secret_values)}")
-        return Unclear("the exporter failed without a reason")
+        return Unclear("the exporter failed without giving a reason")
 
     def close(self) -> None:
         """Shut the exporter down."""
@@ -126,6 +126,6 @@ def _exporter(settings: DestinationSettings) -> SpanExporter:
         raise ConfigError(message) from error
     if unknown:
         exporter.shutdown()
-        message = f"destination {settings.name}: exporter {settings.exporter!r} takes no {' and no '.join(unknown)}"
+        message = f"destination {settings.name}: exporter {settings.exporter!r} does not accept {' or '.join(unknown)}"
         raise ConfigError(message)
     return exporter

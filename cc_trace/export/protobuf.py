@@ -96,7 +96,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             message = f"wire type {form}"
             raise ValueError(message)
         if position + size > len(data):
-            message = "it breaks off"
+            message = "it is truncated"
             raise ValueError(message)
         yield field, data[position : position + size]
         position += size
@@ -117,5 +117,5 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:  # noqa: PLR2004  (the high bit)
             return number & _MASK, position
-    message = "no integer"
+    message = "not an integer"
     raise ValueError(message)

@@ -148,8 +148,11 @@ def test_a_store_gets_what_a_fork_copied_with_the_fork(history: History) -> None
             "--since is 'soon'; it must be an age such as 30d, 12h or 2w, or a date such as 2026-10-01",
         ),
         (["--jobs", "0"], "--jobs is 0; it must be at least 1"),
-        (["/nowhere"], "there is no transcript or folder /nowhere"),
-        (["--to", "moon"], "--to names 'moon'; it must be one of local, otlp, langfuse, file, otel:NAME"),
+        (["/nowhere"], "no transcript or folder at /nowhere"),
+        (
+            ["--to", "moon"],
+            "--to contains 'moon'; the destinations are local, otlp, langfuse, file, otel:NAME",
+        ),
     ],
 )
 def test_wrong_usage_prints_one_line(history: History, arguments: list[str], message: str) -> None:

@@ -166,7 +166,10 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
             "CC_TRACE_WAIT can only be set in the environment, not in config.toml",
         ),
         (["set", "otlp_endpoint", "localhost"], "otlp_endpoint must be a URL with http:// or https://, such as"),
-        (["set", "destinations", "moon"], "destinations names 'moon'; it must be one of local, otlp, langfuse, file"),
+        (
+            ["set", "destinations", "moon"],
+            "destinations contains 'moon'; the destinations are local, otlp, langfuse, file",
+        ),
         (["unset", "nothing"], "unknown setting 'nothing'; `cc-trace config` lists all settings"),
     ],
 )

@@ -597,7 +597,7 @@ FAULTS = {
     "unknown destination": Fault(
         lambda home: home.environment.update(CC_TRACE_DESTINATIONS="lokal"),
         "configuration",
-        "CC_TRACE_DESTINATIONS names 'lokal'; it must be one of",
+        "CC_TRACE_DESTINATIONS contains 'lokal'; the destinations are",
         "cc-trace config",
     ),
     "tracing off": Fault(
@@ -781,7 +781,7 @@ def test_a_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
     """A wrong value is quoted; not if it is a key."""
     home.environment |= {"CC_TRACE_DESTINATIONS": SECRET, "LANGFUSE_SECRET_KEY": SECRET}
     _, checks = home.checks()
-    assert "CC_TRACE_DESTINATIONS names '[masked: langfuse secret key]'" in named("configuration", checks)[0].found
+    assert "CC_TRACE_DESTINATIONS contains '[masked: langfuse secret key]'" in named("configuration", checks)[0].found
 
 
 def test_a_projects_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
@@ -790,7 +790,7 @@ def test_a_projects_key_in_a_wrong_place_is_not_repeated(home: Home) -> None:
     home.environment |= {"CC_TRACE_DESTINATIONS": "swordfish"}
     _, checks = home.checks()
     assert "swordfish" not in repr(checks)
-    assert named("configuration", checks)[0].found.startswith("CC_TRACE_DESTINATIONS names ")
+    assert named("configuration", checks)[0].found.startswith("CC_TRACE_DESTINATIONS contains ")
 
 
 # Single checks

@@ -459,9 +459,9 @@ def test_failing_exporter_makes_the_outcome_unclear(spans: list[Span]) -> None:
         said.append(opened.send([opened.encode(spans[0])]))
         opened.close()
     assert said == [
-        Unclear("the exporter failed without a reason"),
+        Unclear("the exporter failed without giving a reason"),
         Unclear("the exporter raised RuntimeError: refused: ***"),
-        Unclear("the exporter failed without a reason"),
+        Unclear("the exporter failed without giving a reason"),
     ]
 
 
@@ -472,7 +472,7 @@ def test_failing_exporter_makes_the_outcome_unclear(spans: list[Span]) -> None:
         ("nothing", {}, "exporter 'nothing' is not installed; installed: "),
         (None, {}, "exporter None is not installed; installed: "),
         ("broken", {}, "exporter 'broken' cannot be created: no server set"),
-        ("choosy", {"endpoint": "http://h"}, "exporter 'choosy' takes no endpoint"),
+        ("choosy", {"endpoint": "http://h"}, "exporter 'choosy' does not accept endpoint"),
     ],
 )
 def test_unavailable_exporter_is_reported_at_once(name: str, more: dict[str, Any], told: str) -> None:

@@ -105,7 +105,7 @@ def test_a_key_is_sent_only_to_the_address_of_its_own_source() -> None:
 
 
 def test_named_destinations_are_used_once_each() -> None:
-    """CC_TRACE_DESTINATIONS names them."""
+    """CC_TRACE_DESTINATIONS contains them."""
     found = destinations(CC_TRACE_DESTINATIONS="local, file,local,otel:console")
     assert [(each.name, each.kind) for each in found] == [
         ("local", "local"),
@@ -126,11 +126,11 @@ def test_no_key_is_shown() -> None:
     [
         (
             {"CC_TRACE_DESTINATIONS": "nowhere"},
-            "CC_TRACE_DESTINATIONS names 'nowhere'; it must be one of local, otlp, langfuse, file, otel:NAME",
+            "CC_TRACE_DESTINATIONS contains 'nowhere'; the destinations are local, otlp, langfuse, file, otel:NAME",
         ),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_DESTINATIONS": "otlp,otlp:x"},
-            "CC_TRACE_DESTINATIONS names 'otlp:x'; it must be one of local, otlp, langfuse, file, otel:NAME",
+            "CC_TRACE_DESTINATIONS contains 'otlp:x'; the destinations are local, otlp, langfuse, file, otel:NAME",
         ),
         ({"CC_TRACE_ENABLED": "maybe"}, "CC_TRACE_ENABLED is 'maybe'; it must be true or false"),
         (
