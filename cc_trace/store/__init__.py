@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cc_trace.store import filters, insights, lists, questions, usage
+    from cc_trace.store import filters, insights, lists, questions, rewrites, usage
     from cc_trace.store.delivered import (
         StoredSession,
         find_stored,
@@ -43,6 +43,7 @@ __all__ = [
     "read_session",
     "read_titles",
     "remove_traces",
+    "rewrites",
     "row_of",
     "store_path",
     "to_json",
@@ -72,7 +73,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name in ("filters", "insights", "lists", "questions", "usage"):
+    if name in ("filters", "insights", "lists", "questions", "rewrites", "usage"):
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         message = f"module {__name__!r} has no attribute {name!r}"

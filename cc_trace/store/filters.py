@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cc_trace.store.rewrites import REWRITES
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -32,6 +34,11 @@ OF_SPANS: Final = (
     *("day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "session", "turn", "file", "sort"),
 )
 
+# The requests that missed the cache, and why: as Claude Code recorded it, or as it is seen from token counts.
+_MISSES: Final = f"""
+SELECT row, cache_miss why FROM spans WHERE kind = 'generation' AND cache_miss IS NOT NULL
+UNION ALL SELECT row, why FROM ({REWRITES})
+"""  # noqa: S608  (ours)
 _MAX_CHARS: Final = 500
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
@@ -48,7 +55,8 @@ class Filter:
     """The parameters that are set; empty: everything.
 
     `called`: responses that called a tool; `time`: turns that spent such time; `miss`: responses by the first cause for
-    which the cache was missed; `errors`: sessions that have some; `file`: calls that changed it.
+    which the cache was missed, recorded or seen from token counts; `errors`: sessions that have some; `file`: calls
+    that changed it.
     """
 
     project: str = ""
@@ -133,7 +141,7 @@ class Filter:
             ("status = ?", self.status),
             (f"EXISTS (SELECT 1 FROM json_each({CALLS}) WHERE value = ?)", self.called),  # noqa: S608  (likewise)
             ("json_extract(span, '$.metadata.time_ms.' || ?) > 0", self.time),
-            ("cache_miss = ?", self.miss),
+            (f"spans.row IN (SELECT row FROM ({_MISSES}) WHERE why = ?)", self.miss),  # noqa: S608  (likewise)
         ]
 
 

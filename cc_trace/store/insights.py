@@ -51,9 +51,7 @@ class Insights:
     time_ms: dict[str, int]
     untimed: int  # turns whose times are not known
     tools: list[Latency]
-    missed_tokens: int
-    missed_usd: float
-    misses: int
+    recorded: int  # sessions whose requests are recorded, and with them why the cache was missed
     dearest: list[sqlite3.Row]
 
 
@@ -80,12 +78,10 @@ def insights(store: Store, chosen: Filter) -> Insights:
         "tool": _by_tool(store, chosen),
     }
     total = store.read(f"SELECT {_SUMS}, COUNT(DISTINCT session_id) sessions {responses}", where.values)[0]
-    missed = store.read(
-        "SELECT SUM(json_extract(span, '$.metadata.cache_miss.tokens')),"
-        " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')), COUNT(json_extract(span, '$.metadata.cache_miss'))"
-        f" {responses}",
+    recorded = store.read(
+        f"SELECT COUNT(DISTINCT session_id) {responses} AND json_extract(span, '$.metadata.context') IS NOT NULL",
         where.values,
-    )[0]
+    )[0][0]
     dearest = store.read(
         "SELECT session_id, turn, title, label, total_usd, start_ns, end_ns FROM spans JOIN sessions USING (session_id)"
         f" WHERE kind = 'turn' AND total_usd > 0 AND {where.text} ORDER BY total_usd DESC LIMIT 10",
@@ -98,9 +94,7 @@ def insights(store: Store, chosen: Filter) -> Insights:
         time_ms={kind: int(times[kind] or 0) for kind in TIME_KINDS},
         untimed=times["untimed"],
         tools=_tools(store, where),
-        missed_tokens=missed[0] or 0,
-        missed_usd=missed[1] or 0.0,
-        misses=missed[2],
+        recorded=recorded,
         dearest=dearest,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cc_trace.store import rewrites
 from cc_trace.store.filters import CALLS
 from cc_trace.store.questions import MAX_ROWS
 from cc_trace.store.slowest import slowest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cc_trace.store.store import Store
 
 _FIRST_FEW: Final = 12
+_MAX_CAUSES: Final = 20
 _PICK: Final = (
     "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, spans.cost_usd,"
     " total_usd, waits, spans.error,"
@@ -234,15 +236,21 @@ class Miss(NamedTuple):
 
 
 def misses(store: Store, chosen: Filter) -> list[Miss]:
-    """Return the cache misses by cause, those with the most tokens first."""
+    """Return the cache misses by cause, those with the most tokens first: recorded ones, and those that are not."""
     where = chosen.spans()
     found = store.read(
         "SELECT cache_miss cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
         " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')) cost FROM spans JOIN sessions USING (session_id)"
-        f" WHERE kind = 'generation' AND {where.text} AND cause IS NOT NULL GROUP BY 1 ORDER BY tokens DESC LIMIT 20",
+        f" WHERE kind = 'generation' AND {where.text} AND cause IS NOT NULL GROUP BY 1",
         where.values,
     )
-    return [Miss(row["cause"], row["requests"], row["tokens"] or 0, row["cost"] or 0.0) for row in found]
+    sums = {row["cause"]: [row["requests"], row["tokens"] or 0, row["cost"] or 0.0] for row in found}
+    for each in rewrites.chosen(store, chosen):
+        of_cause = sums.setdefault(each.cause, [0, 0, 0.0])
+        of_cause[0] += 1
+        of_cause[1] += each.tokens
+        of_cause[2] += each.cost_usd or 0.0
+    return sorted((Miss(cause, *sums[cause]) for cause in sums), key=lambda miss: -miss.tokens)[:_MAX_CAUSES]
 
 
 def spending(store: Store, session_id: str) -> list[tuple[int, float]]:

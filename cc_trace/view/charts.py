@@ -10,7 +10,7 @@ from cc_trace.view import figures
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cc_trace.store import insights
 
@@ -32,6 +32,9 @@ _ORIGINS: Final = {
     "written to cache": "o1",
     "not cached": "o2",
 }
+_CAUSES: Final = {"unknown": "no cause found", "not recorded": "cause not recorded"}  # where the word says too little
+_LITTLE_USD: Final = 0.01  # a miss that cost less is not told
+_FEW_TOKENS: Final = 1_024  # nor is one of fewer marked
 _FEW: Final = 24  # bars that fill a chart; with fewer of them, bars do not get wider
 
 
@@ -73,8 +76,8 @@ class ContextChart:
     misses: list[tuple[str, str]] = field(default_factory=list)  # link, title
 
 
-def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
-    """Draw the requests of a session."""
+def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, Any]]) -> ContextChart:
+    """Draw the requests of a session. `rewrites`: the cache misses that are not recorded, by span."""
     chart = ContextChart()
     requests = [row for row in rows if row["kind"] == "generation"]
     parts = [_by_origin(row) for row in requests]
@@ -98,8 +101,11 @@ def context_chart(rows: Sequence[sqlite3.Row]) -> ContextChart:
     for number, (row, part, total) in enumerate(zip(requests, parts, totals, strict=True)):
         bar = _bar(row, part, total, classes, (number * step, step, top))
         chart.bars.append(bar)
-        if bar.missed:
-            chart.misses.append((bar.href, f"Turn {row['turn']}: {miss_text(_object(row['cache_miss']))}"))
+        if miss := _object(row["cache_miss"]) or rewrites.get(row["span_id"]):
+            bar.missed = stands_out(miss) or _is_large(miss)
+            bar.title += f"\n{miss_text(miss)}"
+            if stands_out(miss):
+                chart.misses.append((bar.href, f"Turn {row['turn']}: {miss_text(miss)}"))
     before = 0
     for row in rows:
         if row["kind"] == "generation":
@@ -237,9 +243,6 @@ def _bar(
             y -= height
             bar.boxes.append(Box(class_, x + gap / 2, y, step - gap, height))
             lines.append(f"{name}: {count:,}")
-    if miss := _object(row["cache_miss"]):
-        bar.missed = not _is_first(miss)
-        lines.append(miss_text(miss))
     bar.title = "\n".join(lines)
     return bar
 
@@ -261,6 +264,17 @@ def _by_origin(row: sqlite3.Row) -> dict[str, int]:
     }
 
 
+def stands_out(miss: dict[str, Any]) -> bool:
+    """Return whether a miss is worth a note: it cost something, and something could have been cached already."""
+    cost = miss.get("cost_usd")
+    return not _is_first(miss) and not (isinstance(cost, int | float) and cost < _LITTLE_USD)
+
+
+def _is_large(miss: dict[str, Any]) -> bool:
+    tokens = miss.get("tokens")
+    return not _is_first(miss) and isinstance(tokens, int) and tokens >= _FEW_TOKENS
+
+
 def _is_first(miss: dict[str, Any]) -> bool:
     """Return whether nothing could have been cached yet: such misses are expected and not shown."""
     causes = miss.get("causes")
@@ -269,11 +283,16 @@ def _is_first(miss: dict[str, Any]) -> bool:
     )
 
 
+def cause_name(cause: str) -> str:
+    """Return the cause of a miss as a page says it."""
+    return _CAUSES.get(cause, cause.replace("_", " "))
+
+
 def miss_text(miss: dict[str, Any]) -> str:
     """Describe a cache miss in plain English."""
     causes = miss.get("causes")
     told = [
-        str(cause.get("kind", "unknown")).replace("_", " ") + (f" ({cause['detail']})" if cause.get("detail") else "")
+        cause_name(str(cause.get("kind", "unknown"))) + (f" ({cause['detail']})" if cause.get("detail") else "")
         for cause in (causes if isinstance(causes, list) else [])
         if isinstance(cause, dict)
     ]

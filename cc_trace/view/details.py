@@ -66,11 +66,12 @@ def detail(
     running: bool = False,
     below: sqlite3.Row | None = None,
     first_changed: tuple[int, int] | None = None,
+    miss: dict[str, Any] | None = None,
 ) -> Detail:
     """Return what there is to say about a span.
 
     `running`: it goes on, so what it lacks is no error. `below`: what is below an agent. `first_changed`: where in its
-    file an edit was.
+    file an edit was. `miss`: a cache miss that is not recorded.
     """
     span = json.loads(row["span"])
     made = Detail()
@@ -78,6 +79,7 @@ def detail(
     if below is not None:
         _agent_facts(made, below, span)
     _notes(made, span if not running else {**span, "error": None})
+    _miss(made, (span["metadata"] or {}).get("cache_miss") or miss)
     match row["kind"]:
         case "turn" | "subagent":
             _chat(made, "Prompt", span["input"])
@@ -185,9 +187,16 @@ def _notes(made: Detail, span: dict[str, Any]) -> None:
         told = "allowed" if permission.get("decision") == "accept" else "refused"
         source = str(permission.get("source") or "").replace("_", " ")
         made.notes.append(("permission", f"Permission: {told}{waited}, by {source or 'unknown'}."))
-    miss = metadata.get("cache_miss")
-    if isinstance(miss, dict):
-        made.notes.append(("miss", charts.miss_text(miss).capitalize() + "."))
+
+
+def _miss(made: Detail, miss: Any) -> None:  # noqa: ANN401
+    if not isinstance(miss, dict):
+        return
+    text = charts.miss_text(miss)
+    if charts.stands_out(miss):
+        made.notes.append(("miss", f"{text[:1].upper()}{text[1:]}."))
+    else:
+        made.facts.append(("Cache miss", text.removeprefix("cache miss of ")))
 
 
 def _generation(made: Detail, span: dict[str, Any]) -> None:

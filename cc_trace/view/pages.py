@@ -18,7 +18,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
-from cc_trace.store import filters, insights, lists, plain, questions
+from cc_trace.store import filters, insights, lists, plain, questions, rewrites
 from cc_trace.transcript import agent_paths, find_media, media_type
 from cc_trace.view import charts, edits, failure, figures, markdown, sent
 from cc_trace.view.details import detail
@@ -75,6 +75,7 @@ class Pages:
             visible=lambda text: escaped(str(text)),
             markdown=lambda text: markdown.to_html(str(text)),
             query=urlencode,
+            cause=charts.cause_name,
             plain=lambda text: " ".join(_RULES.sub(" ", plain(str(text))).split())[:300],
             failure=lambda row: failure.line(failure.full_text(row["error"], row["said"])),
             slow=_slow,
@@ -159,7 +160,10 @@ class Pages:
             offset=offset,
             more=offset + len(turns) < found["turns"],
             page_size=questions.MAX_ROWS,
-            chart=charts.context_chart(questions.requests(self._index, session_id)),
+            chart=charts.context_chart(
+                questions.requests(self._index, session_id),
+                {span_id: each.miss for span_id, each in rewrites.of_session(self._index, session_id).items()},
+            ),
             costs=charts.cost_bars(costs),
             costs_highest=highest,
             spent=charts.cost_line(lists.spending(self._index, session_id)),
@@ -234,11 +238,13 @@ class Pages:
             others = lists.edits(self._index, row["session_id"], path)
             first_changed = self._first_changed(row)
         below = lists.below(self._index, row) if row["kind"] == "subagent" else None
+        rewritten = rewrites.of_session(self._index, row["session_id"]) if row["kind"] == "generation" else {}
+        miss = rewritten[row["span_id"]].miss if row["span_id"] in rewritten else None
         return self._page(
             "detail.html",
             row=row,
             running=running,
-            detail=detail(row, running=running, below=below, first_changed=first_changed),
+            detail=detail(row, running=running, below=below, first_changed=first_changed, miss=miss),
             edit=others.index(row["span_id"]) + 1 if row["span_id"] in others else 0,
             edits=len(others),
             file=path,
@@ -435,7 +441,7 @@ def _heading(chosen: filters.Filter) -> str:
     if chosen.time:
         return f"Turns by {chosen.time} time"
     if chosen.miss:
-        return f"Cache misses: {chosen.miss}"
+        return f"Cache misses: {charts.cause_name(chosen.miss)}"
     if chosen.called:
         return f"Requests that called {chosen.called}"
     if chosen.tool:

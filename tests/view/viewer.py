@@ -7,10 +7,10 @@ import shutil
 import socket
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from lines import prompt, reply, result, session, tool_use
+from lines import prompt, reply, result, session, tool_use, write
 from shared import CASES
 
 from cc_trace.delivery import App
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lines import Line
+
 TOKEN = "t" * 43
 # A PNG of three by two pixels.
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEUlEQVR4nGP4z8AAQTD6PwMAPtUF+6guL00AAAAASUVORK5CYII="
 _EDITS = [{"old_string": "a = 1", "new_string": "a = 2"}, {"old_string": "b = 1", "new_string": "b = 2"}]
+OLD = "77777777-0000-4000-8000-000000000007"
 _TODOS = [{"content": "look", "status": "completed"}, {"content": "fix", "status": "in_progress"}]
 HOSTILE = (
     "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'> [a](javascript:window.ran=3)"
@@ -91,6 +94,41 @@ def write_made(projects: Path) -> None:
         result("t5", HOSTILE, at=25, error=True),
         reply("m6", "y" * 1_000_000, at=27),
     )
+
+
+def write_old(projects: Path) -> None:
+    """Write a session of before requests were recorded, whose cache was missed for several reasons, and for none."""
+    own: dict[str, Any] = {"sessionId": OLD, "version": "2.0.9", "cwd": "/old"}
+
+    def used(read: int, written: int, *, hour: int = 0) -> dict[str, object]:
+        kept = {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": hour}
+        counts = {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": read}
+        return {**counts, "cache_creation_input_tokens": written + hour, "cache_creation": kept}
+
+    def call(name: str, at: float, read: int, written: int, *, hour: int = 0, **fields: Any) -> list[Line]:
+        usage = used(read, written, hour=hour)
+        made = reply(name, tool_use(f"t{name}", "Bash", command=name), at=at, usage=usage, **own, **fields)
+        return [made, result(f"t{name}", at=at + 1, **own)]
+
+    lines = [
+        prompt("one", 0, **own),
+        *call("o1", 2, 0, 40_000),
+        *call("o2", 4, 40_000, 2_000),  # all was read
+        *call("o3", 6, 41_900, 1_100),  # little was not
+        *call("o4", 8, 10_100, 33_900),  # nothing says why
+        reply("o5", "done", at=10, usage=used(44_000, 500), **own),
+        prompt("two", 610, **own),
+        *call("o6", 612, 0, 46_000),  # ten minutes later
+        *call("o7", 614, 0, 47_000, message={"model": "claude-haiku-4-5-20251001"}),
+        *call("o8", 616, 0, 1_000, hour=48_000, message={"model": "claude-haiku-4-5-20251001"}),  # and why is not known
+        reply(
+            "o9", "done", at=618, usage=used(49_000, 200, hour=1), message={"model": "claude-haiku-4-5-20251001"}, **own
+        ),
+        prompt("three", 1_500, **own),
+        # The cache is kept for an hour, so the pause does not say why.
+        reply("o10", "done", at=1_502, usage=used(0, 50_000), message={"model": "claude-haiku-4-5-20251001"}, **own),
+    ]
+    write(projects / f"{OLD}.jsonl", lines)
 
 
 @contextlib.contextmanager

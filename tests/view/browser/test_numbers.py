@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
+from viewer import OLD
 
+from cc_trace.pricing import cost_usd
+from cc_trace.transcript import Usage
 from cc_trace.view import figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from playwright.sync_api import Page
     from viewer import Viewer
@@ -30,7 +33,7 @@ ASKED = "44444444-0000-4000-8000-000000000003"
 COMPACTED = "44444444-0000-4000-8000-000000000004"
 FORK = "35e95895-b490-45b6-99f9-2d715768dc02"
 LONG = "8463c716-a2ea-4c14-9efa-87158ebd9f20"  # of the corpus
-SESSIONS = [MADE, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
+SESSIONS = [MADE, OLD, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
 TIMES = " \N{MULTIPLICATION SIGN} "
 TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
 
@@ -85,6 +88,31 @@ def clock(time_ns: int, form: str = "%H:%M:%S") -> str:
 def rank(values: Sequence[float], percent: int) -> float | None:
     """Return a percentile by nearest rank."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1] if values else None
+
+
+def unrecorded_misses(rows: Iterable[Any]) -> dict[str, tuple[int, float]]:
+    """Return the tokens and the cost of the cache misses that no request recorded, by span. `rows`: in order."""
+    found: dict[str, tuple[int, float]] = {}
+    held: dict[tuple[str, str], int] = {}
+    for row in rows:
+        if row["kind"] != "generation" or not row["context_tokens"]:
+            continue
+        thread = (row["session_id"], row["agent_id"] or (row["parent_id"] if row["agent"] else ""))
+        before, read = held.get(thread, 0), row["cache_read_tokens"]
+        held[thread] = read + row["cache_write_tokens"]
+        missed = min(before - read, row["context_tokens"] - read)
+        span = json.loads(row["span"])
+        if missed < 1024 or missed < before / 10 or "context" in span["metadata"]:
+            continue
+        usage, cost = span["response"]["usage"], 0.0
+        left = missed
+        for name in ("cache_write_1h", "cache_write_5m", "input"):
+            part = min(left, usage[name])
+            left -= part
+            paid, least = (cost_usd(row["model"], Usage(**{key: part}), None) for key in (name, "cache_read"))
+            cost += (paid or 0) - (least or 0)
+        found[row["span_id"]] = (missed, cost)
+    return found
 
 
 # Sessions
@@ -202,7 +230,7 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
     have(ask, session_id)
     page.goto(viewer.url(f"/sessions/{session_id}"))
     requests = ask(
-        "SELECT turn, model, context_tokens tokens, cost_usd, json_extract(span, '$.metadata.context') context,"
+        "SELECT *, context_tokens tokens, json_extract(span, '$.metadata.context') context,"
         " json_extract(span, '$.metadata.cache_miss.tokens') missed,"
         " json_extract(span, '$.metadata.cache_miss.cost_usd') missed_usd,"
         " json_extract(span, '$.metadata.cache_miss.causes[0].kind') = 'first request' first FROM spans"
@@ -215,12 +243,14 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
         sum(each["by_origin"].values()) if each.get("by_origin") else row["tokens"]
         for each, row in zip(contexts, requests, strict=True)
     ]
+    unrecorded = unrecorded_misses(requests)
+    missed = [unrecorded.get(row["span_id"], (row["missed"], row["missed_usd"])) for row in requests]
     bars = texts(page, ".context a.mark:has(rect.hit) title")
-    for row, each, size, bar in zip(requests, contexts, sizes, bars, strict=True):
+    for row, each, size, bar, (count, cost) in zip(requests, contexts, sizes, bars, missed, strict=True):
         assert f"Turn {row['turn']} · {row['model']} · {size:,} tokens · {figures.money(row['cost_usd'])}" in bar
-        assert all(f"{name}: {count:,}" in bar for name, count in each.get("by_origin", {}).items() if count)
-        if row["missed"] is not None:
-            assert f"cache miss of {row['missed']:,} tokens, {figures.money(row['missed_usd'])} more" in bar
+        assert all(f"{name}: {part:,}" in bar for name, part in each.get("by_origin", {}).items() if part)
+        assert ("cache miss" in bar) == (count is not None)
+        assert count is None or f"cache miss of {count:,} tokens, {figures.money(cost)} more" in bar
     limits = [each["limit"] for each in contexts if each.get("limit")]
     said = f"{plural(len(requests), 'request')} of the main thread, at most {max(sizes):,} tokens"
     caption = page.locator("figure:has(svg.context) figcaption .quiet")
@@ -230,9 +260,14 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
         assert {name: count for name, count in legend.items() if count != "0"} == {
             name: f"{count:,}" for name, count in origins.items() if count
         }
-    missed = [row for row in requests if row["missed"] is not None and not row["first"]]
-    for row, text in zip(missed, texts(page, ".explained .miss"), strict=True):
-        assert f"Turn {row['turn']}: cache miss of {row['missed']:,} tokens, {figures.money(row['missed_usd'])}" in text
+    told = [
+        f"Turn {row['turn']}: cache miss of {count:,} tokens, {figures.money(cost)} more than reading them"
+        for row, (count, cost) in zip(requests, missed, strict=True)
+        if count is not None and not row["first"] and cost >= 0.01
+    ]
+    assert [text.partition(":")[0] + ":" + text.split(":")[1] for text in texts(page, ".explained .miss")] == told
+    marked = [count for row, (count, _) in zip(requests, missed, strict=True) if not row["first"] and count]
+    assert page.locator(".context a.missed").count() == sum(count >= 1024 for count in marked)
     compactions = ask(
         "SELECT turn, json_extract(span, '$.metadata.preTokens') before,"
         " json_extract(span, '$.metadata.postTokens') after FROM spans WHERE session_id = ? AND name = 'compaction'"
@@ -492,7 +527,7 @@ def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., li
             expected["Written to cache"] = f"{row['cache_write_tokens']:,}"
             expected["Output"] = f"{row['output_tokens']:,}"
         assert {name: told.get(name) for name in expected} == expected
-        notes = " ".join(texts(page, ".detail-body .note"))
+        notes = " ".join([*texts(page, ".detail-body .note"), f"Cache miss of {told.get('Cache miss')}"])
         if (row["attempts"] or 1) > 1:
             assert f"It took {row['attempts']} attempts." in notes
         if row["cache_miss"] is not None:
@@ -546,6 +581,8 @@ def test_what_an_agent_did(page: Page, viewer: Viewer, ask: Callable[..., list[A
 
 # Insights
 
+CAUSE = "json_extract(span, '$.metadata.cache_miss.causes[0].kind')"
+CAUSES = {"unknown": "no cause found", "not recorded": "cause not recorded"}
 DAY = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
 PERIODS = ["all", "project", "since", "until"]
 
@@ -648,7 +685,9 @@ def test_the_shares_of_insights(page: Page, period: tuple[list[Any], str]) -> No
 
 
 @pytest.mark.parametrize("period", PERIODS, indirect=True)
-def test_the_times_and_cache_misses_of_insights(page: Page, period: tuple[list[Any], str]) -> None:
+def test_the_times_and_cache_misses_of_insights(
+    page: Page, ask: Callable[..., list[Any]], period: tuple[list[Any], str]
+) -> None:
     times = [metadata(row, "time_ms") for row in period[0] if row["kind"] == "turn"]
     kinds = {kind: sum(each[kind] for each in times if each) for kind in next(each for each in times if each)}
     assert columns(page, "#time li a", ".name", ".value", ".quiet") == [
@@ -657,6 +696,9 @@ def test_the_times_and_cache_misses_of_insights(page: Page, period: tuple[list[A
     untimed = times.count(None)
     assert [int(text.split()[1]) for text in texts(page, "#time .sums")] == ([untimed] if untimed else [])
     misses: dict[str, list[float]] = {}
+    of_all = unrecorded_misses(ask("SELECT * FROM spans ORDER BY session_id, turn, place"))
+    shown = {row["span_id"] for row in period[0]}
+    unrecorded = [miss for span_id, miss in of_all.items() if span_id in shown]
     for row in period[0]:
         if row["kind"] == "generation" and (miss := metadata(row, "cache_miss")) is not None:
             found = misses.setdefault(miss["causes"][0]["kind"], [0, 0, 0])
@@ -665,13 +707,30 @@ def test_the_times_and_cache_misses_of_insights(page: Page, period: tuple[list[A
             found[2] += miss.get("cost_usd") or 0
     bars = columns(page, "#cache li a", ".name", ".value", ".quiet")
     titles = page.locator("#cache li a").evaluate_all("all => all.map(each => each.title)")
-    assert sorted([*bar, title] for bar, title in zip(bars, titles, strict=True)) == sorted(
-        [cause, figures.money(cost), figures.short(tokens), f"{count:,} requests, {tokens:,} tokens"]
-        for cause, (count, tokens, cost) in misses.items()
-    )
-    if misses:
-        tokens, cost = (sum(found[place] for found in misses.values()) for place in (1, 2))
+    told = sorted([*bar, title] for bar, title in zip(bars, titles, strict=True))
+    if not unrecorded:
+        assert told == sorted(
+            [
+                CAUSES.get(cause, cause),
+                figures.money(cost),
+                figures.short(tokens),
+                f"{count:,} requests, {tokens:,} tokens",
+            ]
+            for cause, (count, tokens, cost) in misses.items()
+        )
+    counts = [title.split() for *_, title in told]
+    everything = [*misses.values(), *([1, *miss] for miss in unrecorded)]
+    count, tokens, cost = (sum(found[place] for found in everything) for place in range(3))
+    assert sum(int(words[0].replace(",", "")) for words in counts) == count
+    assert sum(int(words[2].replace(",", "")) for words in counts) == tokens
+    if everything:
         assert texts(page, "#cache .sums b") == [figures.short(tokens), figures.money(cost)]
+    responses = [row for row in period[0] if row["kind"] == "generation"]
+    every = {row["session_id"] for row in responses}
+    recorded = {row["session_id"] for row in responses if metadata(row, "context")}
+    assert (f"recorded for {len(recorded)} of {len(every)} sessions" in " ".join(texts(page, "#recorded"))) == (
+        recorded != every
+    )
 
 
 @pytest.mark.parametrize("period", PERIODS, indirect=True)
@@ -714,7 +773,12 @@ def test_the_most_expensive_turns(page: Page, ask: Callable[..., list[Any]], per
         ({"kind": "subagent", "sort": "cost"}, "kind = 'subagent'"),
         ({"tool": "Bash", "status": "error"}, "kind = 'tool' AND tool = 'Bash' AND status = 'error'"),
         ({"time": "hooks", "sort": "duration"}, "kind = 'turn' AND json_extract(span, '$.metadata.time_ms.hooks') > 0"),
-        ({"miss": "model changed"}, "json_extract(span, '$.metadata.cache_miss.causes[0].kind') = 'model changed'"),
+        (
+            {"miss": "model changed"},
+            f"{CAUSE} = 'model changed' OR copied = 0 AND s.session_id = '{OLD}' AND cache_write_tokens = 47000",
+        ),
+        ({"miss": "expired"}, f"s.session_id = '{OLD}' AND cache_write_tokens = 46000"),
+        ({"miss": "not recorded"}, f"s.session_id = '{OLD}' AND cache_write_tokens IN (33900, 49000, 50000)"),
         ({"called": "Read"}, "calls LIKE '%\"Read\"%'"),
         ({"called": "no tool", "agent": "main thread"}, "kind = 'generation' AND calls IS NULL AND agent = ''"),
         (

@@ -1,0 +1,29 @@
+"""Turns whose times cannot be right.
+
+Some versions rewrote the times of the lines that they copied when a session was resumed: all its responses and results
+then have the time of the copy, and only the prompts have their own. So turns that ended at one moment, and a turn
+whose responses all ended at one moment, have no times that say anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cc_trace.store.store import Store
+
+_FEW: Final = 3  # responses that would not end at one moment by chance
+# The turns, each as a session's id and a number.
+UNTIMED: Final = f"""
+SELECT session_id, turn FROM (SELECT session_id, turn, start_ns, end_ns,
+    COUNT(*) OVER (PARTITION BY session_id, end_ns) together FROM spans WHERE kind = 'turn')
+    WHERE together > 1 AND end_ns > start_ns
+UNION SELECT session_id, turn FROM spans WHERE kind = 'generation' AND agent = '' AND agent_id IS NULL
+    AND end_ns IS NOT NULL GROUP BY session_id, turn HAVING COUNT(*) >= {_FEW} AND MIN(end_ns) = MAX(end_ns)
+"""  # noqa: S608  (ours)
+
+
+def untimed_turns(store: Store, session_id: str) -> set[int]:
+    """Return the numbers of a session's turns whose times cannot be right."""
+    own = UNTIMED.replace("WHERE kind", "WHERE session_id = ?1 AND kind")
+    return {row["turn"] for row in store.read(own, [session_id])}
