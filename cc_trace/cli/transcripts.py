@@ -14,15 +14,25 @@ if TYPE_CHECKING:
 def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
     """Find a session's transcript: Claude Code's own, else the one that was made of a run's output.
 
-    Raises NotFoundError, which says what to use instead where only the local store has the session.
+    Raises NotFoundError, which says what to use instead where only the local store has the session, or more of it.
     """
     try:
-        return find(target, config_dir, here(), state / "streams")
+        path = find(target, config_dir, here(), state / "streams")
+        if path.parent != state / "streams" or not _stored_from_another(path, state):
+            return path
+        session_id: str | None = path.stem
     except NotFoundError:
         if target is None or (session_id := find_in_store(target, state)) is None:
             raise
     message = f"the transcript of session {session_id} is gone; `cc-trace show {session_id}` prints what was stored"
     raise NotFoundError(message)
+
+
+def _stored_from_another(stream: Path, state: Path) -> bool:
+    """Tell whether the local store has a session from Claude Code's own transcript, which is gone by now."""
+    from cc_trace.store import read_from, store_path  # noqa: PLC0415  (most transcripts are there)
+
+    return read_from(store_path(state), stream.stem) not in (None, str(stream))
 
 
 def find_in_store(target: str, state: Path) -> str | None:

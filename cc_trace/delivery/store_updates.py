@@ -6,7 +6,8 @@ Rules:
   from the start, however long the history is.
 - What is off, excluded, suppressed, or a fork of what is suppressed, does not enter, and leaves if it had entered. Nor
   does a session for which `store` is false, unless the store is one of its destinations.
-- A session whose transcript was deleted stays until it is suppressed, or `store_days` are over.
+- A session whose transcript was deleted stays until it is suppressed, or `store_days` are over. The output of a run is
+  read only for a session that has nothing else: it may be a part of it.
 - A session that fails does not affect others.
 """
 
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.history import past_sessions
 from cc_trace.delivery.liveness import has_ended
-from cc_trace.errors import CcTraceError
+from cc_trace.errors import CcTraceError, StateError
 from cc_trace.files import write_private
 from cc_trace.privacy import Privacy
 from cc_trace.transcript import OpenTranscript, scan
@@ -90,7 +91,7 @@ class StoreUpdates:
             if stamp != self._stamps.get(file.path.stem):  # it may have been read meanwhile
                 self._read(file, stamp, int(since * 1e9), changed)
         progress(len(pending), len(pending))
-        there = {file.path.stem for file in found}
+        there = {file.path.stem for file in found if not self._is_stream(file.path)}
         for session_id in self._store.unplaced() if not paths else ():
             if session_id not in there:
                 self._store.lay_out(session_id)
@@ -100,8 +101,10 @@ class StoreUpdates:
             changed(session_id)
         return True
 
-    def _has_ended(self, session_id: str, transcript: Path) -> bool:
-        return has_ended(transcript, self._app.states.peek(session_id), self._app.config_dir)
+    def _has_ended(self, transcript: Path) -> bool:
+        with contextlib.suppress(StateError):  # a file that is not named after a session
+            return has_ended(transcript, self._app.states.peek(transcript.stem), self._app.config_dir)
+        return False
 
     def _read_written(
         self, looked: float, since_ns: int, left_out: AbstractSet[str], changed: Callable[[str], None]
@@ -147,6 +150,9 @@ class StoreUpdates:
     def _read(self, file: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
         session_id = file.path.stem
         try:
+            if self._is_stream(file.path) and self._has_more_than(file.path):
+                self._stamps[session_id] = stamp
+                return
             started = self._app.project_and_environment(file.path)
             if not (self._belongs_in_store(*started) and self._unsuppressed(file.path)):
                 self._remove(session_id, changed)
@@ -162,6 +168,15 @@ class StoreUpdates:
             if self.failed.get(session_id) != str(error):  # said once, tried again
                 self.failed[session_id] = str(error)
                 self._app.log.write(f"store: {file.path}: {error}")
+
+    def _is_stream(self, path: Path) -> bool:
+        return path.parent == self._app.states.streams
+
+    def _has_more_than(self, stream: Path) -> bool:
+        """Tell whether the store has a session from elsewhere than a run's output, which may be only a part of it."""
+        question = "SELECT (SELECT path FROM sessions WHERE session_id = ?1), EXISTS (SELECT 1 FROM spans WHERE session_id = ?1)"
+        ((path, has_spans),) = self._store.read(question, [stream.stem])
+        return bool(has_spans) and path != str(stream)
 
     def _belongs_in_store(self, project: str | None, environment: HookEnvironment | None) -> bool:
         """Tell whether the settings of a project let its sessions into the store."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cc_trace.store.delivered import (
         StoredSession,
         find_stored,
+        read_from,
         read_session,
         read_titles,
         remove_traces,
@@ -40,6 +41,7 @@ __all__ = [
     "overwritten",
     "plain",
     "questions",
+    "read_from",
     "read_session",
     "read_titles",
     "remove_traces",
@@ -62,6 +64,7 @@ _MODULES: Final = {
     "label": "layout",
     "overwritten": "terminal",
     "plain": "terminal",
+    "read_from": "delivered",
     "read_session": "delivered",
     "read_titles": "delivered",
     "remove_traces": "delivered",

@@ -126,6 +126,16 @@ def find_stored(path: Path, beginning: str) -> list[str]:
         raise StateError(message) from error
 
 
+def read_from(path: Path, session_id: str) -> str | None:
+    """Return the transcript that a session was read from, though it may be gone; None if that is not known."""
+    try:
+        with contextlib.closing(connect_to_read(path)) as database:
+            row = database.execute("SELECT path FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
+    except (OSError, sqlite3.Error):
+        return None
+    return None if row is None else row[0]
+
+
 def read_titles(path: Path) -> dict[str, str]:
     """Return the titles of all sessions; empty if the store cannot be read or has an earlier version."""
     try:

@@ -171,16 +171,17 @@ class Store:
         self._remove_other_turns(session.summary.session_id, numbers)
         return self._write_session(session.summary, str(path), stamp, state, privacy) or changed
 
-    def mark_ended(self, has_ended: Callable[[str, Path], bool], now: float) -> list[str]:
+    def mark_ended(self, has_ended: Callable[[Path], bool], now: float) -> list[str]:
         """Note that the sessions of the last hour whose process has ended are idle, and return their ids.
 
-        A transcript does not say so: `has_ended` is asked, with a session's id and its transcript.
+        A transcript does not say so: `has_ended` is asked, with its path.
         """
         active = self.read(
-            "SELECT session_id, path FROM sessions WHERE last_ns >= ? AND state <> 'idle' AND path IS NOT NULL",
-            [(now - _RECENT_SECONDS) * 1e9],
+            "SELECT session_id, path FROM sessions"
+            " WHERE last_ns BETWEEN ? AND ? AND state <> 'idle' AND path IS NOT NULL",
+            [(now - _RECENT_SECONDS) * 1e9, (now + _RECENT_SECONDS) * 1e9],
         )
-        ended = [row["session_id"] for row in active if has_ended(row["session_id"], Path(row["path"]))]
+        ended = [row["session_id"] for row in active if has_ended(Path(row["path"]))]
         if ended:
             with self._transaction() as database:
                 for session_id in ended:

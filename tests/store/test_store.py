@@ -16,6 +16,7 @@ from lines import NOON, prompt, reply, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
+from cc_trace.cli import main
 from cc_trace.delivery import App, SessionState, StateFolder, store_updates
 from cc_trace.errors import StateError
 from cc_trace.export import Accepted
@@ -198,6 +199,42 @@ def test_a_session_stays_when_its_transcript_is_deleted(tmp_path: Path, projects
     before = sessions(tmp_path)
     next(projects.glob("*.jsonl")).unlink()
     assert sessions(tmp_path) == before != set()
+
+
+def test_the_output_of_a_run_does_not_replace_what_was_read_from_a_transcript(
+    tmp_path: Path, projects: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a part of the session: one of its runs."""
+    turns = [line for n in range(3) for line in (prompt(f"ask {n}", 10 * n), reply(f"m{n}", f"say {n}", at=10 * n + 5))]
+    own = write(projects / f"{OWN}.jsonl", turns)
+    streams = tmp_path / ".claude" / "state" / "cc-trace" / "streams"
+    streams.mkdir(parents=True)
+
+    def prompts() -> list[str]:
+        with running(tmp_path) as viewer:
+            found = viewer.index.read("SELECT span ->> '$.input' FROM spans WHERE kind = 'turn' ORDER BY turn")
+        return [text for (text,) in found]
+
+    assert prompts() == ["ask 0", "ask 1", "ask 2"]
+    stream = write(streams / f"{OWN}.jsonl", [prompt("ask 3", 40), reply("m3", "say 3", at=45)])
+    assert prompts() == ["ask 0", "ask 1", "ask 2"]
+    own.unlink()
+    os.utime(stream)
+    assert prompts() == ["ask 0", "ask 1", "ask 2"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    main(["show", OWN])
+    shown = capsys.readouterr().out
+    assert ["say 0" in shown, "say 2" in shown] == [True, True]
+
+
+def test_a_file_that_is_not_named_after_its_session_holds_nothing_up(tmp_path: Path, projects: Path) -> None:
+    now = (datetime.now(UTC) - NOON).total_seconds()
+    lines = [prompt("hi", now - 5), reply("m1", "hello", at=now - 3, message={"stop_reason": "end_turn"})]
+    write(projects / "old.jsonl", [{**line, "sessionId": "x" * 300} for line in lines])
+    finished(projects)
+    with running(tmp_path) as viewer:
+        assert viewer.index.read("SELECT count(*) FROM sessions")[0][0] == 2
+        assert not (tmp_path / ".claude" / "state" / "cc-trace" / "cc-trace.log").exists()
 
 
 def test_what_was_delivered_and_what_is_read_are_the_same_rows(tmp_path: Path, projects: Path) -> None:
