@@ -52,7 +52,7 @@ def _main(given: Sequence[str]) -> int:
             case ["sync", "--spooled", payload]:
                 return _work(payload, None)
             case ["sync", "--spooled", payload, "--deadline", seconds]:
-                return _work(payload, float(seconds))
+                return _work(payload, seconds)
         if not given[0].startswith("-") and given[0] not in COMMANDS:
             print(f"cc-trace: {_unknown(given[0])}", file=sys.stderr)
             return 2
@@ -68,7 +68,7 @@ def _main(given: Sequence[str]) -> int:
         return 2
 
 
-def _work(payload: str, deadline_seconds: float | None) -> int:
+def _work(payload: str, seconds: str | None) -> int:
     """Be the worker that a hook starts. It runs at every Stop, so it does without argparse."""
     from pathlib import Path  # noqa: PLC0415  (see above)
 
@@ -80,8 +80,8 @@ def _work(payload: str, deadline_seconds: float | None) -> int:
     from cc_trace.delivery import run_worker  # noqa: PLC0415  (see above)
 
     try:
-        return run_worker(os.environ, Path(payload), deadline_seconds)
-    except CcTraceError as error:
+        return run_worker(os.environ, Path(payload), None if seconds is None else float(seconds))
+    except (CcTraceError, ValueError) as error:
         print(f"cc-trace: {error}", file=sys.stderr)
         return 2
 

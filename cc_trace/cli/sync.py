@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
-    path = main_transcript(find(named, app.config_dir, here()))
+    path = main_transcript(find(named, app.config_dir, here(), app.states.streams))
     yield sync.sync_session(path, named=True)
 
 

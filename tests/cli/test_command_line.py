@@ -346,3 +346,10 @@ def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--deadline", "abc"], ["--until", "5"]])
+def test_a_worker_that_is_called_wrongly_says_so_in_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "cc_trace", "sync", "--spooled", str(tmp_path / "1.json"), *arguments]
+    done = subprocess.run(command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
