@@ -127,7 +127,7 @@ class Ledger:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             known = self._known(destination, spans)
-            new = [span for span in spans if span not in known]
+            new = [span for span in dict.fromkeys(spans) if span not in known]
             rows = [(destination, span, session, now + seconds) for span in new]
             self._database.executemany("INSERT INTO claims VALUES (?, ?, ?, 0, ?)", rows)
             claims: dict[str, Claim] = dict.fromkeys(new, "mine")

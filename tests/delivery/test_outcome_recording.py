@@ -203,6 +203,7 @@ def test_ledger_of_earlier_version_is_used(tmp_path: Path) -> None:
     claims = ledger.claim("d", "t", ["old", "open", "new"], 100.0, 10.0)
     assert claims == ({"old": "delivered", "open": "unclear", "new": "mine"}, 100.0)
     assert ledger.claim("d", "u", ["open", "new"], 500.0, 10.0).unclear_at == 110.0
+    assert ledger.claim("d", "u", ["twice", "twice"], 500.0, 10.0).by_span == {"twice": "mine"}
     ledger.close()
     Ledger(path, lambda _: False).close()
 
