@@ -30,6 +30,7 @@ class Share(NamedTuple):
     tokens: int
     requests: int
     query: dict[str, str]
+    output: int = 0  # tokens
 
 
 class Latency(NamedTuple):
@@ -64,7 +65,8 @@ def insights(store: Store, chosen: Filter) -> Insights:
         order = "1 DESC" if name == "day" else "2 DESC"
         found = store.read(
             f"SELECT {column} name, SUM(spans.cost_usd) cost_usd,"
-            f" SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) tokens, COUNT(*) requests"
+            f" SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) tokens,"
+            " COUNT(*) requests, SUM(output_tokens) output"
             f" {responses} GROUP BY 1 ORDER BY {order} LIMIT {limit}",
             where.values,
         )
@@ -120,6 +122,7 @@ def _share(row: sqlite3.Row, parameter: str, chosen: Filter) -> Share:
         tokens=round(row["tokens"] or 0),
         requests=row["requests"],
         query={**chosen.asked(), parameter: row["name"]},
+        output=(row["output"] or 0) if "output" in row.keys() else 0,  # noqa: SIM118  (a row, not a dict)
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import date
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.view import figures
@@ -178,6 +180,10 @@ def cost_line(rows: Sequence[tuple[int, float]]) -> CostLine:
     return CostLine(" ".join([*points, f"1000,{60 * (1 - spent / whole):.1f}"]), spent, first, last)
 
 
+_LABEL_PERCENT: Final = 8.0  # of the chart, for the name of a day
+_NARROW_PERCENT: Final = 24.0
+
+
 class DayBar(NamedTuple):
     """One day."""
 
@@ -195,25 +201,34 @@ class DayBar(NamedTuple):
 
 
 class DayChart(NamedTuple):
-    """The cost and tokens of each day; `names`: the first day, one in the middle, the last."""
+    """The cost and tokens of each day that has some.
+
+    `labels`: where a day's bar is, its name, and its class; `gaps`: where days are left out, and how many.
+    """
 
     bars: list[DayBar]
     highest: float
-    names: list[str]
+    labels: list[tuple[float, str, str]]
+    gaps: list[tuple[float, int]]
 
 
 def day_chart(days: Sequence[insights.Share]) -> DayChart:
     """Draw the cost of each day."""
     highest = max((day.cost_usd for day in days), default=0.0)
     most = max((day.tokens for day in days), default=0)
-    step = WIDTH / max(len(days), 1)
+    missing = [_days_between(one.name, other.name) for one, other in pairwise(days)]
+    slots, place = [0.0] if days else [], 0.0  # a gap is as wide as the days that it leaves out, at most two
+    for left_out in missing:
+        place += 1 + min(left_out, 2)
+        slots.append(place)
+    step = WIDTH / (place + 1)
     width = min(step * 0.6, WIDTH / _FEW)
     bars = [
         DayBar(
             name=day.name,
             query=day.query,
-            x=number * step,
-            bar_x=(number + 0.5) * step - width * 2 / 3,
+            x=slot * step,
+            bar_x=(slot + 0.5) * step - width * 2 / 3,
             step=step,
             width=width,
             height=130 * day.cost_usd / highest if highest else 0.0,
@@ -222,11 +237,41 @@ def day_chart(days: Sequence[insights.Share]) -> DayChart:
             tokens=day.tokens,
             requests=day.requests,
         )
-        for number, day in enumerate(days)
+        for slot, day in zip(slots, days, strict=True)
     ]
-    names = [day.name for day in days]
-    shown = [names[0], names[len(names) // 2], names[-1]] if len(names) > 2 else names  # noqa: PLR2004
-    return DayChart(bars, highest, shown)
+    gaps = [
+        ((slot + 1 + min(left_out, 2) / 2) * step, left_out)
+        for slot, left_out in zip(slots, missing, strict=False)
+        if left_out > 0
+    ]
+    return DayChart(bars, highest, _labels(bars), gaps)
+
+
+def _days_between(one: str, other: str) -> int:
+    """Return how many days lie between two days."""
+    try:
+        return max(0, (date.fromisoformat(other) - date.fromisoformat(one)).days - 1)
+    except ValueError:  # one of them is not known
+        return 1
+
+
+def _labels(bars: list[DayBar]) -> list[tuple[float, str, str]]:
+    """Name as many bars as there is room for, the last and the first among them; `minor`: not in a narrow window."""
+    places = [100 * (bar.x + bar.step / 2) / WIDTH for bar in bars]
+
+    shown = _apart(places, range(len(bars)), _LABEL_PERCENT)
+    major = _apart(places, shown, _NARROW_PERCENT)
+    return [(places[number], bars[number].name, "" if number in major else "minor") for number in shown]
+
+
+def _apart(places: list[float], numbers: Sequence[int], distance: float) -> list[int]:
+    """Choose numbers whose places are that far apart: the first and the last if there is room, and others between."""
+    chosen = list(numbers[-1:])
+    for number in numbers[-2::-1]:
+        is_near_first = number != numbers[0] and places[number] - places[numbers[0]] < distance
+        if places[chosen[-1]] - places[number] >= distance and not is_near_first:
+            chosen.append(number)
+    return chosen[::-1]
 
 
 def _bar(

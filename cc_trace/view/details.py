@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup, escape
 
 from cc_trace.escapes import escaped
-from cc_trace.view import ansi, charts, code, diff, failure, figures, folding, markdown
+from cc_trace.view import ansi, charts, code, diff, failure, figures, folding, markdown, words
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,7 +31,7 @@ _TOLD: Final = {
     "hook_event": "Hook event",
     "lines_added": "Lines added",
     "lines_removed": "Lines removed",
-    "trigger": "Trigger",
+    "trigger": "Started by",
     "preTokens": "Tokens before",
     "postTokens": "Tokens after",
 }
@@ -123,7 +123,7 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
         add(("Agent", row["agent"]))
     for name, value in (span["metadata"] or {}).items():
         if name in _TOLD and not isinstance(value, dict | list):
-            add((_TOLD[name], str(value)))
+            add((_TOLD[name], words.trigger(str(value)) if name == "trigger" else str(value)))
     response, tool = span.get("response") or {}, span.get("tool") or {}
     made.ids = [
         (name, str(value))
@@ -185,8 +185,9 @@ def _notes(made: Detail, span: dict[str, Any]) -> None:
         wait = permission.get("wait_ms")
         waited = f" after {figures.duration(wait)}" if isinstance(wait, int | float) else ""
         told = "allowed" if permission.get("decision") == "accept" else "refused"
-        source = str(permission.get("source") or "").replace("_", " ")
-        made.notes.append(("permission", f"Permission: {told}{waited}, by {source or 'unknown'}."))
+        source = permission.get("source")
+        by = f", by {words.decider(str(source))}" if source else "; by whom is not recorded"
+        made.notes.append(("permission", f"Permission: {told}{waited}{by}."))
 
 
 def _miss(made: Detail, miss: Any) -> None:  # noqa: ANN401

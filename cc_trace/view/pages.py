@@ -20,7 +20,7 @@ from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import filters, insights, lists, plain, questions, rewrites
 from cc_trace.transcript import agent_paths, find_media, media_type
-from cc_trace.view import charts, edits, failure, figures, markdown, sent
+from cc_trace.view import charts, edits, failure, figures, markdown, sent, words
 from cc_trace.view.details import detail
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ class Pages:
             plain=lambda text: " ".join(_RULES.sub(" ", plain(str(text))).split())[:300],
             failure=lambda row: failure.line(failure.full_text(row["error"], row["said"])),
             slow=_slow,
+            word=words.word,
+            meaning=words.meaning,
+            decider=words.decider,
             without=lambda asked, name: {key: value for key, value in asked.items() if key != name},
         )
         self._templates.globals.update(between=figures.between, percent=figures.percent)
@@ -439,7 +442,7 @@ def _heading(chosen: filters.Filter) -> str:
     if chosen.status == "error" and not chosen.spans_kind:
         return "What failed"
     if chosen.time:
-        return f"Turns by {chosen.time} time"
+        return f"Turns by {words.word(chosen.time)} time"
     if chosen.miss:
         return f"Cache misses: {charts.cause_name(chosen.miss)}"
     if chosen.called:
@@ -447,7 +450,7 @@ def _heading(chosen: filters.Filter) -> str:
     if chosen.tool:
         return f"{'Failed calls' if chosen.status == 'error' else 'Calls'} of {chosen.tool}"
     return {"generation": "Requests", "turn": "Turns", "tool": "Tool calls", "subagent": "Agents"}.get(
-        chosen.kind, "Spans"
+        chosen.kind, "Steps"
     )
 
 

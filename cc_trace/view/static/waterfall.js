@@ -95,9 +95,12 @@ export function waterfall() {
       if (row.first !== null && row.first > row.start) put(track, "box first", row.start, Math.min(row.first, end));
       for (const [kind, begin, stop] of row.waits) put(track, `wait ${kind}`, begin, stop).title = `${kind}: waited ${time(stop - begin)}`;
       const told = node("span", "took", time(end - row.start));
-      const right = ((end - from) / (to - from)) * 100;
+      const drawn = Math.max(end, ...row.waits.map((wait) => wait[2]));
+      const left = ((row.start - from) / (to - from)) * 100, right = ((drawn - from) / (to - from)) * 100;
+      // After the bar, else before it; a bar that leaves no room has it inside.
       if (right < 88) told.style.left = `calc(${Math.max(0, right)}% + 5px)`;
-      else { told.style.right = `calc(${Math.max(0, 100 - ((row.start - from) / (to - from)) * 100)}% + 5px)`; }
+      else if (left > 12) told.style.right = `calc(${Math.max(0, 100 - left)}% + 5px)`;
+      else told.classList.add("inside");
       track.append(told);
     }
     element.append(tree, track);
@@ -138,6 +141,11 @@ export function waterfall() {
     draw();
     if (push) history.replaceState(null, "", `?span=${row.id}`);
     await show();
+  }
+
+  // In a narrow window the details are below the spans.
+  function showPane() {
+    if (matchMedia("(max-width: 900px)").matches) pane.scrollIntoView({ block: "start" });
   }
 
   async function show() {
@@ -214,6 +222,13 @@ export function waterfall() {
 
   const whole = () => look(0, duration);
 
+  // Zoom about the selected span; the turn itself has no place of its own.
+  function scaleChosen(factor) {
+    const middle = chosen?.place && chosen.start !== null ? (chosen.start + (chosen.end ?? chosen.start)) / 2 : (from + to) / 2;
+    const size = (to - from) * factor;
+    look(middle - size / 2, middle + size / 2);
+  }
+
   function scale(factor, share = 0.5) {
     const middle = from + (to - from) * share, size = (to - from) * factor;
     look(middle - size * share, middle + size * (1 - share));
@@ -252,8 +267,8 @@ export function waterfall() {
     const middle = (now - grabbed) * duration, half = (to - from) / 2;
     look(middle - half, middle + half);
   }, () => {});
-  document.getElementById("zoom-in").addEventListener("click", () => scale(0.5));
-  document.getElementById("zoom-out").addEventListener("click", () => scale(2));
+  document.getElementById("zoom-in").addEventListener("click", () => scaleChosen(0.5));
+  document.getElementById("zoom-out").addEventListener("click", () => scaleChosen(2));
   document.getElementById("zoom-all").addEventListener("click", whole);
 
   async function goTo(place, id) {
@@ -270,7 +285,7 @@ export function waterfall() {
     if (!element) return;
     const row = [...chunks.values()].flat().find((each) => each.id === element.dataset.id);
     if (event.target.closest(".fold")) toggle(row, !folded.has(row.place));
-    else choose(row);
+    else choose(row).then(showPane);
   });
   space.addEventListener("dblclick", () => zoom(chosen));
   scroll.addEventListener("wheel", (event) => {
@@ -284,7 +299,8 @@ export function waterfall() {
     const link = event.target.closest("[data-place]");
     if (!link) return;
     event.preventDefault();
-    find(Number(link.dataset.place));
+    root.focus({ preventScroll: true });  // so that Enter is for the span, not for the link again
+    find(Number(link.dataset.place)).then(showPane);
   });
 
   // Go to a row that may be folded away.
@@ -304,7 +320,7 @@ export function waterfall() {
   // for again.
   async function chooseFirst() {
     const place = Number(root.dataset.place);
-    if (place > 0) await goTo(place, root.dataset.span);
+    if (place > 0) await goTo(place, root.dataset.span).then(showPane);
     else if (at(0)) await choose(at(0), { push: false });
   }
 
@@ -318,7 +334,7 @@ export function waterfall() {
     open: () => zoom(chosen),
     escape() { if (from > 0 || to < duration) whole(); else location.assign(root.dataset.session); },
     fold: (close) => toggle(chosen, close),
-    scale,
+    scale: scaleChosen,
     pan,
     async error() {
       const response = await fetch(`${root.dataset.rows}?after=${chosen?.place ?? 0}&limit=0`);

@@ -34,6 +34,7 @@ COMPACTED = "44444444-0000-4000-8000-000000000004"
 FORK = "35e95895-b490-45b6-99f9-2d715768dc02"
 LONG = "8463c716-a2ea-4c14-9efa-87158ebd9f20"  # of the corpus
 SESSIONS = [MADE, OLD, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
+WORDS = {"idle": "waiting", "unknown": "unexplained"}  # for kinds of time
 TIMES = " \N{MULTIPLICATION SIGN} "
 TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
 
@@ -369,9 +370,11 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
         assert texts(page, ".steps .quiet") == [f"of {len(turns)}"]
         times = json.loads(turn["span"])["metadata"].get("time_ms") or {}
         assert texts(page, ".spent .legend li") == [
-            f"{kind} {figures.duration(ms)}" for kind, ms in times.items() if ms
+            f"{WORDS.get(kind, kind)} {figures.duration(ms)}" for kind, ms in times.items() if ms
         ]
-        assert texts(page, ".spent title") == [f"{kind}: {figures.duration(ms)}" for kind, ms in times.items() if ms]
+        assert texts(page, ".spent title") == [
+            f"{WORDS.get(kind, kind)}: {figures.duration(ms)}" for kind, ms in times.items() if ms
+        ]
         assert texts(page, "#failed .badge") == ([str(sums["errors"])] if sums["errors"] else [])
         assert page.locator("#failed li a:not(.rest)").count() == min(3, sums["errors"])
         assert texts(page, "#failed .rest") == ([f"{sums['errors'] - 3} more"] if sums["errors"] > 3 else [])
@@ -648,7 +651,7 @@ def test_the_sums_of_insights(page: Page, period: tuple[list[Any], str]) -> None
         f"{name}: {figures.money(cost)}, {sum(map(size, days[name])):,} tokens in {len(days[name]):,} requests"
         for name, cost in costs.items()
     ]
-    assert f"the last {len(days)} days" in texts(page, "#by-day figcaption")[0]
+    assert (f"the last {len(days)} days" if len(days) > 1 else "the only day") in texts(page, "#by-day figcaption")[0]
     assert texts(page, "#by-day .scale span:first-child") == [figures.money(max(costs.values()))]
 
 
@@ -691,7 +694,8 @@ def test_the_times_and_cache_misses_of_insights(
     times = [metadata(row, "time_ms") for row in period[0] if row["kind"] == "turn"]
     kinds = {kind: sum(each[kind] for each in times if each) for kind in next(each for each in times if each)}
     assert columns(page, "#time li a", ".name", ".value", ".quiet") == [
-        [kind, figures.duration(ms), figures.percent(ms, sum(kinds.values()))] for kind, ms in kinds.items()
+        [WORDS.get(kind, kind), figures.duration(ms), figures.percent(ms, sum(kinds.values()))]
+        for kind, ms in kinds.items()
     ]
     untimed = times.count(None)
     assert [int(text.split()[1]) for text in texts(page, "#time .sums")] == ([untimed] if untimed else [])

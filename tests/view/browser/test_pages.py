@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -279,7 +280,7 @@ def test_a_session_tells_its_files_hooks_and_permissions(page: Page, viewer: Vie
     assert {f"/home/dev/shop/{text.split()[0]}" for text in shown(page, "#files li")} == {row[0] for row in files}
     expect(page.locator("#hooks li")).to_have_count(1)
     expect(page.locator("#hooks li")).to_contain_text("sh .claude/check.sh")
-    expect(page.locator("#permissions li").first).to_contain_text("by config")
+    expect(page.locator("#permissions li").first).to_contain_text("by your settings")
     page.goto(viewer.url(f"/sessions/{ASKED}"))
     expect(page.locator("#permissions li").first).to_contain_text("waited 2.0 s")
 
@@ -325,6 +326,71 @@ def test_filters_of_insights_stand_in_its_address(page: Page, viewer: Viewer) ->
     assert "project=shop" in href
     page.goto(viewer.url("/insights?since=2001-01-01&until=2001-01-02"))
     expect(page.locator(".empty")).to_contain_text("No requests")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_days_are_named_below_their_bars(open_page: Callable[..., Page], viewer: Viewer, width: int) -> None:
+    """No name lies over another, and where days are left out there is a gap that says how many."""
+    page = open_page(width=width)
+    page.goto(viewer.url("/insights"))
+    days = viewer.index.read(
+        "SELECT DISTINCT date(start_ns / 1000000000, 'unixepoch', 'localtime') FROM spans WHERE kind = 'generation'"
+        " AND copied = 0 ORDER BY 1"
+    )
+    named = page.locator("#by-day .names text:visible")
+    boxes: list[tuple[str, Any]] = [(each.inner_html(), each.bounding_box() or {}) for each in named.all()]
+    assert boxes[-1][0] == days[-1][0]
+    for (_, one), (_, other) in pairwise(boxes):
+        assert one["x"] + one["width"] < other["x"]
+    for name, box in boxes:
+        bar: Any = page.locator("#by-day svg a", has_text=f"{name}:").locator("rect.hit").bounding_box() or {}
+        middle = bar["x"] + bar["width"] / 2
+        assert box["x"] - 1 <= middle <= box["x"] + box["width"] + 1
+    dates = [date.fromisoformat(row[0]) for row in days]
+    left_out = [(other - one).days - 1 for one, other in pairwise(dates) if (other - one).days > 1]
+    assert page.locator("#by-day line.gap title").all_text_contents() == [
+        f"{count:,} days without requests" for count in left_out
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "cell"),
+    [
+        ("/?sort=duration", ".c-duration"),
+        ("/?sort=tokens", ".c-tokens"),
+        ("/?sort=turns", ".c-turns"),
+        ("/?sort=errors", ".c-errors"),
+        ("/?sort=cost", ".c-cost"),
+        ("/spans?tool=Bash&sort=duration", ".c-duration"),
+        ("/spans?kind=generation&sort=duration", ".c-duration"),
+        ("/spans?kind=generation&sort=tokens", ".c-tokens"),
+        ("/spans?kind=generation&sort=cost", ".c-cost"),
+    ],
+)
+@pytest.mark.parametrize("width", [1000, 400])
+def test_a_narrow_list_keeps_what_it_is_sorted_by(
+    open_page: Callable[..., Page], viewer: Viewer, path: str, cell: str, width: int
+) -> None:
+    page = open_page(width=width)
+    page.goto(viewer.url(path))
+    shown = page.locator("a.row").first.locator(cell)
+    expect(shown).to_be_visible()
+    box = shown.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= width
+    assert shown.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+def test_the_names_of_models_are_not_cut(page: Page, viewer: Viewer) -> None:
+    page.goto(viewer.url("/insights"))
+    names = page.locator("#by-model .name")
+    assert all(names.evaluate_all("all => all.map(each => each.scrollWidth <= each.clientWidth)"))
+    for row in viewer.index.read(
+        "SELECT model, COUNT(*) requests, SUM(output_tokens) output FROM spans WHERE kind = 'generation' AND copied = 0"
+        " AND model <> '' GROUP BY 1"
+    ):
+        told = f"{row['requests']:,} request{'' if row['requests'] == 1 else 's'} · {figures.short(row['output'] or 0)}"
+        expect(names.filter(has_text=re.compile(f"^{re.escape(row['model'])}[0-9,]* request"))).to_contain_text(told)
 
 
 # Themes, widths, what is written meanwhile

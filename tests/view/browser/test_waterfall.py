@@ -164,3 +164,56 @@ def test_zoom_and_pan(page: Page, viewer: Viewer) -> None:
     page.locator("#zoom-all").click()
     page.wait_for_selector("#waterfall:not(.zoomed)")
     assert abs(window()[0]) < 1
+
+
+def test_keys_are_for_the_chosen_span(page: Page, viewer: Viewer) -> None:
+    """Also after a click on what stands out, whose link has been clicked and needs no Enter."""
+    told = open_turn(page, viewer, SHOP)
+    page.locator("#failed li a").click()
+    expect(page.locator(".detail .note.error")).to_be_visible()
+    chosen = page.locator(".span.chosen").get_attribute("data-id")
+    row = next(row for row in told["rows"] if row["id"] == chosen)
+    page.keyboard.press("+")
+    page.wait_for_selector("#waterfall.zoomed")
+    track: Any = page.locator(".span.chosen .track").bounding_box() or {}
+    box: Any = page.locator(".span.chosen .box").first.bounding_box() or {}
+    middle = (box["x"] + box["width"] / 2 - track["x"]) / track["width"]
+    at = (row["start"] + row["end"]) / 2 / told["duration"]
+    assert abs(middle - 0.5) < 0.02 or at < 0.25 or at > 0.75  # at its ends, the turn does not go on
+    page.keyboard.press("Enter")
+    box = page.locator(".span.chosen .box").first.bounding_box() or {}
+    assert box["width"] > track["width"] * 0.9
+
+
+def test_a_tap_in_a_narrow_window_shows_the_details(open_page: Callable[..., Page], viewer: Viewer) -> None:
+    page = open_page(width=400, height=800)
+    open_turn(page, viewer, SHOP)
+    page.locator("#failed li a").click()
+    note = page.locator(".detail .note.error")
+    expect(note).to_be_in_viewport()
+    tools = page.locator(".span.tool .label")
+    assert tools.count()
+    assert all((each.bounding_box() or {"width": 0})["width"] > 20 for each in tools.all()[:5])
+    page.evaluate("scrollTo(0, 0)")
+    page.locator(".span.tool").first.click()
+    expect(page.locator(".detail h2")).to_be_in_viewport()
+
+
+def test_how_long_it_took_stands_beside_the_bar(page: Page, viewer: Viewer) -> None:
+    for session_id in (SHOP, PLANNED, RETRIED):
+        for turn in viewer.index.read("SELECT turn FROM turns WHERE session_id = ?", [session_id]):
+            open_turn(page, viewer, session_id, turn[0])
+            over = page.locator(".track").evaluate_all(
+                """tracks => tracks.filter((track) => {
+                  const told = track.querySelector(".took:not(.inside)")?.getBoundingClientRect();
+                  const boxes = [...track.querySelectorAll(".box, .wait")].map((each) => each.getBoundingClientRect());
+                  return told && boxes.some((box) => box.left < told.right && told.left < box.right);
+                }).length"""
+            )
+            assert over == 0
+    # A wait for an answer is no answer of the conversation.
+    content = page.evaluate(
+        "() => { const wait = document.createElement('i'); wait.className = 'wait answer';"
+        " document.querySelector('.track').append(wait); return getComputedStyle(wait, '::before').content; }"
+    )
+    assert content == "none"
