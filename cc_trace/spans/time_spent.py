@@ -24,6 +24,7 @@ _MS: Final = 1_000_000
 # timestamps were rewritten, as some versions did when a session was resumed.
 _LONGEST_RESPONSE_NS: Final = 3_600_000 * _MS
 _ASKS_A_HUMAN: Final = "AskUserQuestion"  # the tool that waits for a human's answer
+_SHOWS_A_PLAN: Final = "ExitPlanMode"  # waits too; since 2.1.3xx this is recorded as its permission
 
 
 class Interval(NamedTuple):
@@ -69,7 +70,7 @@ def turn_time(
         if call.start_ns is None or call.end_ns is None:
             continue
         permission = call.result.permission if call.result is not None else None
-        if permission is None and call.use.name != _ASKS_A_HUMAN:  # as before 2.1.3xx
+        if permission is None and call.use.name not in (_ASKS_A_HUMAN, _SHOWS_A_PLAN):  # as before 2.1.3xx
             intervals.append(Interval("tools", call.start_ns // _MS, call.end_ns // _MS))
         elif of_call := list(_call_intervals(call)):
             intervals += of_call
@@ -88,7 +89,7 @@ def _call_intervals(call: Call) -> Iterator[Interval]:
     """Yield the intervals of a call; none if a human was asked and the wait is unknown."""
     permission = call.result.permission if call.result is not None else None
     whole = (call.start_ns, call.end_ns)
-    if call.use.name == _ASKS_A_HUMAN:
+    if call.use.name == _ASKS_A_HUMAN or (call.use.name == _SHOWS_A_PLAN and permission is None):
         yield from _intervals("idle", [whole])
     elif permission is not None and permission.source == "hook" and permission.decision == "reject":
         yield from _intervals("hooks", [whole])

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cc_trace.store.doubts import UNTIMED
 from cc_trace.store.rewrites import REWRITES
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class Filter:
             ("status = ?", self.status),
             (f"EXISTS (SELECT 1 FROM json_each({CALLS}) WHERE value = ?)", self.called),  # noqa: S608  (likewise)
             ("json_extract(span, '$.metadata.time_ms.' || ?) > 0", self.time),
+            (f"(session_id, turn) NOT IN ({UNTIMED})", None if self.time else ""),
             (f"spans.row IN (SELECT row FROM ({_MISSES}) WHERE why = ?)", self.miss),  # noqa: S608  (likewise)
         ]
 

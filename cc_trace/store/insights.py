@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cc_trace.store.doubts import UNTIMED
 from cc_trace.store.filters import AGENT, CALLS, DAY, MODEL, PROJECT, TIME_KINDS, TOOL
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _SUMS: Final = (
     "SUM(spans.cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output,"
     " SUM(cache_read_tokens) cache_read, SUM(cache_write_tokens) cache_write, COUNT(*) requests"
 )
+# When a turn ended, if its times can be right.
+_ENDED: Final = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN end_ns END"
 
 
 class Share(NamedTuple):
@@ -50,7 +53,8 @@ class Insights:
     total: sqlite3.Row
     by: dict[str, list[Share]]
     time_ms: dict[str, int]
-    untimed: int  # turns whose times are not known
+    turns: int
+    untimed: int  # turns whose times are not known or cannot be right
     tools: list[Latency]
     recorded: int  # sessions whose requests are recorded, and with them why the cache was missed
     dearest: list[sqlite3.Row]
@@ -85,7 +89,8 @@ def insights(store: Store, chosen: Filter) -> Insights:
         where.values,
     )[0][0]
     dearest = store.read(
-        "SELECT session_id, turn, title, label, total_usd, start_ns, end_ns FROM spans JOIN sessions USING (session_id)"
+        f"SELECT session_id, turn, title, label, total_usd, start_ns, {_ENDED} end_ns"
+        " FROM spans JOIN sessions USING (session_id)"
         f" WHERE kind = 'turn' AND total_usd > 0 AND {where.text} ORDER BY total_usd DESC LIMIT 10",
         where.values,
     )
@@ -94,7 +99,8 @@ def insights(store: Store, chosen: Filter) -> Insights:
         total=total,
         by=by,
         time_ms={kind: int(times[kind] or 0) for kind in TIME_KINDS},
-        untimed=times["untimed"],
+        turns=times["turns"],
+        untimed=times["turns"] - times["timed"],
         tools=_tools(store, where),
         recorded=recorded,
         dearest=dearest,
@@ -127,11 +133,12 @@ def _share(row: sqlite3.Row, parameter: str, chosen: Filter) -> Share:
 
 
 def _times(store: Store, where: Where) -> sqlite3.Row:
-    """Return the milliseconds of each kind over all turns, and how many turns have none."""
-    sums = ", ".join(f"SUM(json_extract(span, '$.metadata.time_ms.{kind}')) {kind}" for kind in TIME_KINDS)
+    """Return the milliseconds of each kind over all turns, the number of turns, and how many of them have times."""
+    sums = ", ".join(f"SUM(json_extract(times, '$.{kind}')) {kind}" for kind in TIME_KINDS)
+    times = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN json_extract(span, '$.metadata.time_ms') END times"
     return store.read(
-        f"SELECT {sums}, COUNT(*) - COUNT(json_extract(span, '$.metadata.time_ms')) untimed"
-        f" FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND {where.text}",
+        f"SELECT {sums}, COUNT(*) turns, COUNT(times) timed FROM (SELECT {times}"
+        f" FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND {where.text})",
         where.values,
     )[0]
 

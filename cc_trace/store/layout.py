@@ -93,7 +93,10 @@ def waits(span: Span) -> list[tuple[str, int, int]]:
         waited = _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))
         again_ns = (start if span.end_ns is None else span.end_ns) + waited * _MS
         return [("retry", start, again_ns)] if again_ns > start else []
-    if span.tool is not None and span.tool.name == "AskUserQuestion" and span.end_ns is not None:
+    asks = span.tool is not None and (
+        span.tool.name == "AskUserQuestion" or (span.tool.name == "ExitPlanMode" and permission is None)
+    )
+    if asks and span.end_ns is not None:
         return [("answer", start, span.end_ns)] if span.end_ns > start else []
     if span.kind == "event" and span.name == "hook" and span.end_ns is not None and span.end_ns > start:
         return [("hook", start, span.end_ns)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.store import rewrites
+from cc_trace.store.doubts import UNTIMED
 from cc_trace.store.filters import CALLS
 from cc_trace.store.questions import MAX_ROWS
 from cc_trace.store.slowest import slowest
@@ -23,13 +24,14 @@ _PICK: Final = (
     " total_usd, waits, spans.error,"
     " CASE WHEN spans.error LIKE '%…' THEN substr(json_extract(span, '$.output'), 1, 20000) END said"
 )
+_TOOK: Final = f"CASE WHEN kind <> 'turn' OR (session_id, turn) NOT IN ({UNTIMED}) THEN end_ns - start_ns END"
 # What a list prints and sorts by: turns and agents with all that is below them, everything else alone.
 _PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
 _SORTS: Final = {
     "recent": "start_ns DESC",
     "oldest": "start_ns",
     "cost": f"{_PAID} DESC NULLS LAST",
-    "duration": "end_ns - start_ns DESC",
+    "duration": f"{_TOOK} DESC",
     "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
 
@@ -52,7 +54,7 @@ class Picked(NamedTuple):
 def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
     """Return the selected spans. Of a response that called several tools, each has an even share."""
     where = chosen.spans()
-    took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else "end_ns - start_ns"
+    took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else _TOOK
     order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS.get(chosen.sort, _SORTS["recent"])
     table = f"FROM spans JOIN sessions USING (session_id) WHERE {where.text}"
     part, tool = "1", list[Any]()

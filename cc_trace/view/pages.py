@@ -18,7 +18,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
-from cc_trace.store import filters, insights, lists, plain, questions, rewrites
+from cc_trace.store import doubts, filters, insights, lists, plain, questions, rewrites
 from cc_trace.transcript import agent_paths, find_media, media_type
 from cc_trace.view import charts, edits, failure, figures, markdown, sent, words
 from cc_trace.view.details import detail
@@ -148,6 +148,7 @@ class Pages:
         offset = max(0, _number(request.query_params.get("from"), 1) - 1)
         turns = questions.turns(self._index, session_id, offset)
         about = json.loads(found["summary"])
+        untimed = doubts.untimed_turns(self._index, session_id)
         costs = questions.costs(self._index, session_id)
         highest = max((row["total_usd"] or 0.0 for row in costs), default=0.0)
         return self._page(
@@ -159,7 +160,13 @@ class Pages:
             about=about,
             notable=lists.notable(self._index, session_id, None, found["errors"] or 0),
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
-            turns=[_conversation(turn, highest if len(costs) > 1 else 0.0, found["cost_usd"]) for turn in turns],
+            turns=[
+                {
+                    **_conversation(turn, highest if len(costs) > 1 else 0.0, found["cost_usd"]),
+                    "timed": turn["turn"] not in untimed,
+                }
+                for turn in turns
+            ],
             offset=offset,
             more=offset + len(turns) < found["turns"],
             page_size=questions.MAX_ROWS,
@@ -185,6 +192,7 @@ class Pages:
             return self._missing("This turn does not exist. If it is new, reload the page in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
+        timed = number not in doubts.untimed_turns(self._index, session_id)
         notable = lists.notable(self._index, session_id, number, turn["errors"] or 0)
         return self._page(
             "turn.html",
@@ -193,7 +201,8 @@ class Pages:
             seen=seen,
             session=found,
             turn=turn,
-            times=_stacked(json.loads(turn["metadata"] or "{}").get("time_ms")),
+            timed=timed,
+            times=_stacked(json.loads(turn["metadata"] or "{}").get("time_ms") if timed else None),
             place=-1 if place is None else place,
             wanted=wanted if place is not None else turn["span_id"],
             notable=notable,
