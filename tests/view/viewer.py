@@ -28,6 +28,7 @@ TOKEN = "t" * 43
 # A PNG of three by two pixels.
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEUlEQVR4nGP4z8AAQTD6PwMAPtUF+6guL00AAAAASUVORK5CYII="
 _EDITS = [{"old_string": "a = 1", "new_string": "a = 2"}, {"old_string": "b = 1", "new_string": "b = 2"}]
+COPIED = "88888888-0000-4000-8000-000000000008"
 OLD = "77777777-0000-4000-8000-000000000007"
 _TODOS = [{"content": "look", "status": "completed"}, {"content": "fix", "status": "in_progress"}]
 HOSTILE = (
@@ -117,18 +118,33 @@ def write_old(projects: Path) -> None:
         *call("o3", 6, 41_900, 1_100),  # little was not
         *call("o4", 8, 10_100, 33_900),  # nothing says why
         reply("o5", "done", at=10, usage=used(44_000, 500), **own),
-        prompt("two", 610, **own),
-        *call("o6", 612, 0, 46_000),  # ten minutes later
-        *call("o7", 614, 0, 47_000, message={"model": "claude-haiku-4-5-20251001"}),
-        *call("o8", 616, 0, 1_000, hour=48_000, message={"model": "claude-haiku-4-5-20251001"}),  # and why is not known
+        prompt("plan it", 20, **own),
+        reply("p1", tool_use("tp", "ExitPlanMode", plan="# A plan"), at=22, usage=used(44_500, 100), **own),
+        result("tp", "User has approved your plan.", at=52, **own),
+        reply("p2", "planned", at=54, usage=used(44_600, 100), **own),
+        prompt("two", 660, **own),
+        *call("o6", 662, 0, 46_000),  # ten minutes later
+        *call("o7", 664, 0, 47_000, message={"model": "claude-haiku-4-5-20251001"}),
+        *call("o8", 666, 0, 1_000, hour=48_000, message={"model": "claude-haiku-4-5-20251001"}),  # and why is not known
         reply(
-            "o9", "done", at=618, usage=used(49_000, 200, hour=1), message={"model": "claude-haiku-4-5-20251001"}, **own
+            "o9", "done", at=668, usage=used(49_000, 200, hour=1), message={"model": "claude-haiku-4-5-20251001"}, **own
         ),
         prompt("three", 1_500, **own),
         # The cache is kept for an hour, so the pause does not say why.
         reply("o10", "done", at=1_502, usage=used(0, 50_000), message={"model": "claude-haiku-4-5-20251001"}, **own),
     ]
     write(projects / f"{OLD}.jsonl", lines)
+    # When it was resumed, all but the prompts got the time of that.
+    own = {"sessionId": COPIED, "version": "1.0.17", "cwd": "/old"}
+    lines = [
+        prompt("first", 0, **own),
+        *(reply(f"c{number}", "a", at=1_000, usage=used(100, 100), **own) for number in range(4)),
+        prompt("second", 100, **own),
+        reply("c5", "b", at=1_000, usage=used(200, 100), **own),
+        prompt("third", 1_200, **own),
+        reply("c6", "c", at=1_260, usage=used(300, 100), **own),
+    ]
+    write(projects / f"{COPIED}.jsonl", lines)
 
 
 @contextlib.contextmanager

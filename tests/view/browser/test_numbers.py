@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from viewer import OLD
+from viewer import COPIED, OLD
 
 from cc_trace.pricing import cost_usd
 from cc_trace.transcript import Usage
@@ -33,7 +33,7 @@ ASKED = "44444444-0000-4000-8000-000000000003"
 COMPACTED = "44444444-0000-4000-8000-000000000004"
 FORK = "35e95895-b490-45b6-99f9-2d715768dc02"
 LONG = "8463c716-a2ea-4c14-9efa-87158ebd9f20"  # of the corpus
-SESSIONS = [MADE, OLD, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
+SESSIONS = [MADE, OLD, COPIED, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
 WORDS = {"idle": "waiting", "unknown": "unexplained"}  # for kinds of time
 TIMES = " \N{MULTIPLICATION SIGN} "
 TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
@@ -114,6 +114,19 @@ def unrecorded_misses(rows: Iterable[Any]) -> dict[str, tuple[int, float]]:
             cost += (paid or 0) - (least or 0)
         found[row["span_id"]] = (missed, cost)
     return found
+
+
+def untimed(ask: Callable[..., list[Any]]) -> set[tuple[str, int]]:
+    """Return the turns whose times cannot be right: they, or all their responses, ended at one moment."""
+    ends: dict[tuple[str, int], set[int]] = {}
+    responses: dict[tuple[str, int], list[int]] = {}
+    for row in ask("SELECT session_id, turn, kind, agent, end_ns, start_ns FROM spans WHERE end_ns IS NOT NULL"):
+        if row["kind"] == "turn":
+            ends.setdefault((row["session_id"], row["end_ns"]), set()).add(row["turn"])
+        elif row["kind"] == "generation" and not row["agent"]:
+            responses.setdefault((row["session_id"], row["turn"]), []).append(row["end_ns"])
+    together = {(session_id, turn) for (session_id, _), turns in ends.items() if len(turns) > 1 for turn in turns}
+    return together | {turn for turn, found in responses.items() if len(found) > 2 and len(set(found)) == 1}
 
 
 # Sessions
@@ -213,11 +226,15 @@ def test_the_head_and_the_turns_of_a_session(
         " FROM spans WHERE session_id = ? GROUP BY turn ORDER BY turn",
         session_id,
     )
+    unknown = {turn for turn in untimed(ask) if turn[0] == session_id}
     expected = [
-        f"{clock(row['start'])} · {milliseconds(row['start'], row['end'])} · {plural(row['tools'], 'tool call')} ·"
+        f"{clock(row['start'])} · "
+        f"{'time not recorded' if (session_id, row['turn']) in unknown else milliseconds(row['start'], row['end'])} · "
+        f"{plural(row['tools'], 'tool call')} ·"
         f" {figures.money(row['cost'])}{failures(row['errors'])}"
         for row in turns
     ]
+    assert session_id != COPIED or unknown == {(COPIED, 1), (COPIED, 2)}
     told = texts(page, ".turn .meta")
     assert [text.partition(" ")[2] if not text[0].isdigit() else text for text in told] == expected
     assert texts(page, ".turn .number") == [f"Turn {row['turn']}" for row in turns]
@@ -354,6 +371,7 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
     for turn in turns:
         page.goto(viewer.url(f"/sessions/{session_id}/turns/{turn['turn']}"))
         which = (session_id, turn["turn"])
+        unknown = which in untimed(ask)
         sums = ask(
             "SELECT SUM(cost_usd) cost, SUM(kind = 'generation') requests, SUM(kind = 'tool') tools,"
             " SUM(output_tokens) output, SUM(status = 'error' AND kind <> 'turn') errors"
@@ -361,14 +379,15 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
             *which,
         )[0]
         assert heads(page) == {
-            "duration": milliseconds(turn["start_ns"], turn["end_ns"]),
+            "duration": figures.UNKNOWN if unknown else milliseconds(turn["start_ns"], turn["end_ns"]),
             "cost": figures.money(sums["cost"]),
             "requests": f"{sums['requests']:,}",
             "tool calls": f"{sums['tools']:,}",
             "tokens out": figures.short(sums["output"] or 0),
         }
         assert texts(page, ".steps .quiet") == [f"of {len(turns)}"]
-        times = json.loads(turn["span"])["metadata"].get("time_ms") or {}
+        times = (not unknown and json.loads(turn["span"])["metadata"].get("time_ms")) or {}
+        assert any(text.startswith("Times not recorded") for text in texts(page, "#untimed")) == unknown
         assert texts(page, ".spent .legend li") == [
             f"{WORDS.get(kind, kind)} {figures.duration(ms)}" for kind, ms in times.items() if ms
         ]
@@ -691,14 +710,18 @@ def test_the_shares_of_insights(page: Page, period: tuple[list[Any], str]) -> No
 def test_the_times_and_cache_misses_of_insights(
     page: Page, ask: Callable[..., list[Any]], period: tuple[list[Any], str]
 ) -> None:
-    times = [metadata(row, "time_ms") for row in period[0] if row["kind"] == "turn"]
+    unknown = untimed(ask)
+    turns = [row for row in period[0] if row["kind"] == "turn"]
+    times = [metadata(row, "time_ms") if (row["session_id"], row["turn"]) not in unknown else None for row in turns]
     kinds = {kind: sum(each[kind] for each in times if each) for kind in next(each for each in times if each)}
     assert columns(page, "#time li a", ".name", ".value", ".quiet") == [
         [WORDS.get(kind, kind), figures.duration(ms), figures.percent(ms, sum(kinds.values()))]
         for kind, ms in kinds.items()
     ]
-    untimed = times.count(None)
-    assert [int(text.split()[1]) for text in texts(page, "#time .sums")] == ([untimed] if untimed else [])
+    without = f"{times.count(None)} of {len(times)} turns"
+    assert [text.partition(":")[0] for text in texts(page, "#time .sums")] == (
+        [f"Times not recorded for {without}"] if None in times else []
+    )
     misses: dict[str, list[float]] = {}
     of_all = unrecorded_misses(ask("SELECT * FROM spans ORDER BY session_id, turn, place"))
     shown = {row["span_id"] for row in period[0]}
@@ -760,12 +783,14 @@ def test_the_most_expensive_turns(page: Page, ask: Callable[..., list[Any]], per
         f" JOIN sessions USING (session_id) WHERE kind = 'turn' AND {period[1]}) GROUP BY session_id, turn"
         " HAVING cost > 0 ORDER BY cost DESC LIMIT 10"
     )
+    unknown = untimed(ask)
     shown = columns(page, "#dearest tr", "b", "td:nth-child(3)")
     assert [cost for cost, _ in shown] == [figures.money(row["cost"]) for row in costs]
     turns = {f"/sessions/{row['session_id']}/turns/{row['turn']}": row for row in period[0] if row["kind"] == "turn"}
     for place, (_, took) in enumerate(shown):
         turn = turns[page.locator("#dearest tr a").nth(place).get_attribute("href") or ""]
-        assert took == milliseconds(turn["start_ns"], turn["end_ns"])
+        is_unknown = (turn["session_id"], turn["turn"]) in unknown
+        assert took == (figures.UNKNOWN if is_unknown else milliseconds(turn["start_ns"], turn["end_ns"]))
 
 
 @pytest.mark.parametrize(
@@ -813,7 +838,11 @@ def test_a_list_of_spans(
         known: float | None = found[0][0] if row["kind"] in ("turn", "subagent") else row["cost_usd"]
         return known
 
-    def took(row: Any) -> float:
+    unknown = untimed(ask)
+
+    def took(row: Any) -> float | None:
+        if row["kind"] == "turn" and (row["session_id"], row["turn"]) in unknown:
+            return None
         if "time" in query:
             return float(metadata(row, "time_ms")[query["time"]])
         length: int = row["end_ns"] - row["start_ns"]
@@ -825,7 +854,7 @@ def test_a_list_of_spans(
         "in all": f"{len(rows):,}",
         "cost": figures.money(sum((cost(row) or 0) * share(row) for row in rows)),
         "tokens": figures.short(round(tokens)),
-        f"{query['time']} time" if "time" in query else "time": figures.duration(sum(map(took, rows))),
+        f"{query['time']} time" if "time" in query else "time": figures.duration(sum(took(row) or 0 for row in rows)),
     }
     if of_tools:
         del expected["cost"]
@@ -864,3 +893,24 @@ def test_the_number_of_hits(page: Page, viewer: Viewer, ask: Callable[..., list[
             f"{word}*",
         )[0][0]
         assert texts(page, ".head .sums")[0].startswith(f"{min(found, 100)}{'+' if found >= 100 else ''} hit")
+
+
+def test_the_time_in_which_a_plan_was_read(page: Page, viewer: Viewer, ask: Callable[..., list[Any]]) -> None:
+    """It is a wait for an answer, though no version before 2.1.3xx records it as a permission."""
+    page.goto(viewer.url(f"/sessions/{OLD}/turns/2"))
+    assert [row[0] for row in ask("SELECT wait_ms FROM spans WHERE session_id = ? AND wait_ms > 0", OLD)] == [30_000]
+    assert "waiting 30.0 s" in texts(page, ".spent .legend li")
+
+
+def test_what_a_period_counts_is_told(page: Page, viewer: Viewer) -> None:
+    for path, told in (("/", "#whole"), ("/insights", "#counted")):
+        page.goto(viewer.url(path))
+        assert page.locator(told).count() == 0
+        page.goto(viewer.url(f"{path}?since=2020-01-01"))
+        assert page.locator(told).count() == 1
+    # No session of this project records waits for permission.
+    page.goto(viewer.url("/insights?project=old"))
+    times = {
+        name: (value, share) for name, value, share in columns(page, "#time li a", ".name", ".value", ".value + .quiet")
+    }
+    assert times["permission"] == times["retries"] == ("not recorded", "")

@@ -264,7 +264,7 @@ def test_cache_misses_are_seen_from_token_counts(page: Page, viewer: Viewer) -> 
     page.goto(viewer.url(f"/sessions/{OLD}"))
     told = [text.partition("reading them: ")[2] for text in page.locator(".explained .miss").all_text_contents()]
     unknown = "cause not recorded"
-    assert told == [unknown, "expired (601 s after the request before)", "model changed", unknown, unknown]
+    assert told == [unknown, "expired (608 s after the request before)", "model changed", unknown, unknown]
     page.locator(".explained .miss a").first.click()
     expect(page.locator(".detail .note.miss")).to_contain_text("Cache miss of 32,900 tokens")
     expect(page.locator(".detail .note.miss")).to_contain_text("cause not recorded.")
