@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from cc_trace.store.filters import Filter
     from cc_trace.store.store import Store
 
+_MAX_COMPARED: Final = 1_000  # lines of one edit
 MAX_ROWS: Final = 200  # of one request
 MAX_FOLDED: Final = 200
 MAX_REQUESTS: Final = 500  # of a chart
@@ -223,6 +225,51 @@ def files(store: Store, session_id: str) -> list[sqlite3.Row]:
         " GROUP BY 1 ORDER BY 2 DESC LIMIT 100",
         [session_id],
     )
+
+
+def uncounted_lines(store: Store, session_id: str) -> dict[str, tuple[int, int]]:
+    """Return the lines added and removed, by file, of edits whose results do not say so, as those of agents.
+
+    They are counted from what the call was given; what a written file had before is not known.
+    """
+    found = store.read(
+        "SELECT json_extract(span, '$.tool.file_path') path, json_extract(span, '$.input') given FROM spans"
+        " WHERE session_id = ? AND kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
+        " AND json_extract(span, '$.metadata.lines_added') IS NULL LIMIT 2000",
+        [session_id],
+    )
+    sums: dict[str, tuple[int, int]] = {}
+    for row in found:
+        added, removed = sums.get(row["path"], (0, 0))
+        for old, new in _replaced(row["given"]):
+            more, gone = _changed_lines(old.splitlines(), new.splitlines())
+            added, removed = added + more, removed + gone
+        sums[row["path"]] = (added, removed)
+    return sums
+
+
+def _replaced(given: str | None) -> list[tuple[str, str]]:
+    """Return the old and new texts of an edit."""
+    try:
+        known = json.loads(given or "null")
+    except ValueError:
+        return []
+    match known:
+        case {"content": str(content)}:
+            return [("", content)]
+        case {"edits": [*edits]}:
+            return [pair for each in edits for pair in _replaced(json.dumps(each))]
+        case {"old_string": str(old), "new_string": str(new)}:
+            return [(old, new)]
+        case _:
+            return []
+
+
+def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
+    if len(old) + len(new) > _MAX_COMPARED:
+        return len(new), len(old)
+    same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
+    return len(new) - same, len(old) - same
 
 
 class Hit(NamedTuple):

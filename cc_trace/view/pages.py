@@ -149,6 +149,9 @@ class Pages:
         turns = questions.turns(self._index, session_id, offset)
         about = json.loads(found["summary"])
         untimed = doubts.untimed_turns(self._index, session_id)
+        uncounted = questions.uncounted_lines(self._index, session_id)
+        for place, name in enumerate(("lines_added", "lines_removed")):
+            about[name] += sum(lines[place] for lines in uncounted.values())
         costs = questions.costs(self._index, session_id)
         highest = max((row["total_usd"] or 0.0 for row in costs), default=0.0)
         return self._page(
@@ -177,7 +180,10 @@ class Pages:
             costs=charts.cost_bars(costs),
             costs_highest=highest,
             spent=charts.cost_line(lists.spending(self._index, session_id)),
-            files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
+            files=[
+                (_with_lines(row, uncounted), _below(row["path"], found["cwd"]))
+                for row in questions.files(self._index, session_id)
+            ],
             agents=lists.agents(self._index, session_id),
             hooks=lists.hooks(self._index, session_id),
             decisions=lists.permissions(self._index, session_id),
@@ -421,6 +427,12 @@ def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str,
 def _cut(text: object) -> str:
     told = text if isinstance(text, str) else "" if text is None else str(text)
     return told if len(told) <= _ANSWER_CHARS else told[:_ANSWER_CHARS] + " …"
+
+
+def _with_lines(row: Any, uncounted: dict[str, tuple[int, int]]) -> dict[str, Any]:  # noqa: ANN401
+    """Return a changed file with the lines of all its edits."""
+    added, removed = uncounted.get(row["path"], (0, 0))
+    return {**dict(row), "added": (row["added"] or 0) + added, "removed": (row["removed"] or 0) + removed}
 
 
 def _below(path: str, folder: str | None) -> str:
