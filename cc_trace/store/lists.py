@@ -86,7 +86,7 @@ class Notable(NamedTuple):
     slowest: list[Slow]
 
 
-def notable(store: Store, session_id: str, number: int | None, failures: int) -> Notable:
+def notable(store: Store, session_id: str, number: int | None, failures: int, untimed: set[int]) -> Notable:
     """Return the most expensive spans, the failures if there are any, and the slowest; number None: of all turns."""
     which = [session_id, number]
     where = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL"
@@ -104,7 +104,7 @@ def notable(store: Store, session_id: str, number: int | None, failures: int) ->
         )
         if failures
         else [],
-        slowest=slowest(store, session_id, number)[:_FIRST_FEW],
+        slowest=slowest(store, session_id, number, untimed)[:_FIRST_FEW],
     )
 
 

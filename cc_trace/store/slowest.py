@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -11,21 +12,37 @@ if TYPE_CHECKING:
     from cc_trace.store.store import Store
 
 LONG_NS: Final = 1_000_000_000  # what is shorter counts only where nothing is longer
-_MAX_GROUPS: Final = 5_000
+_MAX_CALLS: Final = 1_000  # the longest: of more, alike ones are not all counted
+_MAX_RESPONSES: Final = 12  # each stands alone
 _PROGRAM: Final = re.compile(r"([\w./@+-]{1,60})(?: ([a-z][\w-]{0,30})(?=\s|$))?")
 _SMALL: Final = ("cd", "echo", "true", "export")
+_WHERE: Final = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL"
 # Each is a part of a span's time: why, and how long. A tool's own time begins after its permission. The times of
-# responses are guesses in turns whose `time_ms` is not known.
-_PARTS: Final = """
-SELECT CASE WHEN tool IN ('AskUserQuestion', 'ExitPlanMode') THEN 'answer' ELSE 'call' END why, name, label, span_id,
-    turn, place, end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) took FROM chosen
-    WHERE kind = 'tool' AND status <> 'incomplete'
-UNION ALL SELECT json_extract(value, '$[0]'), name, label, span_id, turn, place,
-    json_extract(value, '$[2]') - json_extract(value, '$[1]') FROM chosen, json_each(waits) WHERE waits <> '[]'
-UNION ALL SELECT 'model', name, label, span_id, turn, place, first_token_ns - start_ns FROM chosen
-    WHERE kind = 'generation' AND turn IN (SELECT turn FROM spans WHERE session_id = ?1 AND place = 0
-    AND (?2 IS NULL OR turn = ?2) AND json_extract(span, '$.metadata.time_ms') IS NOT NULL)
-"""
+# responses are guesses in turns whose `time_ms` is not known. ?3: the turns whose times cannot be right.
+_PARTS: Final = (
+    (
+        "SELECT CASE WHEN tool IN ('AskUserQuestion', 'ExitPlanMode') THEN 'answer' ELSE 'call' END why, name, label,"
+        " span_id, turn, place, end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) took FROM spans"
+        f" WHERE {_WHERE} AND kind = 'tool' AND status <> 'incomplete' AND took > 0"
+        " AND turn NOT IN (SELECT value FROM json_each(?3))"
+        f" ORDER BY took DESC LIMIT {_MAX_CALLS}"
+    ),
+    (
+        "SELECT json_extract(value, '$[0]') why, name, label, span_id, turn, place,"
+        " json_extract(value, '$[2]') - json_extract(value, '$[1]') took FROM spans, json_each(waits)"
+        f" WHERE {_WHERE} AND wait_ms IS NOT NULL AND took > 0"
+        " AND (why <> 'answer' OR turn NOT IN (SELECT value FROM json_each(?3))) ORDER BY took DESC"
+        f" LIMIT {_MAX_CALLS}"
+    ),
+    (
+        "SELECT 'model' why, name, label, span_id, turn, place, first_token_ns - start_ns took FROM spans"
+        f" WHERE {_WHERE} AND kind = 'generation' AND took > 0 AND turn IN (SELECT turn FROM spans"
+        " WHERE session_id = ?1 AND place = 0 AND (?2 IS NULL OR turn = ?2)"
+        " AND json_extract(span, '$.metadata.time_ms') IS NOT NULL)"
+        " AND turn NOT IN (SELECT value FROM json_each(?3))"
+        f" ORDER BY took DESC LIMIT {_MAX_RESPONSES}"
+    ),
+)
 
 
 class Slow(NamedTuple):
@@ -42,36 +59,30 @@ class Slow(NamedTuple):
     place: int
 
 
-def slowest(store: Store, session_id: str, number: int | None = None) -> list[Slow]:
-    """Return what took longest in a session, or in one turn of it: those that took most together first."""
-    found = store.read(
-        "WITH chosen AS (SELECT kind, name, label, tool, status, span_id, turn, place, start_ns, end_ns,"
-        " first_token_ns, wait_ms, waits"
-        " FROM spans WHERE session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL)"
-        " SELECT why, name, label, COUNT(*) count, SUM(took) took, MAX(took) longest, span_id, turn, place"
-        f" FROM ({_PARTS}) WHERE took > 0 GROUP BY why, name, label, CASE why WHEN 'model' THEN span_id END"
-        f" ORDER BY took DESC LIMIT {_MAX_GROUPS}",
-        [session_id, number],
-    )
+def slowest(store: Store, session_id: str, number: int | None, untimed: set[int]) -> list[Slow]:
+    """Return what took longest in a session, or in one turn of it: those that took most together first.
+
+    `untimed`: the turns whose times cannot be right.
+    """
     groups: dict[tuple[str, ...], list[sqlite3.Row]] = {}
-    for row in found:
-        alone = row["span_id"] if row["why"] == "model" else ""
-        groups.setdefault((row["why"], row["name"], _what(row), alone), []).append(row)
+    for part in _PARTS:
+        for row in store.read(part, [session_id, number, json.dumps(sorted(untimed))]):
+            alone = row["span_id"] if row["why"] == "model" else ""
+            groups.setdefault((row["why"], row["name"], _what(row), alone), []).append(row)
     made = [_together(why, what, rows) for (why, _, what, _), rows in groups.items()]
     made.sort(key=lambda each: (-each.took_ns, each.turn, each.place))
     return [each for each in made if each.took_ns >= LONG_NS] or made
 
 
 def _together(why: str, what: str, rows: list[sqlite3.Row]) -> Slow:
-    longest = max(rows, key=lambda row: row["longest"])
-    count = sum(row["count"] for row in rows)
+    longest = max(rows, key=lambda row: row["took"])
     return Slow(
         why=why,
         name=longest["name"],
-        what=what if count > 1 else longest["label"],
-        calls=count,
+        what=what if len(rows) > 1 else longest["label"],
+        calls=len(rows),
         took_ns=sum(row["took"] for row in rows),
-        longest_ns=longest["longest"],
+        longest_ns=longest["took"],
         span_id=longest["span_id"],
         turn=longest["turn"],
         place=longest["place"],

@@ -161,7 +161,7 @@ class Pages:
             seen=seen,
             session=found,
             about=about,
-            notable=lists.notable(self._index, session_id, None, found["errors"] or 0),
+            notable=lists.notable(self._index, session_id, None, found["errors"] or 0, untimed),
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
             turns=[
                 {
@@ -198,8 +198,9 @@ class Pages:
             return self._missing("This turn does not exist. If it is new, reload the page in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
-        timed = number not in doubts.untimed_turns(self._index, session_id)
-        notable = lists.notable(self._index, session_id, number, turn["errors"] or 0)
+        untimed = doubts.untimed_turns(self._index, session_id)
+        timed = number not in untimed
+        notable = lists.notable(self._index, session_id, number, turn["errors"] or 0, untimed)
         return self._page(
             "turn.html",
             page="turn",
