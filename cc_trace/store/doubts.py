@@ -7,6 +7,7 @@ whose responses all ended at one moment, have no times that say anything.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,7 +24,33 @@ UNION SELECT session_id, turn FROM spans WHERE kind = 'generation' AND agent = '
 """  # noqa: S608  (ours)
 
 
-def untimed_turns(store: Store, session_id: str) -> set[int]:
-    """Return the numbers of a session's turns whose times cannot be right."""
-    own = UNTIMED.replace("WHERE kind", "WHERE session_id = ?1 AND kind")
-    return {row["turn"] for row in store.read(own, [session_id])}
+def untimed_turns(store: Store, session_id: str, only: int | None = None) -> set[int]:
+    """Return the numbers of a session's turns whose times cannot be right, or `only` whether one is among them."""
+    roots = store.read(
+        "SELECT turn, start_ns, end_ns FROM spans WHERE session_id = ? AND place = 0 AND end_ns IS NOT NULL",
+        [session_id],
+    )
+    ends = Counter(row["end_ns"] for row in roots)
+    return {
+        row["turn"]
+        for row in roots
+        if only in (None, row["turn"])
+        and (
+            (ends[row["end_ns"]] > 1 and row["end_ns"] > (row["start_ns"] or 0))
+            or _ended_together(store, session_id, row["turn"])
+        )
+    }
+
+
+def _ended_together(store: Store, session_id: str, turn: int) -> bool:
+    """Tell whether all responses of a turn ended at one moment."""
+    # The first few tell of almost all turns that they have times, however long these are.
+    for limit in (_FEW, -1):
+        ends = store.read(
+            "SELECT end_ns FROM spans WHERE session_id = ? AND turn = ? AND kind = 'generation' AND agent = ''"
+            " AND agent_id IS NULL AND end_ns IS NOT NULL ORDER BY place LIMIT ?",
+            [session_id, turn, limit],
+        )
+        if len(ends) < _FEW or len({row["end_ns"] for row in ends}) > 1:
+            return False
+    return True

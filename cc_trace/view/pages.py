@@ -198,7 +198,7 @@ class Pages:
             return self._missing("This turn does not exist. If it is new, reload the page in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
-        untimed = doubts.untimed_turns(self._index, session_id)
+        untimed = doubts.untimed_turns(self._index, session_id, number)
         timed = number not in untimed
         notable = lists.notable(self._index, session_id, number, turn["errors"] or 0, untimed)
         return self._page(
