@@ -174,7 +174,10 @@ class StoreUpdates:
 
     def _has_more_than(self, stream: Path) -> bool:
         """Tell whether the store has a session from elsewhere than a run's output, which may be only a part of it."""
-        question = "SELECT (SELECT path FROM sessions WHERE session_id = ?1), EXISTS (SELECT 1 FROM spans WHERE session_id = ?1)"
+        question = (
+            "SELECT (SELECT path FROM sessions WHERE session_id = ?1),"
+            " EXISTS (SELECT 1 FROM spans WHERE session_id = ?1)"
+        )
         ((path, has_spans),) = self._store.read(question, [stream.stem])
         return bool(has_spans) and path != str(stream)
 

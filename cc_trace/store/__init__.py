@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from cc_trace.store.layout import label
     from cc_trace.store.schema import VERSION, connect
+    from cc_trace.store.slowest import Slow
     from cc_trace.store.span_rows import to_json
     from cc_trace.store.store import Store, store_path
     from cc_trace.store.terminal import SEQUENCE, overwritten, plain
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SEQUENCE",
     "VERSION",
+    "Slow",
     "Store",
     "StoredSession",
     "connect",
@@ -58,6 +60,7 @@ __all__ = [
 _MODULES: Final = {
     "SEQUENCE": "terminal",
     "VERSION": "schema",
+    "Slow": "slowest",
     "Store": "store",
     "StoredSession": "delivered",
     "connect": "schema",

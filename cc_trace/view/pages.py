@@ -19,8 +19,8 @@ from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import doubts, filters, insights, lists, plain, questions, rewrites
-from cc_trace.transcript import agent_paths, find_media, media_type
-from cc_trace.view import charts, edits, failure, figures, markdown, sent, words
+from cc_trace.transcript import agent_paths, find_media, first_changed_line, media_type
+from cc_trace.view import charts, failure, figures, markdown, sent, words
 from cc_trace.view.details import detail
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from cc_trace.delivery import App
-    from cc_trace.store import Store
-    from cc_trace.store.slowest import Slow
+    from cc_trace.store import Slow, Store
     from cc_trace.view.watch import Watch
 
 _FIRST_ROWS: Final = 60
@@ -273,7 +272,7 @@ class Pages:
         """Return where in its file an edit was, if its transcript is there and tells."""
         found = questions.session(self._index, row["session_id"]) if row["tool"] == "Edit" else None
         call = json.loads(row["span"])["tool"]["id"]
-        return edits.first_changed(Path(found["path"]), call) if found is not None and found["path"] else None
+        return first_changed_line(Path(found["path"]), call) if found is not None and found["path"] else None
 
     def request(self, request: Request) -> Response:
         """Show the request that got a response, as it was sent but for masked secrets."""
