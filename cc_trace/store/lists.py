@@ -121,7 +121,7 @@ def next_error(store: Store, session_id: str, number: int, place: int) -> int | 
 def edits(store: Store, session_id: str, path: str) -> list[str]:
     """Return the calls of a session that changed a file, in order."""
     found = store.read(
-        "SELECT span_id FROM spans WHERE session_id = ? AND kind = 'tool' AND status = 'ok'"
+        "SELECT span_id FROM spans WHERE session_id = ? AND +kind = 'tool' AND status = 'ok'"
         " AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit') AND json_extract(span, '$.tool.file_path') = ?"
         " ORDER BY start_ns, turn, place",
         [session_id, path],
@@ -153,7 +153,7 @@ def agents(store: Store, session_id: str) -> list[sqlite3.Row]:
     return store.read(
         "WITH agents AS (SELECT span_id, session_id, turn, place, last, name, label, start_ns, end_ns, total_usd,"
         " json_extract(span, '$.metadata.background') background, COUNT(*) OVER () total FROM spans"
-        " WHERE session_id = ? AND kind = 'subagent' AND place IS NOT NULL"
+        " WHERE session_id = ? AND +kind = 'subagent' AND place IS NOT NULL"
         " ORDER BY total_usd DESC, turn, place LIMIT 50)"
         " SELECT agents.*, (SELECT GROUP_CONCAT(DISTINCT model) FROM spans WHERE session_id = agents.session_id"
         " AND turn = agents.turn AND place > agents.place AND place <= agents.last) models,"
@@ -173,7 +173,7 @@ def hooks(store: Store, session_id: str) -> list[sqlite3.Row]:
         " COUNT(*) runs, SUM(json_extract(span, '$.metadata.blocked') = 1) blocked, SUM(status = 'error') errors,"
         " SUM(COALESCE(json_extract(span, '$.metadata.duration_ms'), (end_ns - start_ns) / 1e6)) took_ms,"
         " MIN(span_id) span_id, SUM(COUNT(*)) OVER () total FROM spans"
-        " WHERE session_id = ? AND kind = 'event' AND name = 'hook' GROUP BY 1, 2 ORDER BY took_ms DESC LIMIT 50",
+        " WHERE session_id = ? AND +kind = 'event' AND name = 'hook' GROUP BY 1, 2 ORDER BY took_ms DESC LIMIT 50",
         [session_id],
     )
 
@@ -193,7 +193,7 @@ def permissions(store: Store, session_id: str) -> Decisions:
         " json_extract(span, '$.metadata.permission.decision') decision,"
         " COALESCE(json_extract(span, '$.metadata.permission.source'), '') source,"
         " json_extract(span, '$.metadata.permission.wait_ms') wait_ms,"
-        " json_extract(span, '$.metadata.denial') denial FROM spans WHERE session_id = ? AND kind = 'tool'"
+        " json_extract(span, '$.metadata.denial') denial FROM spans WHERE session_id = ? AND +kind = 'tool'"
         " AND (decision IS NOT NULL OR denial IS NOT NULL))"
     )
     plain = "decision = 'accept' AND denial IS NULL AND COALESCE(wait_ms, 0) = 0"
@@ -259,7 +259,7 @@ def spending(store: Store, session_id: str) -> list[tuple[int, float]]:
     """Return a session's cost over time, including its agents', in at most 500 steps."""
     found = store.read(
         "WITH paid AS (SELECT COALESCE(end_ns, start_ns) at, cost_usd FROM spans"
-        " WHERE session_id = ? AND kind = 'generation' AND cost_usd IS NOT NULL AND COALESCE(end_ns, start_ns) > 0),"
+        " WHERE session_id = ? AND +kind = 'generation' AND cost_usd IS NOT NULL AND COALESCE(end_ns, start_ns) > 0),"
         " bounds AS (SELECT MIN(at) first, MAX(at) - MIN(at) + 1 length FROM paid)"
         " SELECT MAX(at) at, SUM(cost_usd) cost FROM paid, bounds GROUP BY (at - first) * 500 / length ORDER BY 1",
         [session_id],

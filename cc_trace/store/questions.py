@@ -221,7 +221,7 @@ def files(store: Store, session_id: str) -> list[sqlite3.Row]:
         "SELECT json_extract(span, '$.tool.file_path') path, COUNT(*) edits, MIN(span_id) span_id,"
         " SUM(json_extract(span, '$.metadata.lines_added')) added,"
         " SUM(json_extract(span, '$.metadata.lines_removed')) removed, COUNT(*) OVER () total FROM spans"
-        " WHERE session_id = ? AND kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
+        " WHERE session_id = ? AND +kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
         " GROUP BY 1 ORDER BY 2 DESC LIMIT 100",
         [session_id],
     )
@@ -234,7 +234,7 @@ def uncounted_lines(store: Store, session_id: str) -> dict[str, tuple[int, int]]
     """
     found = store.read(
         "SELECT json_extract(span, '$.tool.file_path') path, json_extract(span, '$.input') given FROM spans"
-        " WHERE session_id = ? AND kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
+        " WHERE session_id = ? AND +kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
         " AND json_extract(span, '$.metadata.lines_added') IS NULL LIMIT 2000",
         [session_id],
     )

@@ -55,7 +55,7 @@ FROM (SELECT row, row_before, {_AGAIN} missed FROM (
 JOIN spans own ON own.row = found.row JOIN spans before ON before.row = row_before
 WHERE json_extract(own.span, '$.metadata.context') IS NULL
 """  # noqa: S608  (ours)
-_OF_A_SESSION: Final = REWRITES.replace("WHERE kind", "WHERE session_id = ?1 AND kind")
+_OF_A_SESSION: Final = REWRITES.replace("WHERE kind", "WHERE session_id = ?1 AND +kind")
 
 
 class Rewrite(NamedTuple):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 LONG_NS: Final = 1_000_000_000  # what is shorter counts only where nothing is longer
 _MAX_CALLS: Final = 1_000  # the longest: of more, alike ones are not all counted
-_MAX_RESPONSES: Final = 12  # each stands alone
 _PROGRAM: Final = re.compile(r"([\w./@+-]{1,60})(?: ([a-z][\w-]{0,30})(?=\s|$))?")
 _SMALL: Final = ("cd", "echo", "true", "export")
 _WHERE: Final = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL"
@@ -21,11 +20,14 @@ _WHERE: Final = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT 
 # responses are guesses in turns whose `time_ms` is not known. ?3: the turns whose times cannot be right.
 _PARTS: Final = (
     (
-        "SELECT CASE WHEN tool IN ('AskUserQuestion', 'ExitPlanMode') THEN 'answer' ELSE 'call' END why, name, label,"
-        " span_id, turn, place, end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) took FROM spans"
-        f" WHERE {_WHERE} AND kind = 'tool' AND status <> 'incomplete' AND took > 0"
-        " AND turn NOT IN (SELECT value FROM json_each(?3))"
-        f" ORDER BY took DESC LIMIT {_MAX_CALLS}"
+        "SELECT CASE WHEN kind = 'generation' THEN 'model' WHEN tool IN ('AskUserQuestion', 'ExitPlanMode')"
+        " THEN 'answer' ELSE 'call' END why, name, label, span_id, turn, place, CASE kind WHEN 'generation'"
+        " THEN first_token_ns - start_ns"
+        " ELSE end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) END took"
+        f" FROM spans WHERE {_WHERE} AND took > 0 AND turn NOT IN (SELECT value FROM json_each(?3))"
+        " AND (+kind = 'tool' AND status <> 'incomplete' OR +kind = 'generation' AND turn IN (SELECT turn FROM spans"
+        " WHERE session_id = ?1 AND place = 0 AND (?2 IS NULL OR turn = ?2)"
+        f" AND json_extract(span, '$.metadata.time_ms') IS NOT NULL)) ORDER BY took DESC LIMIT {_MAX_CALLS}"
     ),
     (
         "SELECT json_extract(value, '$[0]') why, name, label, span_id, turn, place,"
@@ -33,14 +35,6 @@ _PARTS: Final = (
         f" WHERE {_WHERE} AND wait_ms IS NOT NULL AND took > 0"
         " AND (why <> 'answer' OR turn NOT IN (SELECT value FROM json_each(?3))) ORDER BY took DESC"
         f" LIMIT {_MAX_CALLS}"
-    ),
-    (
-        "SELECT 'model' why, name, label, span_id, turn, place, first_token_ns - start_ns took FROM spans"
-        f" WHERE {_WHERE} AND kind = 'generation' AND took > 0 AND turn IN (SELECT turn FROM spans"
-        " WHERE session_id = ?1 AND place = 0 AND (?2 IS NULL OR turn = ?2)"
-        " AND json_extract(span, '$.metadata.time_ms') IS NOT NULL)"
-        " AND turn NOT IN (SELECT value FROM json_each(?3))"
-        f" ORDER BY took DESC LIMIT {_MAX_RESPONSES}"
     ),
 )
 
