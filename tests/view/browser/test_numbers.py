@@ -8,6 +8,7 @@ import math
 import re
 import sqlite3
 from datetime import datetime
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -317,23 +318,39 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
     assert under[1] == clock(paid[1], form)
 
 
+def written_lines(given: str) -> tuple[int, int]:
+    """The lines that an edit added and removed, where its result does not say so: as an agent's."""
+    call = json.loads(given)
+    added = removed = 0
+    for edit in call.get("edits", [call]):
+        old, new = edit.get("old_string", "").splitlines(), edit.get("new_string", edit.get("content", "")).splitlines()
+        for tag, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag != "equal":
+                added, removed = added + new_to - new_from, removed + old_to - old_from
+    return added, removed
+
+
 @pytest.mark.parametrize("session_id", SESSIONS)
 def test_files_hooks_and_permissions_of_a_session(
     page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str
 ) -> None:
     have(ask, session_id)
     page.goto(viewer.url(f"/sessions/{session_id}"))
-    files = ask(
-        "SELECT json_extract(span, '$.tool.file_path') path, SUM(json_extract(span, '$.metadata.lines_added')) added,"
-        " SUM(json_extract(span, '$.metadata.lines_removed')) removed FROM spans WHERE session_id = ? AND status = 'ok'"
-        " AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit') GROUP BY 1",
+    edits = ask(
+        "SELECT json_extract(span, '$.tool.file_path') path, json_extract(span, '$.metadata.lines_added') added,"
+        " json_extract(span, '$.metadata.lines_removed') removed, json_extract(span, '$.input') given FROM spans"
+        " WHERE session_id = ? AND status = 'ok' AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit')",
         session_id,
     )
+    files: dict[str, list[int]] = {}
+    for row in edits:
+        recorded = (row["added"], row["removed"] or 0) if row["added"] is not None else written_lines(row["given"])
+        files[row["path"]] = [sum(pair) for pair in zip(files.get(row["path"], [0, 0]), recorded, strict=True)]
     told = page.locator("#files li").evaluate_all(
         "all => all.map(each => [each.querySelector('a').title, each.querySelector('.plus').textContent,"
         " each.querySelector('.minus').textContent])"
     )
-    expected = [[row["path"], f"+{row['added'] or 0:,}", f"\N{MINUS SIGN}{row['removed'] or 0:,}"] for row in files]
+    expected = [[path, f"+{added:,}", f"\N{MINUS SIGN}{removed:,}"] for path, (added, removed) in files.items()]
     assert sorted(told) == sorted(expected)
     assert texts(page, "#files h2 .quiet") == ([str(len(files))] if files else [])
     hooks = ask(
