@@ -328,14 +328,16 @@ def store_path(state: Path) -> Path:
 
 
 def searchable(span: Span) -> str:
-    """Return the searchable text of a span: prompts, answers, input and output of tools."""
+    """Return the searchable text of a span: prompts, answers, input and output of tools, errors."""
     match span.kind:
         case "turn":
             value: JsonValue = span.input
         case "generation":
-            value = span.output.get("content") if isinstance(span.output, dict) else span.output
-        case _:
+            value = [span.output.get("content") if isinstance(span.output, dict) else span.output, span.error]
+        case _ if span.output == span.error:
             value = [span.input, span.output]
+        case _:
+            value = [span.input, span.output, span.error]
     return readable("\n".join(_texts(value, 0))[:_TEXT_CHARS])
 
 

@@ -202,6 +202,12 @@ def test_a_store_that_cannot_be_used_is_said(
     assert said == f"cc-trace: cannot use the local store {path}: file is not a database; run `cc-trace doctor`\n"
 
 
+def test_errors_of_the_api_are_found(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_cases(projects, "2.1.325--e2_bad_request")
+    assert main(["search", "scripted bad request"]) == 0
+    assert "API Error: 400 [scripted] [bad] [request]" in capsys.readouterr().out
+
+
 def test_a_session_is_found_by_the_beginning_of_its_id(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy_cases(projects, "2.1.325--a_simple", "2.1.325--shop", "2.1.325--c1_subagent", "2.1.325--c2_parallel_subagents")
     assert main(["show", "5403f1"]) == 0
