@@ -92,7 +92,7 @@ def test_readme_works_as_written(tmp_path: Path) -> None:
     reader.uses_claude()
     assert "How many lines does notes.txt have?" in reader.looks(view)
 
-    public, secret, url = commands("**Langfuse**", "**Any OTLP")
+    url, public, secret = commands("**Langfuse**", "**Any OTLP")
     backfill, preview = (re.findall(rf"`(cc-trace {name}\b[^`]*)`", README)[0] for name in ("backfill", "preview"))
     with LangfuseServer() as server:
         assert {"pk-lf-…", "https://cloud.langfuse.com"} <= {public.split()[-1], url.split()[-1]}

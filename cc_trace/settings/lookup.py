@@ -235,7 +235,7 @@ def _check_url(place: str, text: str) -> None:
     except ValueError:  # an invalid port or address
         fine = False
     if not fine:
-        message = f"{place} must be a URL with http:// or https://, such as http://localhost:4318"
+        message = f"{place} must be a URL with http:// or https://, such as https://example.com"
         raise ConfigError(message)
 
 
