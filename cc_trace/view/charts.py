@@ -126,8 +126,8 @@ def _compaction_text(row: sqlite3.Row) -> str:
         text += " because the context was full" if row["trigger"] == "auto" else " requested with /compact"
     before, after = row["before_tokens"], row["after_tokens"]
     if isinstance(before, int):
-        text += f", at {before:,} tokens" + (f", down to {after:,}" if isinstance(after, int) else "")
-    return f"{text}. Everything before it is now a summary."
+        text += f": {before:,} tokens" + (f", down to {after:,}" if isinstance(after, int) else "")
+    return f"{text}. Everything before it was replaced by a summary."
 
 
 class CostBar(NamedTuple):
@@ -343,7 +343,7 @@ def miss_text(miss: dict[str, Any]) -> str:
     ]
     tokens, cost = miss.get("tokens"), miss.get("cost_usd")
     text = "cache miss" + (f" of {tokens:,} tokens" if isinstance(tokens, int) else "")
-    text += f", {figures.money(cost)} more than reading them" if isinstance(cost, int | float) else ""
+    text += f", {figures.money(cost)} more than reading them from the cache" if isinstance(cost, int | float) else ""
     return text + (f": {'; '.join(told)}" if told else "")
 
 

@@ -130,7 +130,7 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
         for name, value in (
             ("Started", figures.exactly(row["start_ns"])),
             ("Ended", figures.exactly(row["end_ns"])),
-            ("Span id", row["span_id"]),
+            ("Span ID", row["span_id"]),
             ("Trace id", span.get("trace_id")),
             ("Message id", response.get("message_id")),
             ("Request id", response.get("request_id")),
@@ -174,7 +174,7 @@ def _notes(made: Detail, span: dict[str, Any]) -> None:
         made.notes.append(("error", escaped(failure.excerpt(whole)[0])))
     attempts = metadata.get("attempts")
     if isinstance(attempts, int) and attempts > 1:
-        made.notes.append(("retry", f"It took {attempts} attempts."))
+        made.notes.append(("retry", f"This request took {attempts} attempts."))
     if span["name"] == "api_retry":
         status, wait = metadata.get("status"), metadata.get("wait_ms", metadata.get("retryInMs"))
         told = f" with status {status}" if status is not None else ""
@@ -184,7 +184,7 @@ def _notes(made: Detail, span: dict[str, Any]) -> None:
     if isinstance(permission, dict):
         wait = permission.get("wait_ms")
         waited = f" after {figures.duration(wait)}" if isinstance(wait, int | float) else ""
-        told = "allowed" if permission.get("decision") == "accept" else "refused"
+        told = "allowed" if permission.get("decision") == "accept" else "denied"
         source = permission.get("source")
         by = f", by {words.decider(str(source))}" if source else "; by whom is not recorded"
         made.notes.append(("permission", f"Permission: {told}{waited}{by}."))

@@ -40,7 +40,7 @@ _ANSWER_CHARS: Final = 3_000
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
 _TOOK: Final = {
     "permission": "waited for your permission: ",
-    "retry": "waited before trying again: ",
+    "retry": "waited before a retry: ",
     "hook": "waited for a hook: ",
     "answer": "waited for your answer: ",
     "model": "model, until its first token: ",
@@ -104,7 +104,7 @@ class Pages:
     def failed(self, request: Request, error: Exception) -> Response:
         """Return the page for an internal error; the log has the reason."""
         self._app.log.write(f"view: {request.url.path}: {type(error).__name__}: {error}")
-        message = f"This page cannot be shown: {type(error).__name__}. See cc-trace.log in the state folder."
+        message = f"This page cannot be shown: {type(error).__name__}. Details are in cc-trace.log in the state folder."
         return self._page("missing.html", 500, page="", heading="Something went wrong", message=message)
 
     def _missing(self, message: str) -> HTMLResponse:
@@ -282,7 +282,7 @@ class Pages:
             return self._missing("This span does not exist.")
         message_id = (json.loads(row["span"]).get("response") or {}).get("message_id")
         if found["path"] is None:
-            return self._fragment("The transcript is gone, and the request with it.")
+            return self._fragment("The transcript is gone, so the request cannot be shown.")
         path = Path(found["path"])
         try:
             privacy = self._app.config(*self._app.project_and_environment(path)).privacy

@@ -190,11 +190,38 @@ def test_the_list_of_sessions(
     assert texts(page, "#sums")[0] == (
         f"{plural(len(spans), 'session')} · {plural(own['turns'], 'turn')} · {figures.short(own['tokens'])} tokens ·"
         f" {figures.money(own['cost'])}{failures(own['errors'])}"
-        + (f" · without {plural(copied, 'turn')} that forks copied" if copied else "")
+        + (f" · excluding {plural(copied, 'turn')} copied by forks" if copied else "")
     )
 
 
 # A session
+
+
+def written_lines(given: str) -> tuple[int, int]:
+    """The lines that an edit added and removed, where its result does not say so: as an agent's."""
+    call = json.loads(given)
+    added = removed = 0
+    for edit in call.get("edits", [call]):
+        old, new = edit.get("old_string", "").splitlines(), edit.get("new_string", edit.get("content", "")).splitlines()
+        for tag, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag != "equal":
+                added, removed = added + new_to - new_from, removed + old_to - old_from
+    return added, removed
+
+
+def changed_lines(ask: Callable[..., list[Any]], session_id: str) -> dict[str, list[int]]:
+    """The lines added and removed, by file."""
+    edits = ask(
+        "SELECT json_extract(span, '$.tool.file_path') path, json_extract(span, '$.metadata.lines_added') added,"
+        " json_extract(span, '$.metadata.lines_removed') removed, json_extract(span, '$.input') given FROM spans"
+        " WHERE session_id = ? AND status = 'ok' AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit')",
+        session_id,
+    )
+    files: dict[str, list[int]] = {}
+    for row in edits:
+        recorded = (row["added"], row["removed"] or 0) if row["added"] is not None else written_lines(row["given"])
+        files[row["path"]] = [sum(pair) for pair in zip(files.get(row["path"], [0, 0]), recorded, strict=True)]
+    return files
 
 
 @pytest.mark.parametrize("session_id", SESSIONS)
@@ -206,19 +233,17 @@ def test_the_head_and_the_turns_of_a_session(
     about = ask("SELECT first_ns, last_ns FROM sessions WHERE session_id = ?", session_id)[0]
     sums = ask(
         f"SELECT SUM(kind = 'turn') turns, SUM({TOKENS}) tokens, SUM(cost_usd) cost,"  # noqa: S608  (ours)
-        " SUM(status = 'error' AND kind <> 'turn') errors,"
-        " SUM(CASE kind WHEN 'tool' THEN json_extract(span, '$.metadata.lines_added') END) added,"
-        " SUM(CASE kind WHEN 'tool' THEN json_extract(span, '$.metadata.lines_removed') END) removed"
-        " FROM spans WHERE session_id = ?",
+        " SUM(status = 'error' AND kind <> 'turn') errors FROM spans WHERE session_id = ?",
         session_id,
     )[0]
+    lines = list(changed_lines(ask, session_id).values())
     assert heads(page) == {
         "turn" if sums["turns"] == 1 else "turns": str(sums["turns"]),
         "duration": milliseconds(about["first_ns"], about["last_ns"]),
         "cost": figures.money(sums["cost"]),
         "tokens": f"{sums['tokens'] or 0:,}",
         "error" if sums["errors"] == 1 else "errors": str(sums["errors"]),
-        "lines": f"+{sums['added'] or 0:,} \N{MINUS SIGN}{sums['removed'] or 0:,}",
+        "lines": f"+{sum(added for added, _ in lines):,} \N{MINUS SIGN}{sum(removed for _, removed in lines):,}",
     }
     turns = ask(
         "SELECT turn, MAX(CASE kind WHEN 'turn' THEN start_ns END) start,"
@@ -280,7 +305,8 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
             name: f"{count:,}" for name, count in origins.items() if count
         }
     told = [
-        f"Turn {row['turn']}: cache miss of {count:,} tokens, {figures.money(cost)} more than reading them"
+        f"Turn {row['turn']}: cache miss of {count:,} tokens,"
+        f" {figures.money(cost)} more than reading them from the cache"
         for row, (count, cost) in zip(requests, missed, strict=True)
         if count is not None and not row["first"] and cost >= 0.01
     ]
@@ -295,7 +321,7 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
     )
     for row, text in zip(compactions, texts(page, ".explained .compaction"), strict=True):
         assert text.startswith(f"Turn {row['turn']}: compaction")
-        assert row["before"] is None or f"at {row['before']:,} tokens" in text
+        assert row["before"] is None or f": {row['before']:,} tokens" in text
         assert row["after"] is None or f"down to {row['after']:,}" in text
     # What the turns cost, and when.
     spent = ask(
@@ -318,34 +344,13 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
     assert under[1] == clock(paid[1], form)
 
 
-def written_lines(given: str) -> tuple[int, int]:
-    """The lines that an edit added and removed, where its result does not say so: as an agent's."""
-    call = json.loads(given)
-    added = removed = 0
-    for edit in call.get("edits", [call]):
-        old, new = edit.get("old_string", "").splitlines(), edit.get("new_string", edit.get("content", "")).splitlines()
-        for tag, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            if tag != "equal":
-                added, removed = added + new_to - new_from, removed + old_to - old_from
-    return added, removed
-
-
 @pytest.mark.parametrize("session_id", SESSIONS)
 def test_files_hooks_and_permissions_of_a_session(
     page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str
 ) -> None:
     have(ask, session_id)
     page.goto(viewer.url(f"/sessions/{session_id}"))
-    edits = ask(
-        "SELECT json_extract(span, '$.tool.file_path') path, json_extract(span, '$.metadata.lines_added') added,"
-        " json_extract(span, '$.metadata.lines_removed') removed, json_extract(span, '$.input') given FROM spans"
-        " WHERE session_id = ? AND status = 'ok' AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit')",
-        session_id,
-    )
-    files: dict[str, list[int]] = {}
-    for row in edits:
-        recorded = (row["added"], row["removed"] or 0) if row["added"] is not None else written_lines(row["given"])
-        files[row["path"]] = [sum(pair) for pair in zip(files.get(row["path"], [0, 0]), recorded, strict=True)]
+    files = changed_lines(ask, session_id)
     told = page.locator("#files li").evaluate_all(
         "all => all.map(each => [each.querySelector('a').title, each.querySelector('.plus').textContent,"
         " each.querySelector('.minus').textContent])"
@@ -454,13 +459,13 @@ def test_what_stands_out_in_a_session(
     if failed:
         page.locator(".figure a:has(.bad)").click()
         page.wait_for_url("**/spans?*")
-        assert heads(page)["in all"] == str(len(failed))
+        assert heads(page)["total"] == str(len(failed))
         hrefs = page.locator("a.row").evaluate_all("all => all.map(each => each.getAttribute('href'))")
         assert {href.partition("?span=")[2] for href in hrefs} == set(failed)
         assert page.locator("a.row .c-error").count() == len([row for row in spans if row["span_id"] in failed])
     for turn in sorted({row["turn"] for row in spans if row["span_id"] in failed}):
         page.goto(viewer.url(f"/spans?{urlencode({'status': 'error', 'session': session_id, 'turn': turn})}"))
-        assert heads(page)["in all"] == str(sum(turns[span_id] == turn for span_id in failed))
+        assert heads(page)["total"] == str(sum(turns[span_id] == turn for span_id in failed))
 
 
 def slow(page: Page) -> list[str]:
@@ -569,7 +574,7 @@ def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., li
         assert {name: told.get(name) for name in expected} == expected
         notes = " ".join([*texts(page, ".detail-body .note"), f"Cache miss of {told.get('Cache miss')}"])
         if (row["attempts"] or 1) > 1:
-            assert f"It took {row['attempts']} attempts." in notes
+            assert f"This request took {row['attempts']} attempts." in notes
         if row["cache_miss"] is not None:
             missed = json.loads(row["span"])["metadata"]["cache_miss"]
             assert f"Cache miss of {missed['tokens']:,} tokens" in notes
@@ -869,7 +874,7 @@ def test_a_list_of_spans(
     of_tools = "tool" in query
     tokens = sum(size(row) * share(row) for row in rows)
     expected = {
-        "in all": f"{len(rows):,}",
+        "total": f"{len(rows):,}",
         "cost": figures.money(sum((cost(row) or 0) * share(row) for row in rows)),
         "tokens": figures.short(round(tokens)),
         f"{query['time']} time" if "time" in query else "time": figures.duration(sum(took(row) or 0 for row in rows)),

@@ -133,7 +133,7 @@ def test_sessions_are_filtered_and_sorted(page: Page, viewer: Viewer) -> None:
     expect(page.locator("a.row")).to_have_attribute("data-key", SHOP)
     page.locator("input[name=title]").fill("no session is called so")
     page.keyboard.press("Enter")
-    expect(page.locator(".empty")).to_contain_text("No session matches")
+    expect(page.locator(".empty")).to_contain_text("No matching sessions")
     page.locator(".empty a").click()
     page.wait_for_url("**/")
     state = viewer.index.read("SELECT state, COUNT(*) FROM sessions GROUP BY 1 ORDER BY 2 LIMIT 1")[0]
@@ -144,10 +144,10 @@ def test_sessions_are_filtered_and_sorted(page: Page, viewer: Viewer) -> None:
 
 def test_a_session_leads_to_the_one_it_continues_and_back(page: Page, viewer: Viewer) -> None:
     page.goto(viewer.url(f"/sessions/{PLAN}"))
-    expect(page.locator("#lineage")).to_contain_text("Carries out the plan of")
+    expect(page.locator("#lineage")).to_contain_text("Implements the plan from")
     page.locator("#lineage a").click()
     page.wait_for_url(f"**/sessions/{ASKED}")
-    expect(page.locator("#lineage")).to_contain_text("Plan carried out in")
+    expect(page.locator("#lineage")).to_contain_text("Plan implemented in")
     page.locator("#lineage a").click()
     page.wait_for_url(f"**/sessions/{PLAN}")
 
@@ -262,7 +262,7 @@ def test_cache_misses_and_compactions_are_marked_and_explained(page: Page, viewe
 def test_cache_misses_are_seen_from_token_counts(page: Page, viewer: Viewer) -> None:
     """A cause is told only if the session shows it."""
     page.goto(viewer.url(f"/sessions/{OLD}"))
-    told = [text.partition("reading them: ")[2] for text in page.locator(".explained .miss").all_text_contents()]
+    told = [text.partition("from the cache: ")[2] for text in page.locator(".explained .miss").all_text_contents()]
     unknown = "cause not recorded"
     assert told == [unknown, "expired (608 s after the request before)", "model changed", unknown, unknown]
     page.locator(".explained .miss a").first.click()
@@ -303,9 +303,9 @@ def test_every_mark_of_insights_leads_to_what_it_counts(page: Page, viewer: View
         marks.append((mark.get_attribute("href") or "", f"{kind} time", mark.locator(".value").inner_text()))
     for row in page.locator("#tools tbody tr").all():
         calls, errors = row.locator("td").nth(1), row.locator("td").nth(4)
-        marks.append((calls.locator("a").get_attribute("href") or "", "in all", calls.inner_text()))
+        marks.append((calls.locator("a").get_attribute("href") or "", "total", calls.inner_text()))
         if count := errors.inner_text():
-            marks.append((errors.locator("a").get_attribute("href") or "", "in all", count))
+            marks.append((errors.locator("a").get_attribute("href") or "", "total", count))
     assert len(marks) > 20
     for href, name, value in marks:
         page.goto(viewer.url(href))

@@ -92,7 +92,7 @@ def test_waits_are_drawn_as_waits(page: Page, viewer: Viewer, session_id: str, k
     if kind == "hook":  # its milliseconds are nothing beside the rest of the turn
         expect(page.locator("#slowest")).not_to_contain_text("hook")
         return
-    waited = page.locator("#slowest a", has_text={"retry": "trying again", "permission": "permission"}[kind])
+    waited = page.locator("#slowest a", has_text={"retry": "before a retry", "permission": "permission"}[kind])
     waited.click()
     page.wait_for_selector(f'.detail-body[data-span="{(waited.get_attribute("href") or "").partition("=")[2]}"]')
 
