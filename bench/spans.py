@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transcripts import Mix
 
 # Of the current mix nearly all is bodies of requests, which are not parsed unless somebody asks for them.
-MAX_RATIO: Final[Mapping[Mix, float]] = MappingProxyType({"current": 0.7, "older": 3.0})
+MAX_RATIO: Final[Mapping[Mix, float]] = MappingProxyType({"current": 0.7, "older": 3.6})
 MAX_MEMORY: Final = 150 * MB
 
 _CONSUME: Final = """
