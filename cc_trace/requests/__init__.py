@@ -5,7 +5,7 @@ Claude Code 2.1.3xx records its requests; the heavy lines are located while a fi
 
 from __future__ import annotations
 
-from cc_trace.requests.cache import CacheMiss, Sent, cache_miss
+from cc_trace.requests.cache import CacheMiss, Sent, cache_miss, miss_cost_usd
 from cc_trace.requests.context import Context, context_by_origin
 from cc_trace.requests.log import RequestLog
 from cc_trace.requests.rebuild import Request
@@ -24,4 +24,5 @@ __all__ = [
     "SessionRequests",
     "cache_miss",
     "context_by_origin",
+    "miss_cost_usd",
 ]

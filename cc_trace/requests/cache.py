@@ -51,7 +51,8 @@ def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
     if usage is None or tokens <= 0:
         return None
     causes = [Cause("first request")] if previous is None else _causes(previous, current) or [Cause("unknown")]
-    return CacheMiss(tuple(causes), tokens, _extra_cost(current, usage, tokens))
+    model = current.response.model or current.attempt.model
+    return CacheMiss(tuple(causes), tokens, miss_cost_usd(model, usage, tokens, current.attempt.sent_ns))
 
 
 def missed_tokens(previous: Response | None, current: Response) -> int:
@@ -155,14 +156,14 @@ def _expired(previous: Sent, current: Sent) -> Cause | None:
     return Cause("expired", f"{seconds:,} s after the request before, kept for {ttl}")
 
 
-def _extra_cost(current: Sent, usage: Usage, tokens: int) -> float | None:
-    """Return how much less this response would have cost with these tokens read from the cache."""
-    model = current.response.model or current.attempt.model
+def miss_cost_usd(model: str | None, usage: Usage, tokens: int, at_ns: int | None) -> float | None:
+    """Return how much less a response would have cost with these tokens read from the cache."""
+    if not model:
+        return None
     left, fields = tokens, {}
     for name in ("cache_write_1h", "cache_write_5m", "input"):
         taken = min(left, getattr(usage, name))
         fields[name], left = getattr(usage, name) - taken, left - taken
     better = usage._replace(cache_read=usage.cache_read + tokens, **fields)
-    paid = cost_usd(model, usage, current.attempt.sent_ns) if model else None
-    possible = cost_usd(model, better, current.attempt.sent_ns) if model else None
+    paid, possible = (cost_usd(model, each, at_ns) for each in (usage, better))
     return paid - possible if paid is not None and possible is not None else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cc_trace.pricing import cost_usd
+from cc_trace.requests import miss_cost_usd
 from cc_trace.store.doubts import UNTIMED
 from cc_trace.transcript import Usage
 
@@ -98,18 +98,5 @@ def _read(store: Store, table: str, values: Sequence[object]) -> list[Rewrite]:
 
 def _rewrite(row: sqlite3.Row) -> Rewrite:
     pause_ns = row["pause_ns"] if row["why"] == "expired" else None
-    return Rewrite(row["span_id"], row["missed"], _extra_cost(row), row["why"], pause_ns)
-
-
-def _extra_cost(row: sqlite3.Row) -> float | None:
-    """Return how much less the response would have cost with these tokens read from the cache."""
-    if not row["model"]:
-        return None
-    usage = Usage(**json.loads(row["usage"]))
-    left, fields = row["missed"], {}
-    for name in ("cache_write_1h", "cache_write_5m", "input"):
-        taken = min(left, getattr(usage, name))
-        fields[name], left = getattr(usage, name) - taken, left - taken
-    better = usage._replace(cache_read=usage.cache_read + row["missed"], **fields)
-    paid, possible = (cost_usd(row["model"], each, row["start_ns"]) for each in (usage, better))
-    return paid - possible if paid is not None and possible is not None else None
+    cost = miss_cost_usd(row["model"], Usage(**json.loads(row["usage"])), row["missed"], row["start_ns"])
+    return Rewrite(row["span_id"], row["missed"], cost, row["why"], pause_ns)
