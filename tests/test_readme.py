@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -74,14 +75,29 @@ class Reader:
             text=True,
         ) as viewer:
             assert viewer.stdout
-            address = next(found[0] for line in viewer.stdout if (found := re.search(r"http://\S+", line)))
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
-            opener.open(address, timeout=60).close()  # which gives a cookie
-            with opener.open(f"{address.partition('?')[0]}sessions/{SESSION_ID}", timeout=60) as response:
-                page: str = response.read().decode()
-            viewer.send_signal(signal.SIGINT)
-            viewer.stdout.read()
-        return page
+            try:
+                address = next(found[0] for line in viewer.stdout if (found := re.search(r"http://\S+", line)))
+                opener = urllib.request.build_opener(
+                    urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor()
+                )
+                opener.open(address, timeout=60).close()  # which gives a cookie
+                for _ in range(1200):
+                    if text := page(opener, f"{address.partition('?')[0]}sessions/{SESSION_ID}"):
+                        return text
+                    time.sleep(0.1)
+                pytest.fail("the viewer never showed the session")
+            finally:
+                viewer.kill()
+
+
+def page(opener: urllib.request.OpenerDirector, address: str) -> str:
+    """A page, empty as long as there is none: the viewer shows a session once it has read it."""
+    try:
+        with opener.open(address, timeout=60) as response:
+            text: str = response.read().decode()
+    except urllib.error.HTTPError:
+        return ""
+    return text
 
 
 def test_readme_works_as_written(tmp_path: Path) -> None:
