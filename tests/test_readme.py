@@ -64,6 +64,11 @@ class Reader:
         os.utime(transcript)
         done = self.home.claude_runs(self.home.commands()["SessionEnd"][0], "SessionEnd")
         assert (done.returncode, done.stderr) == (0, b"")
+        for _ in range(1200):  # until the hook's worker has delivered it, to the local store
+            if "10 delivered" in self.types("cc-trace status"):
+                return
+            time.sleep(0.1)
+        pytest.fail("the session was not delivered")
 
     def looks(self, command: str) -> str:
         """The page of its session in the viewer, which prints its address."""
