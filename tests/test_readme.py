@@ -70,6 +70,11 @@ class Reader:
             time.sleep(0.1)
         pytest.fail("the session was not delivered")
 
+    def rests(self) -> None:
+        """An hour goes by: what was written last is not taken for work that goes on."""
+        [transcript] = (self.home.path / ".claude" / "projects").rglob(f"{SESSION_ID}.jsonl")
+        os.utime(transcript, (time.time() - 3_600,) * 2)
+
     def looks(self, command: str) -> str:
         """The page of its session in the viewer, which prints its address."""
         with subprocess.Popen(
@@ -121,6 +126,7 @@ def test_readme_works_as_written(tmp_path: Path) -> None:
         reader.types(secret, f"{SECRET}\n")
         reader.types(url.replace("https://cloud.langfuse.com", server.url))
         assert " 0 failed" in reader.types(doctor)
+        reader.rests()
         before = len(server.spans)
         assert "How many lines does notes.txt have?" in reader.types(f"{preview} {SESSION_ID} --to langfuse")
         assert len(server.spans) == before
