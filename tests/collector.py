@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+import certifi
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -32,7 +34,10 @@ _FETCHED: Final = Path(sys.prefix) / "lib" / _PACKAGE
 # Besides where the system looks: beside the interpreter in use, and where it was fetched to.
 _ENVIRONMENT: Final = {
     # No proxy, no settings of the user.
-    "LD_LIBRARY_PATH": ":".join(map(str, (sysconfig.get_config_var("LIBDIR"), Path(sys.base_prefix) / "lib", _FETCHED)))
+    "LD_LIBRARY_PATH": ":".join(
+        map(str, (sysconfig.get_config_var("LIBDIR"), Path(sys.base_prefix) / "lib", _FETCHED))
+    ),
+    "SSL_CERT_FILE": certifi.where(),  # it does not start without any, and a minimal system has none
 }
 
 
