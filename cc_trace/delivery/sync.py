@@ -52,7 +52,6 @@ class _Caller(NamedTuple):
     hook_ns: int | None = None  # when the hook ran; turns that began later are not covered by what it said
 
 
-_NO_CALLER: Final = _Caller()
 WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # so the session stays suppressed
 SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork of it, or its origin
 
