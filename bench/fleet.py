@@ -25,7 +25,7 @@ import orjson
 from backend import HttpBackend
 from collector import Collector, free_ports
 from table import Row, machine, rendered
-from timing import listening, told
+from timing import far, listening, told
 
 from cc_trace.spans.session import Session
 
@@ -159,7 +159,7 @@ def _check(machines: Iterable[Machine], arrived: Counter[str]) -> None:
 def sizing(folder: Path) -> list[Row]:
     """Return what the sessions in a folder come to, per day on which somebody worked on a project."""
     with tempfile.TemporaryDirectory() as home, listening() as url:
-        environment = {"HOME": home, "PATH": os.environ["PATH"], "CC_TRACE_OTLP_ENDPOINT": url}
+        environment = {"HOME": home, "PATH": os.environ["PATH"], **far(url)}
         command = [sys.executable, "-m", "cc_trace", "backfill", str(folder), "--to", "otlp"]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         got = told(url)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-_BATCHES: Final[list[bytes]] = []
+_BATCHES: Final[list[tuple[bytes, bool]]] = []  # and whether it is compressed
 _ONE_PAGE: Final = {"page": 1, "limit": 100, "totalItems": 0, "totalPages": 1}
 _TIMES: Final[list[float]] = []
 
@@ -26,7 +26,8 @@ class _Listener(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # one connection for all batches
 
     def do_POST(self) -> None:
-        _BATCHES.append(self.rfile.read(int(self.headers["content-length"])))
+        body = self.rfile.read(int(self.headers["content-length"]))
+        _BATCHES.append((body, self.headers["content-encoding"] == "gzip"))
         _TIMES.append(time.time())
         self._answer(b"", "application/x-protobuf")
 
@@ -34,13 +35,14 @@ class _Listener(BaseHTTPRequestHandler):
         if self.path != "/":  # which models have prices, asked as at Langfuse: none
             self._answer(json.dumps({"data": [], "meta": _ONE_PAGE}).encode(), "application/json")
             return
-        requests = [ExportTraceServiceRequest.FromString(gzip.decompress(batch)) for batch in _BATCHES]
+        batches = (gzip.decompress(body) if compressed else body for body, compressed in _BATCHES)
+        requests = [ExportTraceServiceRequest.FromString(batch) for batch in batches]
         scopes = [scope for request in requests for part in request.resource_spans for scope in part.scope_spans]
         ids = [span.span_id for scope in scopes for span in scope.spans]
         told = {
             "spans": len(ids),
             "distinct": len(set(ids)),
-            "bytes": sum(map(len, _BATCHES)),
+            "bytes": sum(len(body) for body, _ in _BATCHES),
             "last": max(_TIMES, default=0),
         }
         _BATCHES.clear()

@@ -99,6 +99,16 @@ def listening() -> Iterator[str]:
         yield f"http://127.0.0.1:{int(listener.stdout.readline())}"
 
 
+def near(url: str) -> dict[str, str]:
+    """Return the settings with which that collector is one on this machine."""
+    return {"CC_TRACE_OTLP_ENDPOINT": url}
+
+
+def far(url: str) -> dict[str, str]:
+    """Return the settings with which it is one elsewhere, to which a proxy leads: what it gets is compressed."""
+    return {"CC_TRACE_OTLP_ENDPOINT": "http://collector.test", "HTTP_PROXY": url}
+
+
 def told(url: str) -> dict[str, float]:
     """Return what that collector got since it was last asked."""
     with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  (our own listener)

@@ -1,4 +1,4 @@
-"""Any OTLP endpoint over gRPC, compressed with gzip. Needs the extra `grpc`.
+"""Any OTLP endpoint over gRPC; compressed with gzip, unless it is on this machine. Needs the extra `grpc`.
 
 Rules:
 - There are no retries here: grpc's own are off.
@@ -70,7 +70,7 @@ class OtlpGrpc(OtlpDestination):
 
     def _call(self, export: grpc.UnaryUnaryMultiCallable[bytes, bytes], body: bytes) -> Outcome:
         try:
-            response = export(body, timeout=self._seconds, metadata=self._metadata, compression=grpc.Compression.Gzip)
+            response = export(body, timeout=self._seconds, metadata=self._metadata)
         except grpc.RpcError as error:
             return self._failure(error)
         return grpc_outcome(response, self._secret_values)
@@ -137,8 +137,9 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
         ("grpc.primary_user_agent", f"cc-trace/{__version__}"),
         ("grpc.enable_http_proxy", int(not is_loopback(host))),
     ]
+    compression = grpc.Compression.NoCompression if is_loopback(host) else grpc.Compression.Gzip
     if parts.scheme == "http":
-        return place, grpc.insecure_channel(place, options)
+        return place, grpc.insecure_channel(place, options, compression)
     # A certificate without a key would abort the process. The certificate's file may also have the key.
     files = (settings.ca_file, settings.cert_file and (settings.key_file or settings.cert_file), settings.cert_file)
     try:
@@ -146,7 +147,7 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     except OSError as error:
         message = f"the TLS files of destination {settings.name} cannot be used: {error}"
         raise ConfigError(message) from error
-    return place, grpc.secure_channel(place, grpc.ssl_channel_credentials(root, key, chain), options)
+    return place, grpc.secure_channel(place, grpc.ssl_channel_credentials(root, key, chain), options, compression)
 
 
 def _after_seconds(metadata: Sequence[tuple[str, str | bytes]]) -> float | None:

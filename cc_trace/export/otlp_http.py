@@ -1,13 +1,14 @@
-"""Any OTLP endpoint over HTTP, with protobuf or JSON, compressed with gzip."""
+"""Any OTLP endpoint over HTTP, with protobuf or JSON; compressed with gzip, unless it is on this machine."""
 
 from __future__ import annotations
 
 import time
 import zlib
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from cc_trace.export.encoding import OtlpDestination
-from cc_trace.export.endpoint import headers, metrics_url, secrets, traces_url
+from cc_trace.export.endpoint import headers, is_loopback, metrics_url, secrets, traces_url
 from cc_trace.export.http import HttpClient
 from cc_trace.export.responses import HttpResponse, http_outcome, otlp_success
 
@@ -36,8 +37,10 @@ class OtlpHttp(OtlpDestination):
         self._headers = [
             *((name, value) for name, value in headers(settings) if name.lower() not in _OWN),
             ("content-type", "application/json" if json else "application/x-protobuf"),
-            ("content-encoding", "gzip"),
         ]
+        self._compressed = not is_loopback(urlsplit(self._url).hostname or "")
+        if self._compressed:
+            self._headers.append(("content-encoding", "gzip"))
         self.metrics = settings.metrics
         self._metrics_url = metrics_url(settings) if self.metrics is not None else ""
         self._secret_values = secrets(settings)
@@ -53,7 +56,7 @@ class OtlpHttp(OtlpDestination):
         return self._post(self._metrics_url, body, otlp_success)
 
     def _post(self, url: str, data: bytes, success: Success) -> Outcome:
-        body = zlib.compress(data, _LEVEL, _GZIP)
+        body = zlib.compress(data, _LEVEL, _GZIP) if self._compressed else data
         response = self._client.post(url, self._headers, body)
         if not isinstance(response, HttpResponse):
             return response

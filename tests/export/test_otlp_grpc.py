@@ -148,6 +148,30 @@ def test_what_is_sent(backend: GrpcBackend, spans: list[Span]) -> None:
     assert first.headers["user-agent"].startswith(f"cc-trace/{__version__} ")
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "compression"),
+    [
+        ("http://127.0.0.1:4317", grpc.Compression.NoCompression),
+        ("localhost:4317", grpc.Compression.NoCompression),
+        ("http://collector.test:4317", grpc.Compression.Gzip),
+        ("https://collector.test", grpc.Compression.Gzip),
+    ],
+)
+def test_only_what_leaves_this_machine_is_compressed(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, compression: grpc.Compression
+) -> None:
+    asked: list[grpc.Compression] = []
+    open_channel = grpc.secure_channel if endpoint.startswith("https:") else grpc.insecure_channel
+
+    def opened(*arguments: Any) -> grpc.Channel:
+        asked.append(arguments[-1])
+        return open_channel(*arguments)
+
+    monkeypatch.setattr(grpc, open_channel.__name__, opened)
+    open_destination(otlp(endpoint)).close()
+    assert asked == [compression]
+
+
 @pytest.mark.parametrize("code", list(grpc.StatusCode), ids=lambda code: code.name)
 def test_every_status_has_an_outcome(code: grpc.StatusCode) -> None:
     """Rejected only for what the payload is to blame for; retryable only if nothing can have been stored."""

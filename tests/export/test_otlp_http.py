@@ -184,7 +184,7 @@ def test_only_a_batch_with_the_refused_span_is_refused(
 
 
 def test_what_is_sent(backend: HttpBackend, spans: list[Span]) -> None:
-    """Compressed protobuf at the usual path, with the user's headers, the same bytes each time."""
+    """Protobuf at the usual path, with the user's headers, the same bytes each time."""
     for _ in range(2):
         settings = otlp(f"{backend.url}/prefix/", headers=(("X-Team", "a"), ("Content-Type", "text/plain")))
         assert send(settings, *spans) == Accepted()
@@ -200,8 +200,21 @@ def test_what_is_sent(backend: HttpBackend, spans: list[Span]) -> None:
         "user-agent": f"cc-trace/{__version__}",
         "x-team": "a",
         "content-type": "application/x-protobuf",
-        "content-encoding": "gzip",
     }
+
+
+def test_only_what_leaves_this_machine_is_compressed(
+    backend: HttpBackend, spans: list[Span], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HttpBackend() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        for url in (backend.url, f"http://localhost:{backend.port}", *["http://collector.test"] * 2):
+            assert send(otlp(url), *spans) == Accepted()
+    near, far = backend.requests, proxy.requests
+    assert far[0] == far[1], "the same bytes each time"
+    assert {request.body for request in (*near, *far)} == {near[0].body}
+    assert [request.headers.get("content-encoding") for request in (*near, *far)] == [None, None, "gzip", "gzip"]
+    assert int(far[0].headers["content-length"]) < len(near[0].body) == int(near[0].headers["content-length"])
 
 
 def test_a_connection_that_was_closed_between_two_batches_is_opened_again(
