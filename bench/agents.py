@@ -73,8 +73,8 @@ def _turn(second: int, agents: Iterable[int]) -> Iterable[object]:
     yield _line("assistant", f"a{second}", second, _message(f"m{second}", calls))
     for each in agents:
         block = {"type": "tool_result", "tool_use_id": f"call_{each}", "content": "done"}
-        told = {"status": "completed", "agentId": _name(each)}
-        yield {**_line("user", f"r{each}", second + 3, {"role": "user", "content": [block]}), "toolUseResult": told}
+        result = {"status": "completed", "agentId": _name(each)}
+        yield {**_line("user", f"r{each}", second + 3, {"role": "user", "content": [block]}), "toolUseResult": result}
     yield _line("assistant", f"e{second}", second + 4, _message(f"n{second}", [{"type": "text", "text": "done"}]))
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from spans import parse_lines
 from table import MB, Row, ratio
-from timing import Cost, cost, cpu_seconds, far, listening, near, told
+from timing import Cost, cost, cpu_seconds, far, listening, near, received
 from transcripts import MIXES, SESSION, write
 
 from cc_trace.spans.session import Session
@@ -72,7 +72,7 @@ def _delivered(home: Path, path: Path, url: str, settings: Mapping[str, str]) ->
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], **settings}
     command = [part.format(path=path) for part in COMMAND]
     taken = cost([sys.executable, "-m", "cc_trace", *command], environment)
-    got, count = told(url), _count(path)
+    got, count = received(url), _count(path)
     if (got["spans"], got["distinct"]) != (count, count):
         message = f"{count} spans were to arrive, {got['spans']} did, {got['distinct']} of them distinct"
         raise RuntimeError(message)

@@ -25,7 +25,7 @@ import orjson
 from backend import HttpBackend
 from collector import Collector, free_ports
 from table import Row, machine, rendered
-from timing import far, listening, told
+from timing import far, listening, received
 
 from cc_trace.spans.session import Session
 
@@ -162,7 +162,7 @@ def sizing(folder: Path) -> list[Row]:
         environment = {"HOME": home, "PATH": os.environ["PATH"], **far(url)}
         command = [sys.executable, "-m", "cc_trace", "backfill", str(folder), "--to", "otlp"]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-        got = told(url)
+        got = received(url)
     days: set[tuple[str | None, str]] = set()
     turns = 0
     for path in sorted(folder.rglob("*.jsonl")):

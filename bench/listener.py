@@ -1,4 +1,4 @@
-"""A collector on a port of its own that takes every batch at once and tells at the end what it got.
+"""A collector on a port of its own that takes every batch at once and says on request what it received.
 
     python bench/listener.py    # prints its port; GET / answers {"spans": ..., "distinct": ..., ...}
 
@@ -39,7 +39,7 @@ class _Listener(BaseHTTPRequestHandler):
         requests = [ExportTraceServiceRequest.FromString(batch) for batch in batches]
         scopes = [scope for request in requests for part in request.resource_spans for scope in part.scope_spans]
         ids = [span.span_id for scope in scopes for span in scope.spans]
-        told = {
+        counts = {
             "spans": len(ids),
             "distinct": len(set(ids)),
             "bytes": sum(len(body) for body, _ in _BATCHES),
@@ -47,7 +47,7 @@ class _Listener(BaseHTTPRequestHandler):
         }
         _BATCHES.clear()
         _TIMES.clear()
-        self._answer(json.dumps(told).encode(), "application/json")
+        self._answer(json.dumps(counts).encode(), "application/json")
 
     def _answer(self, body: bytes, kind: str) -> None:
         self.send_response(200)

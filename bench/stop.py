@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import transcripts
 from table import MB, Row, ratio
-from timing import Cost, cost, listening, told
+from timing import Cost, cost, listening, received
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,12 +68,12 @@ def _to_collector(effort: Effort) -> list[Row]:
         work(home, path, {"CC_TRACE_DESTINATIONS": "langfuse", **keys})
         for number in range(1, effort.workers + 1):
             append_turn(path, number)
-            told(url)
+            received(url)
             began = time.time()
             workers.append(work(home, path, settings))
-            waits.append(told(url)["last"] - began)
+            waits.append(received(url)["last"] - began)
             langfuse.append(work(home, path, {"CC_TRACE_DESTINATIONS": "langfuse", **keys}))
-            if not told(url)["spans"]:
+            if not received(url)["spans"]:
                 message = "nothing was sent to Langfuse"
                 raise RuntimeError(message)
             bare.append(cost([sys.executable, "-c", "pass"], os.environ))

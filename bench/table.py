@@ -63,10 +63,10 @@ def rendered(rows: Iterable[Row]) -> str:
 def machine() -> str:
     """Name what was measured on, without a word that tells one such machine from another."""
     try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        told = ""
-    models = [line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name")]
+        cpuinfo = ""
+    models = [line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name")]
     model = models[0] if models else platform.processor() or platform.machine()
     system = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"

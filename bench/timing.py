@@ -109,7 +109,7 @@ def far(url: str) -> dict[str, str]:
     return {"CC_TRACE_OTLP_ENDPOINT": "http://collector.test", "HTTP_PROXY": url}
 
 
-def told(url: str) -> dict[str, float]:
+def received(url: str) -> dict[str, float]:
     """Return what that collector got since it was last asked."""
     with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  (our own listener)
         found: dict[str, float] = json.load(answer)

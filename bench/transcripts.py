@@ -133,19 +133,21 @@ class _Transcript:
         output = self._cut(self._code if call["name"] == "Read" else self._prose, min(size, 60_000))
         if call["name"] == "Read":
             file = {"filePath": call["input"]["file_path"], "content": output, "numLines": 80, "startLine": 1}
-            told: Json = {"type": "text", "file": file}
+            tool_use_result: Json = {"type": "text", "file": file}
         elif call["name"] == "Edit":
-            told = {
+            tool_use_result = {
                 "filePath": call["input"]["file_path"],
                 "oldString": output,
                 "newString": "x",
                 "userModified": False,
             }
         else:
-            told = {"stdout": output, "stderr": "", "interrupted": False, "isImage": False}
+            tool_use_result = {"stdout": output, "stderr": "", "interrupted": False, "isImage": False}
         result = {"tool_use_id": call["id"], "type": "tool_result", "content": output, "is_error": False}
         message = {"role": "user", "content": [result]}
-        yield self._line({"type": "user", "message": message}, toolUseResult=told, sourceToolAssistantUUID=self._last)
+        yield self._line(
+            {"type": "user", "message": message}, toolUseResult=tool_use_result, sourceToolAssistantUUID=self._last
+        )
 
     def _progress(self, call: Json) -> Json:
         if self._rng.random() < 0.5:
