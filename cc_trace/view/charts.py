@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -37,7 +36,8 @@ _ORIGINS: Final = {
 _CAUSES: Final = {"unknown": "no cause found", "not recorded": "cause not recorded"}  # where the word says too little
 _LITTLE_USD: Final = 0.01  # a miss that cost less is not told
 _FEW_TOKENS: Final = 1_024  # nor is one of fewer marked
-_FEW: Final = 24  # bars that fill a chart; with fewer of them, bars do not get wider
+_FAR: Final = 3  # times as much as was needed: a limit so far above is not drawn
+_WIDEST: Final = WIDTH / 12  # of a bar: a few of them stand apart
 
 
 class Box(NamedTuple):
@@ -50,73 +50,105 @@ class Box(NamedTuple):
     height: float
 
 
-@dataclass(slots=True)
-class Bar:
-    """All boxes of one request, with its link and title."""
+class Bar(NamedTuple):
+    """One request, in a column of the chart that begins at `x` and is `step` wide. `counts`: tokens by origin."""
 
     href: str
+    summary: str
+    counts: list[int]
+    boxes: list[Box]
+    x: float
+    step: float
+    miss: str  # its cache miss in words, if it has one
+    missed: bool  # and it is marked
     title: str
-    boxes: list[Box] = field(default_factory=list)
-    missed: bool = False
-    x: float = 0.0  # its middle
-    step: float = 0.0
 
 
-@dataclass(slots=True)
-class ContextChart:
+class ContextChart(NamedTuple):
     """The context of each request by origin, with the limit, compactions and cache misses."""
 
-    bars: list[Bar] = field(default_factory=list)
-    origins: list[tuple[str, str, int]] = field(default_factory=list)  # class, name, tokens of the latest request
-    limit_y: float | None = None
-    limit: int | None = None
-    total: int = 0  # requests of the session, though not all may be drawn
-    highest: int = 0
-    top: float = 0.0  # tokens at the top of the chart
-    estimated: bool = False  # how the tokens divide is an estimate
-    compactions: list[tuple[float, str, str]] = field(default_factory=list)  # x, link, title
-    misses: list[tuple[str, str]] = field(default_factory=list)  # link, title
+    bars: list[Bar]
+    origins: list[tuple[str, str]]  # class and name, in the order of each bar's counts
+    limit: int | None
+    limit_y: float | None
+    total: int  # requests of the session, though not all may be drawn
+    highest: int
+    top: float  # tokens at the top of the chart
+    estimated: bool  # how the tokens divide is an estimate
+    compactions: list[tuple[float, str, str]]  # x, link, title
+    misses: list[tuple[str, str]]  # link, title
 
 
 def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, Any]]) -> ContextChart:
     """Draw the requests of a session. `rewrites`: the cache misses that are not recorded, by span."""
-    chart = ContextChart()
     requests = [row for row in rows if row["kind"] == "generation"]
-    parts = [_by_origin(row) for row in requests]
-    limits = [limit for row in requests if (limit := _object(row["context"]).get("limit")) and isinstance(limit, int)]
-    chart.limit = limits[-1] if limits else None
-    totals = [sum(part.values()) for part in parts]
-    chart.total = rows[0]["total"] if rows else 0
-    chart.highest = max([*totals, 1])
-    top = max(chart.highest, chart.limit if chart.limit and chart.limit < chart.highest * 3 else 0) * 1.04
-    if chart.limit is not None and chart.limit <= top:
-        chart.limit_y = HEIGHT * (1 - chart.limit / top)
+    contexts = [_object(row["context"]) for row in requests]
+    parts = [_by_origin(row, context) for row, context in zip(requests, contexts, strict=True)]
     found = {name for part in parts for name in part}
-    classes = {
-        name: _ORIGINS.get(name, "o8")
-        for name in (*(name for name in _ORIGINS if name in found), *sorted(found - _ORIGINS.keys()))
-    }
-    step = WIDTH / max(len(requests), _FEW)
-    place = {row["span_id"]: number for number, row in enumerate(requests)}
-    chart.top = top
-    chart.estimated = any(_object(row["context"]).get("estimated") for row in requests)
-    for number, (row, part, total) in enumerate(zip(requests, parts, totals, strict=True)):
-        bar = _bar(row, part, total, classes, (number * step, step, top))
-        chart.bars.append(bar)
-        if miss := _object(row["cache_miss"]) or rewrites.get(row["span_id"]):
-            bar.missed = stands_out(miss) or _is_large(miss)
-            bar.title += f"\n{miss_text(miss)}"
-            if stands_out(miss):
-                chart.misses.append((bar.href, f"Turn {row['turn']}: {miss_text(miss)}"))
-    before = 0
+    origins = {name: _ORIGINS[name] for name in _ORIGINS if name in found}
+    origins |= dict.fromkeys(sorted(found - _ORIGINS.keys()), "o8")
+    limit = next(
+        (each["limit"] for each in contexts[::-1] if each.get("limit") and isinstance(each["limit"], int)), None
+    )
+    highest = max((sum(part.values()) for part in parts), default=1) or 1
+    top = max(highest, limit if limit and limit < highest * _FAR else 0) * 1.04
+    step = WIDTH / max(len(requests), 1)
+    bars, misses, compactions = list[Bar](), list[tuple[str, str]](), list[tuple[float, str, str]]()
     for row in rows:
-        if row["kind"] == "generation":
-            before = place[row["span_id"]] + 1
-        else:
-            chart.compactions.append((before * step, f"/spans/{row['span_id']}", _compaction_text(row)))
-    latest = parts[-1] if parts else {}
-    chart.origins = [(class_, name, latest.get(name, 0)) for name, class_ in classes.items()]
-    return chart
+        if row["kind"] != "generation":
+            compactions.append((len(bars) * step, f"/spans/{row['span_id']}", _compaction_text(row)))
+            continue
+        miss = _object(row["cache_miss"]) or rewrites.get(row["span_id"]) or None
+        bar = _bar(row, parts[len(bars)], origins, miss, _Column(len(bars) * step, step, top))
+        bars.append(bar)
+        if miss and stands_out(miss):
+            misses.append((bar.href, f"Turn {row['turn']}: {bar.miss}"))
+    return ContextChart(
+        bars=bars,
+        origins=[(class_, name) for name, class_ in origins.items()],
+        limit=limit,
+        limit_y=HEIGHT * (1 - limit / top) if limit is not None and limit <= top else None,
+        total=rows[0]["total"] if rows else 0,
+        highest=highest,
+        top=top,
+        estimated=any(each.get("estimated") for each in contexts),
+        compactions=compactions,
+        misses=misses,
+    )
+
+
+class _Column(NamedTuple):
+    x: float
+    step: float
+    top: float  # tokens
+
+
+def _bar(
+    row: sqlite3.Row, part: dict[str, int], origins: dict[str, str], miss: dict[str, Any] | None, column: _Column
+) -> Bar:
+    gap = min(1.0, column.step * 0.15)
+    width = min(column.step - gap, _WIDEST)
+    boxes, y = list[Box](), HEIGHT
+    for name, class_ in origins.items():
+        if count := part.get(name, 0):
+            height = HEIGHT * count / column.top
+            y -= height
+            boxes.append(Box(class_, column.x + (column.step - width) / 2, y, width, height))
+    tokens, cost = f"{sum(part.values()):,}", figures.money(row["cost_usd"])
+    summary = f"Turn {row['turn']} · {row['model']} · {tokens} tokens · {cost}"
+    told = miss_text(miss) if miss else ""
+    lines = [summary, *(f"{name}: {part[name]:,}" for name in origins if part.get(name)), told]
+    return Bar(
+        href=f"/spans/{row['span_id']}",
+        summary=summary,
+        counts=[part.get(name, 0) for name in origins],
+        boxes=boxes,
+        x=column.x,
+        step=column.step,
+        miss=told,
+        missed=miss is not None and (stands_out(miss) or _is_large(miss)),
+        title="\n".join(line for line in lines if line),
+    )
 
 
 def _compaction_text(row: sqlite3.Row) -> str:
@@ -144,7 +176,7 @@ def cost_bars(rows: Sequence[sqlite3.Row]) -> list[CostBar]:
     """Draw the cost of each turn."""
     highest = max((row["total_usd"] or 0.0 for row in rows), default=0.0) or 1.0
     step = WIDTH / max(len(rows), 1)
-    width = max(min(step * 0.85, WIDTH / _FEW), 0.5)
+    width = max(min(step * 0.85, _WIDEST), 0.5)
     return [
         CostBar(
             row["turn"],
@@ -222,7 +254,7 @@ def day_chart(days: Sequence[insights.Share]) -> DayChart:
         place += 1 + min(left_out, 2)
         slots.append(place)
     step = WIDTH / (place + 1)
-    width = min(step * 0.6, WIDTH / _FEW)
+    width = min(step * 0.6, _WIDEST / 2)
     bars = [
         DayBar(
             name=day.name,
@@ -274,26 +306,8 @@ def _apart(places: list[float], numbers: Sequence[int], distance: float) -> list
     return chosen[::-1]
 
 
-def _bar(
-    row: sqlite3.Row, part: dict[str, int], total: int, classes: dict[str, str], place: tuple[float, float, float]
-) -> Bar:
-    x, step, top = place
-    gap = min(1.0, step * 0.15)
-    lines = [f"Turn {row['turn']} · {row['model']} · {total:,} tokens · {figures.money(row['cost_usd'])}"]
-    bar = Bar(f"/spans/{row['span_id']}", "", x=x + step / 2, step=step)
-    y = HEIGHT
-    for name, class_ in classes.items():
-        if count := part.get(name, 0):
-            height = HEIGHT * count / top
-            y -= height
-            bar.boxes.append(Box(class_, x + gap / 2, y, step - gap, height))
-            lines.append(f"{name}: {count:,}")
-    bar.title = "\n".join(lines)
-    return bar
-
-
-def _by_origin(row: sqlite3.Row) -> dict[str, int]:
-    found = _object(row["context"]).get("by_origin")
+def _by_origin(row: sqlite3.Row, context: dict[str, Any]) -> dict[str, int]:
+    found = context.get("by_origin")
     if isinstance(found, dict):
         counts = {str(name): count for name, count in found.items() if isinstance(count, int) and count > 0}
         if counts:

@@ -1,4 +1,5 @@
 // What all pages share: the keyboard, following what changes, and the parts of each page.
+import { contextChart } from "./chart.js";
 import { virtualList } from "./list.js";
 import { waterfall } from "./waterfall.js";
 
@@ -117,4 +118,5 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   act();
 });
+contextChart();
 follow();

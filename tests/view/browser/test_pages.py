@@ -241,6 +241,60 @@ def test_the_context_chart_stacks_its_origins(page: Page, viewer: Viewer) -> Non
     expect(page.locator("figcaption").first).to_contain_text("of 200,000")
 
 
+def test_the_context_chart_counts_the_request_under_the_pointer(page: Page, viewer: Viewer) -> None:
+    """With the pointer elsewhere it counts the latest one. The bars take all the width, though they are few."""
+    page.goto(viewer.url(f"/sessions/{SHOP}"))
+    requests = viewer.index.read(
+        "SELECT span_id, turn, model, cost_usd, json_extract(span, '$.metadata.context') context,"
+        " json_extract(span, '$.metadata.cache_miss') miss FROM spans WHERE session_id = ? AND kind = 'generation'"
+        " AND agent = '' ORDER BY turn, place",
+        [SHOP],
+    )
+    told, legend = page.locator("#told"), page.locator("figure:has(.context) .legend li:has(.count)")
+
+    def counts_of(row: Any) -> None:
+        context = json.loads(row["context"])
+        expect(told).to_contain_text(f"Turn {row['turn']} · {row['model']} · {context['tokens']:,} tokens")
+        counts = dict(text.rsplit(" ", 1) for text in shown(page, "figure:has(.context) .legend li:has(.count)"))
+        assert {name: int(count.replace(",", "")) for name, count in counts.items() if count != "0"} == {
+            name: count for name, count in context["by_origin"].items() if count
+        }
+
+    counts_of(requests[-1])
+    expect(told).to_contain_text("Latest request: ")
+    page.locator(f'.context a[href="/spans/{requests[2]["span_id"]}"] .hit').hover()
+    counts_of(requests[2])
+    expect(told).not_to_contain_text("Latest request")
+    missed = [row for row in requests[1:] if row["miss"]]
+    page.locator(f'.context a[href="/spans/{missed[0]["span_id"]}"]').focus()
+    counts_of(missed[0])
+    expect(told).to_contain_text("cache miss of ")
+    page.locator(".context a.mark:has(.compaction)").focus()
+    expect(told).to_contain_text("compaction requested with /compact")
+    page.locator("h1").hover()
+    expect(told).to_contain_text("Latest request: ")
+    assert legend.count()
+    chart: Any = page.locator(".context").bounding_box() or {}
+    drawn = page.locator(".context a.mark rect.o8")
+    first: Any = drawn.first.bounding_box() or {}
+    last: Any = drawn.last.bounding_box() or {}
+    assert first["x"] - chart["x"] < 2
+    assert chart["x"] + chart["width"] - last["x"] - last["width"] < 2
+
+
+@pytest.mark.parametrize("width", [400, 700, 1000, 1280, 1600])
+def test_no_panel_of_a_session_stands_alone(open_page: Callable[..., Page], viewer: Viewer, width: int) -> None:
+    """Every row of them ends where the page does."""
+    page = open_page(width=width)
+    page.goto(viewer.url(f"/sessions/{SHOP}"))
+    panels = page.locator("#session-charts > .panel").evaluate_all(
+        "panels => panels.map(panel => panel.getBoundingClientRect()).map(box => [box.top, box.right])"
+    )
+    ends = dict(panels)
+    assert len(panels) == 6
+    assert max(ends.values()) - min(ends.values()) < 1
+
+
 def test_cache_misses_and_compactions_are_marked_and_explained(page: Page, viewer: Viewer) -> None:
     """Misses that cost less than a cent are marked in the chart and told nowhere else."""
     page.goto(viewer.url(f"/sessions/{SHOP}"))
