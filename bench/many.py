@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from table import Effort
 
 MAX_STOP: Final = 20.0
-MAX_STATUS: Final = 40.0
+MAX_STATUS: Final = 20.0
 _LINE: Final = b'{"type":"user","sessionId":"%b","cwd":"/p","message":{"role":"user","content":"go"}}\n'
 
 

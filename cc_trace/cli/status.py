@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     ]
     others = _others(app, known)
     rows += others if options.all else islice(others, MAX_SHOWN)
-    titles = read_titles(store_path(app.states.folder))
+    titles = read_titles(store_path(app.states.folder), [row["session_id"] for row in rows])
     for row in rows:
         row["title"] = titles.get(row["session_id"])
     if options.json:
@@ -77,15 +77,21 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _disk_usage(states: StateFolder) -> dict[str, Any]:
     """Return the sizes of our files. In the state folder itself only files count: other folders may not be ours."""
-    sizes = {"state": 0, "ledger": 0, "store": 0}
-    for folder in (states.folder, *states.folders):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                kind = {"ledger.db": "ledger", "traces.db": "store"}.get(_DATABASE_PART.sub("", entry.name), "state")
-                with contextlib.suppress(OSError):  # removed meanwhile
-                    if entry.is_file(follow_symlinks=False):
-                        sizes[kind] += entry.stat(follow_symlinks=False).st_size
+    sizes = {"state": sum(size for folder in states.folders for _, size in _files(folder)), "ledger": 0, "store": 0}
+    for name, size in _files(states.folder):
+        sizes[{"ledger.db": "ledger", "traces.db": "store"}.get(_DATABASE_PART.sub("", name), "state")] += size
     return {"folder": str(states.folder)} | {f"{kind}_bytes": size for kind, size in sizes.items()}
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield the name and size of each file in a folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                if entry.is_file(follow_symlinks=False):
+                    yield entry.name, entry.stat(follow_symlinks=False).st_size
+            except OSError:  # removed meanwhile
+                continue
 
 
 def _size(count: int) -> str:
@@ -131,13 +137,14 @@ def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
     since_ns = app.states.installed_ns
     if since_ns is None:
         return iter(())
-    found = {
-        id_: each
-        for id_, each in transcripts_by_session(app.config_dir, app.states.streams).items()
-        if id_ not in known
-    }
     return pending_sessions(
-        app.states, app.config_dir, app.destination_names, since_ns, include_misconfigured=True, transcripts=found
+        app.states,
+        app.config_dir,
+        app.destination_names,
+        since_ns,
+        include_misconfigured=True,
+        transcripts=transcripts_by_session(app.config_dir, app.states.streams, skip=known),
+        rows=known,
     )
 
 

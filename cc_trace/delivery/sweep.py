@@ -21,7 +21,7 @@ from cc_trace.paths import is_session_id
 from cc_trace.transcript import first_cwd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from cc_trace.delivery.cursor import SessionState
     from cc_trace.delivery.index import IndexRow
@@ -55,20 +55,27 @@ def pending_sessions(
     include_misconfigured: bool = False,
     max_unknown: int | None = None,
     transcripts: Mapping[str, ListedTranscript] | None = None,
+    rows: Mapping[str, IndexRow] | None = None,
 ) -> Iterator[Path]:
     """Yield the transcripts that may have undelivered turns; those that have waited longest come first.
 
     So a backend that is down does not starve the sessions of another one. `destinations_of` returns no names if tracing
     is off for a session, and None if its settings are wrong; the latter are only yielded if `include_misconfigured`.
     Sessions without a state count if they were written to after `since_ns`; none does if that is None. At most
-    `max_unknown` of them are considered: the newest, and a random choice of the others. `transcripts`: all there are,
-    if the caller has listed them.
+    `max_unknown` of them are considered: the newest, and a random choice of the others. `transcripts` and `rows`: those
+    to look at, and the index, if the caller has read them.
     """
     names_of = _DestinationCache(destinations_of)
     agents_since_ns = 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
     found = transcripts_by_session(config_dir, states.streams) if transcripts is None else transcripts
     known, unknown = _candidates(
-        states, found, names_of, since_ns, agents_since_ns, include_misconfigured=include_misconfigured
+        found,
+        states.index.rows() if rows is None else rows,
+        AgentListing(states),
+        names_of,
+        since_ns,
+        agents_since_ns,
+        include_misconfigured=include_misconfigured,
     )
     without_destinations: list[Path] = []
     for path in map(Path, _bounded(unknown, max_unknown)):
@@ -86,8 +93,9 @@ def pending_sessions(
 
 
 def _candidates(
-    states: StateFolder,
     found: Mapping[str, ListedTranscript],
+    rows: Mapping[str, IndexRow],
+    agents: AgentListing,
     names_of: _DestinationCache,
     since_ns: int | None,
     agents_since_ns: int,
@@ -99,7 +107,6 @@ def _candidates(
     Return the sessions that may have undelivered turns: those with a state, each with since when it waits and minus its
     time, for sorting; and those without one, each with its time.
     """
-    rows, agents = states.index.rows(), AgentListing(states)
     known: list[tuple[float, int, Path]] = []
     unknown: list[tuple[int, str]] = []
     # (project, environment, complete destinations) -> whether these are all that are configured, and whether any is.
@@ -172,10 +179,13 @@ def _row_is_pending(
     return grown and bool(recent or names & row.complete)
 
 
-def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dict[str, ListedTranscript]:
+def transcripts_by_session(
+    config_dir: Path, streams: Path | None = None, *, skip: Container[str] = ()
+) -> dict[str, ListedTranscript]:
     """Return each session's transcript, with `streams` also those that were made from the output of runs.
 
-    If two folders have the same id, the newer file counts, and Claude Code's own before one of ours.
+    If two folders have the same id, the newer file counts, and Claude Code's own before one of ours. `skip`: sessions
+    whose files need not be looked at.
 
     This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main_transcript`
     for the few files that they read.
@@ -189,6 +199,8 @@ def transcripts_by_session(config_dir: Path, streams: Path | None = None) -> dic
                 name = entry.name
                 if name[-6:] != ".jsonl" or name[:6] == "agent-":
                     others.add(name[:6] if name[-6:] == ".jsonl" else name)
+                    continue
+                if name[:-6] in skip:
                     continue
                 try:
                     status = entry.stat()

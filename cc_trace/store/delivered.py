@@ -12,6 +12,8 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
+import orjson
+
 from cc_trace.errors import NotFoundError, StateError
 from cc_trace.files import prepare_database
 from cc_trace.spans import OUTPUT_CHARS, TITLE_CHARS, SessionSummary
@@ -19,7 +21,7 @@ from cc_trace.store.schema import BUSY_SECONDS, OTHER_VERSION, TYPED, VERSION, c
 from cc_trace.store.span_rows import from_json, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cc_trace.spans import Span
@@ -136,11 +138,12 @@ def read_from(path: Path, session_id: str) -> str | None:
     return None if row is None else row[0]
 
 
-def read_titles(path: Path) -> dict[str, str]:
-    """Return the titles of all sessions; empty if the store cannot be read or has an earlier version."""
+def read_titles(path: Path, session_ids: Iterable[str]) -> dict[str, str]:
+    """Return the titles of these sessions; none if the store cannot be read or has an earlier version."""
+    wanted = "SELECT session_id, title FROM sessions WHERE session_id IN (SELECT value FROM json_each(?))"
     try:
         with contextlib.closing(connect_to_read(path)) as database:
-            return dict(database.execute("SELECT session_id, title FROM sessions"))
+            return dict(database.execute(wanted, (orjson.dumps([*session_ids]).decode(),)))
     except (OSError, sqlite3.Error):
         return {}
 
