@@ -9,6 +9,7 @@ import json
 import subprocess
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import URLError
@@ -31,6 +32,7 @@ _FOLDER: Final = Path(__file__).parents[2] / ".backends"
 _UP_SECONDS: Final = 180.0  # the first start of one compiles hundreds of modules
 _STORED_SECONDS: Final = 60.0
 _BATCH: Final = 200
+_SECONDS: Final = 60.0  # of sending one: the first may find a backend still busy with its start
 
 
 @contextmanager
@@ -88,9 +90,10 @@ def recorded_spans() -> list[Span]:
 
 def send(settings: DestinationSettings, spans: Sequence[Span]) -> None:
     """Send them all."""
-    destination = open_destination(settings)
+    destination = open_destination(replace(settings, timeout_seconds=_SECONDS))
     for start in range(0, len(spans), _BATCH):
-        assert destination.send([destination.encode(span) for span in spans[start : start + _BATCH]]) == Accepted()
+        outcome = destination.send([destination.encode(span) for span in spans[start : start + _BATCH]])
+        assert outcome == Accepted()
     destination.close()
 
 

@@ -114,12 +114,15 @@ def test_failed_call_has_the_requested_model() -> None:
         status="error",
         error="API Error: 529 overloaded",
         metadata={"requested_model": "claude-a", "status": 529, "error_type": "overloaded_error"},
+        response=Response(None, "req_1", "claude-a", None, None, usage_complete=True, cost_usd=None),
     )
     name, found = PROFILES["otel"](failed, LABELS)
     assert (name, found["gen_ai.request.model"], found["error.type"]) == ("chat claude-a", "claude-a", "529")
     assert found["gen_ai.response.finish_reasons"] == ["error"]
     assert not [key for key in found if "usage" in key or key == "gen_ai.response.model"]
-    assert PROFILES["openinference"](failed, LABELS)[1]["llm.model_name"] == "claude-a"
+    _, told = PROFILES["openinference"](failed, LABELS)
+    assert told["llm.model_name"] == "claude-a"
+    assert "llm.response.model_name" not in told
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def _generation(span: Span) -> dict[str, AttributeValue]:
         found["llm.request.model_name"] = found["llm.model_name"] = model
     if (response := span.response) is None:
         return found
-    if response.model is not None:
+    if response.model is not None and span.status != "error":  # a failed request has no response
         found["llm.response.model_name"] = found["llm.model_name"] = response.model
     return found | _token_counts(response) | _costs(response)
 

@@ -162,7 +162,7 @@ def _named_generation(span: Span, found: dict[str, AttributeValue]) -> tuple[str
     if response is not None:
         if response.message_id is not None:
             found["gen_ai.response.id"] = response.message_id
-        if response.model is not None:
+        if response.model is not None and span.status != "error":  # a failed request has no response
             found["gen_ai.response.model"] = response.model
         if response.usage is not None:
             found |= _usage(response.usage)
