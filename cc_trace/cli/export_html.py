@@ -36,6 +36,7 @@ svg rect { fill: var(--work); } svg.bad rect { fill: var(--bad); }
 .d5 { margin-left: 5rem; }
 """
 _DEEPEST: Final = 5
+_TIME: Final = "%Y-%m-%d %H:%M:%S %Z"  # whoever gets the file may live in another time zone
 
 
 def to_html(about: Mapping[str, Any], spans: Sequence[Span]) -> str:
@@ -43,7 +44,8 @@ def to_html(about: Mapping[str, Any], spans: Sequence[Span]) -> str:
     allowed = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'"
     title = about.get("title") or next((text for span in spans if (text := label(span))), about.get("session_id") or "")
-    facts = [about.get("project"), about.get("git_branch"), about.get("start"), _cost(about.get("cost_usd"))]
+    start_ns = min((span.start_ns for span in spans if span.start_ns is not None), default=None)
+    facts = [about.get("project"), about.get("git_branch"), local_time(start_ns, _TIME), _cost(about.get("cost_usd"))]
     return "".join(
         [
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -64,7 +66,7 @@ def _turn(spans: list[Span]) -> Iterator[str]:
     times = [time for span in spans for time in (span.start_ns, span.end_ns) if time is not None]
     start, end = min(times, default=0), max(times, default=0)
     cost = sum(span.response.cost_usd or 0 for span in spans if span.response is not None)
-    facts = [local_time(root.start_ns, "%Y-%m-%d %H:%M:%S"), _took(root), _cost(cost), _status(root)]
+    facts = [local_time(root.start_ns, _TIME), _took(root), _cost(cost), _status(root)]
     yield f"<section><h2>Turn {root.turn}</h2>"
     yield f'<p class="quiet">{" · ".join(_text(fact) for fact in facts if fact)}</p>'
     yield f'<pre class="said">{_text(root.input)}</pre>'

@@ -63,9 +63,20 @@ def clock(time_ns: int | None) -> str:
     return local_time(time_ns, "%H:%M:%S") or UNKNOWN
 
 
+def day(time_ns: int | None) -> str:
+    """Return a local date."""
+    return local_time(time_ns, "%Y-%m-%d") or UNKNOWN
+
+
+def zone(time_ns: int | None) -> str:
+    """Return the name of the local time zone at a time, such as CET, else its distance from UTC; empty if unknown."""
+    name = local_time(time_ns, "%Z")
+    return f"UTC{name}" if name[:1] in ("+", "-") else name
+
+
 def day_and_time(time_ns: int | None) -> str:
-    """Return a local date and time."""
-    return local_time(time_ns) or UNKNOWN
+    """Return a local date and time with the name of its time zone."""
+    return f"{local_time(time_ns)} {zone(time_ns)}".strip() or UNKNOWN
 
 
 def when(time_ns: int | None, now_ns: int) -> str:
@@ -86,9 +97,9 @@ def periods(now_ns: int) -> list[tuple[str, str]]:
 
 
 def exactly(time_ns: int | None) -> str:
-    """Return a local date and time to the millisecond, empty if unknown."""
+    """Return a local date and time to the millisecond, with its distance from UTC; empty if unknown."""
     moment = local_moment(time_ns)
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    return "" if moment is None else moment.isoformat(" ", "milliseconds")
 
 
 def rfc3339(time_ns: int | None) -> str:

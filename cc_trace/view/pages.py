@@ -68,6 +68,8 @@ class Pages:
             duration=figures.duration,
             clock=figures.clock,
             moment=figures.day_and_time,
+            day=figures.day,
+            zone=figures.zone,
             when=lambda time_ns: figures.when(time_ns, time.time_ns()),
             took=lambda length_ns: figures.duration(None if length_ns is None else length_ns / 1e6),
             iso=figures.rfc3339,
@@ -83,7 +85,7 @@ class Pages:
             decider=words.decider,
             without=lambda asked, name: {key: value for key, value in asked.items() if key != name},
         )
-        self._templates.globals.update(between=figures.between, percent=figures.percent)
+        self._templates.globals.update(between=figures.between, percent=figures.percent, now_ns=time.time_ns)
 
     def _page(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         watch = self._watch

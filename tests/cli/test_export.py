@@ -52,6 +52,7 @@ def test_page_has_the_content_and_no_active_elements(projects: Path) -> None:
     text = exported(projects, "a.html")
     page = Page(text)
     assert "Fix the test" in page.text
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]", page.text)  # with the name of the time zone
     assert "1 failed" in page.text
     allowed = {
         "html",

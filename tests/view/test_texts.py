@@ -5,9 +5,15 @@ What is rounded is never told in a unit that it has outgrown, nor as nothing or 
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cc_trace.view import ansi, diff, figures, folding, markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def test_markdown_runs_and_fetches_nothing() -> None:
@@ -95,3 +101,33 @@ def test_a_percentage(part: int, told: str) -> None:
 )
 def test_money(usd: float | None, told: str) -> None:
     assert figures.money(usd) == told
+
+
+@pytest.fixture
+def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return what sets the time zone of this process."""
+
+    def chosen(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield chosen
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment", "exactly"),
+    [
+        ("UTC", "2026-01-31 23:30 UTC", "2026-01-31 23:30:00.500+00:00"),
+        ("Europe/Berlin", "2026-02-01 00:30 CET", "2026-02-01 00:30:00.500+01:00"),
+        ("America/Sao_Paulo", "2026-01-31 20:30 UTC-03", "2026-01-31 20:30:00.500-03:00"),
+    ],
+)
+def test_a_time_names_its_zone(in_zone: Callable[[str], None], zone: str, moment: str, exactly: str) -> None:
+    in_zone(zone)
+    time_ns = 1_769_902_200_500_000_000
+    assert figures.day_and_time(time_ns) == moment
+    assert figures.exactly(time_ns) == exactly
+    assert figures.day_and_time(None) == "\N{EN DASH}"
+    assert figures.exactly(None) == ""

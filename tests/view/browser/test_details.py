@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from cc_trace.store import plain
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -82,7 +84,7 @@ def test_an_error_shows_its_cause_and_its_end_once(page: Page, viewer: Viewer) -
     for span_id, output in failed:
         open_span(page, viewer, span_id)
         note = " ".join(page.locator(".detail .note.error").inner_text().split())
-        last = [line for line in output.split("\n") if line.strip()][-1]
+        last = [line for line in plain(output).split("\n") if line.strip()][-1]
         assert " ".join(last.split())[:100] in note
         assert page.locator(".section.terminal[open]").count() == 0
         whole = page.locator(".section.terminal > summary", has_text="All of the output")

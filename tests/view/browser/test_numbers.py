@@ -253,14 +253,17 @@ def test_the_head_and_the_turns_of_a_session(
         session_id,
     )
     unknown = {turn for turn in untimed(ask) if turn[0] == session_id}
+    form = "%H:%M:%S" if len({clock(row["start"], "%Y-%m-%d") for row in turns}) == 1 else "%Y-%m-%d %H:%M:%S"
     expected = [
-        f"{clock(row['start'])} · "
+        f"{clock(row['start'], form)} · "
         f"{'time not recorded' if (session_id, row['turn']) in unknown else milliseconds(row['start'], row['end'])} · "
         f"{plural(row['tools'], 'tool call')} ·"
         f" {figures.money(row['cost'])}{failures(row['errors'])}"
         for row in turns
     ]
     assert session_id != COPIED or unknown == {(COPIED, 1), (COPIED, 2)}
+    about_text = page.locator(".about").first.inner_text()
+    assert about["first_ns"] is None or about_text.startswith(clock(about["first_ns"], "%Y-%m-%d %H:%M %Z"))
     told = texts(page, ".turn .meta")
     assert [text.partition(" ")[2] if not text[0].isdigit() else text for text in told] == expected
     assert texts(page, ".turn .number") == [f"Turn {row['turn']}" for row in turns]
@@ -340,7 +343,7 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
         0
     ]
     under = texts(page, "#cost .under span")[-2:]
-    form = "%H:%M:%S" if len({clock(moment, "%Y-%m-%d") for moment in paid}) == 1 else "%Y-%m-%d %H:%M"
+    form = "%H:%M:%S" if len({clock(moment, "%Y-%m-%d") for moment in paid}) == 1 else "%Y-%m-%d %H:%M:%S"
     assert under[1] == clock(paid[1], form)
 
 
@@ -403,6 +406,7 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
         assert heads(page) == {
             "duration": figures.UNKNOWN if unknown else milliseconds(turn["start_ns"], turn["end_ns"]),
             "cost": figures.money(sums["cost"]),
+            clock(turn["start_ns"], "%Y-%m-%d %Z"): clock(turn["start_ns"]),
             "requests": f"{sums['requests']:,}",
             "tool calls": f"{sums['tools']:,}",
             "tokens out": figures.short(sums["output"] or 0),

@@ -152,6 +152,15 @@ def test_a_session_leads_to_the_one_it_continues_and_back(page: Page, viewer: Vi
     page.wait_for_url(f"**/sessions/{PLAN}")
 
 
+def test_times_have_a_zone(page: Page, viewer: Viewer) -> None:
+    zone = datetime.now().astimezone().tzname() or ""
+    expect(page.locator(".heads .c-when")).to_have_text(f"Last active, {zone}")
+    page.goto(viewer.url("/spans?kind=turn"))
+    expect(page.locator(".heads .c-when")).to_have_text(f"When, {zone}")
+    page.goto(viewer.url("/insights"))
+    expect(page.locator("#by-day figcaption")).to_contain_text(f"in {zone}")
+
+
 def test_what_is_not_there_is_said(page: Page, viewer: Viewer) -> None:
     answered = page.request.get(viewer.url("/sessions/none"))
     assert answered.status == 404
