@@ -1,4 +1,4 @@
-"""Says what is missing before anything runs, plays the collected scenarios, and sums up what the hook cost."""
+"""Says what is missing before anything runs, runs the collected scenarios, and sums up what the hook cost."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.register_assert_rewrite("home", "scenarios", "stage", "terminal")
+pytest.register_assert_rewrite("home", "sandbox", "scenarios", "terminal")
 
 import claude_code  # noqa: E402
 import processes  # noqa: E402
 import scenarios  # noqa: E402, F401  (registers them)
 from hook_calls import HookCall  # noqa: E402
+from runner import ScenarioRunner  # noqa: E402
 from scenario import EVERY  # noqa: E402
-from theatre import Theatre  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.fixture(scope="session")
-def theatre(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    """Yield the theatre in which the collected scenarios are played."""
+def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    """Yield the runner of the collected scenarios."""
     named = [item.callspec.params.get("scenario") for item in request.session.items if hasattr(item, "callspec")]
     chosen = [each for each in EVERY if each in named] or EVERY
     try:
@@ -38,7 +38,7 @@ def theatre(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     except claude_code.MissingError as error:
         pytest.exit(str(error), returncode=1)
     processes.adopt_orphans()
-    running = Theatre(chosen, commands, tmp_path_factory.mktemp("e2e"))
+    running = ScenarioRunner(chosen, commands, tmp_path_factory.mktemp("e2e"))
     yield running
     running.close()
     request.config.stash[_CALLS] = running.hook_calls()

@@ -13,7 +13,7 @@ from tree import AgentRun, Generation, ToolCall, Turn, Usage, plain_result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from exchanges import HttpClient, ToolResult
+    from api_calls import ApiCall, ToolResult
     from script import Tokens, Use
 
 _MAIN: Final = "invoke_agent claude-code"
@@ -26,8 +26,8 @@ class Unusual:
 
     `prompt`: what was typed, where the model was asked something else. `asked`: what it was asked, where that came in
     parts. `repeats`: what was typed has the tag of what the model was asked, and is shown with it. `output`: what the
-    turn came to, where it is not the last text that was served. `untold`: result and status of a call whose result the
-    model was never told.
+    turn came to, where it is not the last text that was served. `no_result`: result and status of a call whose result
+    never reached the model.
     """
 
     status: str = "ok"
@@ -36,50 +36,50 @@ class Unusual:
     asked: str | None = None
     repeats: bool = False
     output: str | None = None
-    untold: tuple[str | None, str] = (None, "ok")
+    no_result: tuple[str | None, str] = (None, "ok")
 
     @classmethod
-    def interrupted(cls, by: str, untold: tuple[str | None, str] = (None, "ok")) -> Unusual:
+    def interrupted(cls, by: str, no_result: tuple[str | None, str] = (None, "ok")) -> Unusual:
         """Return what is known of a turn that the user broke off, which Claude Code puts into these words."""
-        return cls(f"interrupted: {by}", (f"interruption: interrupted: {by}",), untold=untold)
+        return cls(f"interrupted: {by}", (f"interruption: interrupted: {by}",), no_result=no_result)
 
 
-def expected(exchanges: Sequence[HttpClient], unusual: Mapping[str, Unusual]) -> dict[str, list[Turn]]:
+def expected(api_calls: Sequence[ApiCall], unusual: Mapping[str, Unusual]) -> dict[str, list[Turn]]:
     """Return the turns of each session, in the order in which they were begun. `unusual` is by the prompt's tag."""
-    return _Served(exchanges, unusual).turns()
+    return _Served(api_calls, unusual).turns()
 
 
-def own_tokens(exchanges: Iterable[HttpClient]) -> dict[str, Counter[str]]:
+def own_tokens(api_calls: Iterable[ApiCall]) -> dict[str, Counter[str]]:
     """Return what Claude Code spent on its own business, which no transcript tells, by model."""
     spent: dict[str, Counter[str]] = {}
-    for exchange in exchanges:
-        said = exchange.message
-        if exchange.request.own_business is not None and said is not None:
+    for api_call in api_calls:
+        said = api_call.message
+        if api_call.request.internal_purpose is not None and said is not None:
             spent.setdefault(said.model, Counter()).update(_counted(said.tokens))
     return spent
 
 
-def cut(exchanges: Iterable[HttpClient]) -> set[str]:
+def cut(api_calls: Iterable[ApiCall]) -> set[str]:
     """Return the ids of responses that the client broke off."""
-    return {each.message.id for each in exchanges if each.message is not None and each.outcome == "cut"}
+    return {each.message.id for each in api_calls if each.message is not None and each.outcome == "cut"}
 
 
 class _Served:
-    """The exchanges of all conversations, and who launched whom."""
+    """The API calls of all conversations, and who launched whom."""
 
-    def __init__(self, exchanges: Sequence[HttpClient], unusual: Mapping[str, Unusual]) -> None:
+    def __init__(self, api_calls: Sequence[ApiCall], unusual: Mapping[str, Unusual]) -> None:
         self._unusual = unusual
         self._prompts: dict[tuple[str, str], str] = {}  # (session, tag) -> the prompt, in order
-        self._answered: dict[tuple[str, str], list[HttpClient]] = {}
+        self._answered: dict[tuple[str, str], list[ApiCall]] = {}
         self._plans: dict[str, dict[str, str]] = {}  # session -> the plan it wrote last
         self._results: dict[str, ToolResult] = {}
         self._launched: dict[tuple[str, str], str] = {}  # (session, tag) -> the call that gave an agent this prompt
-        for exchange in exchanges:
-            if exchange.request.own_business is None:
-                self._note(exchange)
+        for api_call in api_calls:
+            if api_call.request.internal_purpose is None:
+                self._note(api_call)
 
-    def _note(self, exchange: HttpClient) -> None:
-        request, said = exchange.request, exchange.message
+    def _note(self, api_call: ApiCall) -> None:
+        request, said = api_call.request, api_call.message
         assert request.prompt is not None
         tag, text, _ = request.prompt
         key = (request.session_id, tag)
@@ -88,7 +88,7 @@ class _Served:
             self._results.setdefault(id_, result)
         if said is None:
             return
-        self._answered.setdefault(key, []).append(exchange)
+        self._answered.setdefault(key, []).append(api_call)
         for id_, use in said.uses:
             if use.name == "Write" and "/plans/" in use.input["file_path"]:
                 plan = {"plan": use.input["content"], "planFilePath": use.input["file_path"]}
@@ -112,11 +112,11 @@ class _Served:
     def _generations(self, session: str, tag: str, unusual: Unusual) -> tuple[Generation, ...]:
         answered = self._answered.get((session, tag), ())
         return tuple(
-            self._generation(exchange, session, unusual, first=not index) for index, exchange in enumerate(answered)
+            self._generation(api_call, session, unusual, first=not index) for index, api_call in enumerate(answered)
         )
 
-    def _generation(self, exchange: HttpClient, session: str, unusual: Unusual, *, first: bool) -> Generation:
-        request, said = exchange.request, exchange.message
+    def _generation(self, api_call: ApiCall, session: str, unusual: Unusual, *, first: bool) -> Generation:
+        request, said = api_call.request, api_call.message
         assert request.prompt is not None
         assert said is not None
         _, prompt, step = request.prompt
@@ -125,7 +125,7 @@ class _Served:
             prompts = (unusual.prompt, *prompts)
         asked = prompts, tuple((id_, plain_result(result.text)) for id_, result in results.items())
         known = f"chat {said.model}", said.id, said.model
-        if exchange.outcome == "cut":
+        if api_call.outcome == "cut":
             usage = replace(_usage(said.tokens), output=START_OUTPUT_TOKENS)
             text = said.text[:PIECE_CHARS]
             return Generation(*known, usage, *asked, "", text, "error", _BROKEN_OFF, ())
@@ -136,11 +136,11 @@ class _Served:
     def _call(self, session: str, id_: str, use: Use, unusual: Unusual) -> ToolCall:
         # Claude Code puts the plan into the call that asks whether it is accepted.
         arguments = use.input | (self._plans[session] if use.name == "ExitPlanMode" else {})
-        told = unusual.untold
+        outcome = unusual.no_result
         if (result := self._results.get(id_)) is not None:
             text = plain_result(result.text)
-            told = (text, f"error: {text}" if result.failed else "ok")
-        call = ToolCall(f"execute_tool {use.name}", id_, use.name, json.dumps(arguments, sort_keys=True), *told)
+            outcome = (text, f"error: {text}" if result.failed else "ok")
+        call = ToolCall(f"execute_tool {use.name}", id_, use.name, json.dumps(arguments, sort_keys=True), *outcome)
         launched = [tag for (where, tag), by in self._launched.items() if (where, by) == (session, id_)]
         return replace(call, agents=tuple(self._agent(session, tag, use) for tag in launched))
 

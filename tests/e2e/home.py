@@ -98,7 +98,7 @@ class Home:
         path.write_text(text)
         return path
 
-    def furnish(self, version: str, *, hook: bool = True) -> None:
+    def prepare(self, version: str, *, hook: bool = True) -> None:
         """Write the settings as a user would have them who has used Claude Code before; then install our hook."""
         (self.config / "settings.json").write_text(json.dumps(self.settings))
         known = {
@@ -133,7 +133,7 @@ class Home:
         path = self.state / "cc-trace.log"
         return [line.split(" ", 2)[2] for line in path.read_text().splitlines()] if path.exists() else []
 
-    def litter(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         """Return what nobody knows of among the temporary files and in the user's home."""
         temporary = [path.name for path in self._temporary.iterdir() if not _TEMPORARY.fullmatch(path.name)]
         files = [str(path.relative_to(self.user)) for path in self.user.rglob("*") if not path.is_dir()]

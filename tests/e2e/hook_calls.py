@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _OURS: Final = "cc-trace-hook"
-_BETWEEN: Final = Path(__file__).with_name("between.py")
+_RECORDER: Final = Path(__file__).with_name("hook_recorder.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ def watch(settings: Path, folder: Path) -> None:
     said = json.loads(settings.read_text())
     for event, groups in said["hooks"].items():
         for hook in (hook for group in groups for hook in group["hooks"] if _OURS in hook.get("command", "")):
-            between = (sys.executable, "-I", "-S", str(_BETWEEN), str(folder), event)
-            hook["command"] = shlex.join((*between, hook["command"]))
+            recorder = (sys.executable, "-I", "-S", str(_RECORDER), str(folder), event)
+            hook["command"] = shlex.join((*recorder, hook["command"]))
     settings.write_text(json.dumps(said))
 
 

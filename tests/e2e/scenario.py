@@ -1,4 +1,4 @@
-"""What a scenario is, and all there are: a function that plays it on a stage, and the version it is played with."""
+"""What a scenario is, and all there are: a function that runs in a sandbox, and the version of Claude Code it runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from versions import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stage import Stage
+    from sandbox import Sandbox
 
-    Play = Callable[[Stage], None]
+    Run = Callable[[Sandbox], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,17 @@ class Scenario:
 
     name: str
     version: str
-    play: Play
+    run: Run
 
 
 EVERY: Final[list[Scenario]] = []
 
 
-def scenario(*versions: str) -> Callable[[Play], Play]:
-    """Register a function as a scenario, played with each of these versions."""
+def scenario(*versions: str) -> Callable[[Run], Run]:
+    """Register a function as a scenario, to be run with each of these versions."""
 
-    def register(play: Play) -> Play:
-        EVERY.extend(Scenario(play.__name__, version, play) for version in versions or (CURRENT,))
-        return play
+    def register(run: Run) -> Run:
+        EVERY.extend(Scenario(run.__name__, version, run) for version in versions or (CURRENT,))
+        return run
 
     return register

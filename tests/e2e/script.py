@@ -39,7 +39,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpResponse:
+class Reply:
     """One response of the model: thinking, then text, then calls, as far as they are given."""
 
     text: str = ""
@@ -51,7 +51,7 @@ class HttpResponse:
     delay_seconds: float = 0.0  # before anything of it is served: a model that takes its time
 
 
-Script = dict[str, list[HttpResponse]]
+Script = dict[str, list[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Message:
         }
 
 
-def message(answer: HttpResponse, number: int, model: str, asked: str) -> Message:
+def message(answer: Reply, number: int, model: str, asked: str) -> Message:
     """Return an answer as the message of this number; `asked` is the request's text, from which captures are taken."""
     captured = {name: found[0] for name, pattern in _CAPTURES.items() if (found := pattern.search(asked))}
     uses = tuple(

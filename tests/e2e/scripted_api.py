@@ -11,16 +11,16 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from exchanges import HttpClient, Request, read_request
-from script import Failure, HttpResponse, Message, Script, events, message
+from api_calls import ApiCall, Request, read_request
+from script import Failure, Message, Reply, Script, events, message
 
 if TYPE_CHECKING:
     import socket
 
 _POLL_SECONDS: Final = 0.1
-_NAME: Final = HttpResponse('{"name": "scripted-session"}')
-_SUMMARY: Final = HttpResponse("<analysis>short</analysis>\n<summary>Scripted messages were exchanged.</summary>")
-_NOTHING: Final = HttpResponse("none")
+_NAME: Final = Reply('{"name": "scripted-session"}')
+_SUMMARY: Final = Reply("<analysis>short</analysis>\n<summary>Scripted messages were exchanged.</summary>")
+_NOTHING: Final = Reply("none")
 
 
 class ScriptedApi(ThreadingHTTPServer):
@@ -31,10 +31,8 @@ class ScriptedApi(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.script: Script = {}
-        self.judgements: list[
-            tuple[str, HttpResponse]
-        ] = []  # of a prompt hook or a goal: what its question holds -> answer
-        self.exchanges: list[HttpClient] = []
+        self.judgements: list[tuple[str, Reply]] = []  # of a prompt hook or a goal: what its question holds -> answer
+        self.calls: list[ApiCall] = []
         self.outside: list[str] = []  # hosts that were asked for, and refused
         self.unscripted: list[str] = []  # what no rule and no script has an answer for
         self.stopping = threading.Event()
@@ -59,28 +57,28 @@ class ScriptedApi(ThreadingHTTPServer):
 
     def asked(self, tag: str, step: int = 0) -> bool:
         """Tell whether the answer of this number after a prompt has been asked for."""
-        return any(_is(each, tag, step) for each in [*self.exchanges])
+        return any(_is(each, tag, step) for each in [*self.calls])
 
     def answered(self, tag: str, step: int = 0) -> bool:
         """Tell whether it has been served."""
-        return any(_is(each, tag, step) and each.outcome == "whole" for each in [*self.exchanges])
+        return any(_is(each, tag, step) and each.outcome == "whole" for each in [*self.calls])
 
-    def begin(self, request: Request) -> tuple[HttpClient, HttpResponse, Failure | None]:
+    def begin(self, request: Request) -> tuple[ApiCall, Reply, Failure | None]:
         """Note a request and choose its answer, or the failure to serve this time."""
         answer, prompt = self._chosen(request), request.prompt
         place = (request.session_id, prompt[0], prompt[2]) if prompt else ("", "", 0)
         with self._lock:
-            exchange = HttpClient(request)
-            self.exchanges.append(exchange)
+            api_call = ApiCall(request)
+            self.calls.append(api_call)
             attempt = self._attempts[place] = self._attempts.get(place, -1) + 1
             failing = answer.always or (answer.failures[attempt] if attempt < len(answer.failures) else None)
             if failing is None:
                 self._messages += 1
-                exchange.message = message(answer, self._messages, request.model, json.dumps(request.messages))
-        return exchange, answer, failing
+                api_call.message = message(answer, self._messages, request.model, json.dumps(request.messages))
+        return api_call, answer, failing
 
-    def _chosen(self, request: Request) -> HttpResponse:
-        match request.own_business:
+    def _chosen(self, request: Request) -> Reply:
+        match request.internal_purpose:
             case "summary":
                 return _SUMMARY
             case "question" if judged := [answer for text, answer in self.judgements if text in request.last_text]:
@@ -99,9 +97,9 @@ class ScriptedApi(ThreadingHTTPServer):
         return answers[step]
 
 
-def _is(exchange: HttpClient, tag: str, step: int) -> bool:
-    prompt = exchange.request.prompt
-    return exchange.request.own_business is None and prompt is not None and (prompt[0], prompt[2]) == (tag, step)
+def _is(api_call: ApiCall, tag: str, step: int) -> bool:
+    prompt = api_call.request.prompt
+    return api_call.request.internal_purpose is None and prompt is not None and (prompt[0], prompt[2]) == (tag, step)
 
 
 class _Connection(BaseHTTPRequestHandler):
@@ -139,20 +137,20 @@ class _Connection(BaseHTTPRequestHandler):
                 self._answer(404, _error("not_found_error"))
 
     def _message(self, request: Request) -> None:
-        exchange, answer, failing = self.server.begin(request)
+        api_call, answer, failing = self.server.begin(request)
         self.server.stopping.wait(answer.delay_seconds)
         if failing is not None:
-            exchange.outcome = "failed"
+            api_call.outcome = "failed"
             self._answer(failing.status, _error(failing.kind))
-        elif (said := exchange.message) is not None:
+        elif (said := api_call.message) is not None:
             try:
                 if request.streamed:
                     self._stream(said, hangs=answer.hangs)
                 else:
                     self._answer(200, said.as_json)
-                exchange.outcome = "whole"
+                api_call.outcome = "whole"
             except OSError:
-                exchange.outcome = "cut"
+                api_call.outcome = "cut"
 
     def _stream(self, said: Message, *, hangs: bool) -> None:
         self.close_connection = True

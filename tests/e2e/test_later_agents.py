@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import claude_code
 import processes
 import pytest
-from arrived import Arrived, facts_of
+from received import ReceivedTraces, facts_of
+from sandbox import Sandbox
 from scenarios.agents import agent
-from script import AGENT_ID, HttpResponse, Use
-from stage import Stage
+from script import AGENT_ID, Reply, Use
 from versions import CURRENT
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ _SKILL = "---\nname: forky\ndescription: runs apart\ncontext: fork\n---\n[[forke
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    """A stage on which one of these is played."""
+def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sandbox]:
+    """A sandbox for one of these."""
     processes.adopt_orphans()
-    with Stage(request.node.name, tmp_path / "stage", CURRENT, claude_code.command(CURRENT)) as made:
+    with Sandbox(request.node.name, tmp_path / "sandbox", CURRENT, claude_code.command(CURRENT)) as made:
         made.home.settings["permissions"]["allow"] += ["SendMessage", "ToolSearch", "Skill"]
         yield made
 
@@ -38,20 +38,20 @@ def in_background(seconds: float) -> Use:
     return Use("Bash", {"command": command, "description": "late", "run_in_background": True})
 
 
-def outline(stage: Stage) -> str:
+def outline(sandbox: Sandbox) -> str:
     """What arrived: every response by its text or its calls, every call and agent by its name, in its place."""
-    stage.settle()
-    spans = stage.sink.spans
-    assert Arrived(spans).twice() == []
-    assert stage.api.unscripted == []
-    served = {each.message.id for each in stage.api.exchanges if each.message and each.request.own_business is None}
+    sandbox.settle()
+    spans = sandbox.sink.spans
+    assert ReceivedTraces(spans).twice() == []
+    assert sandbox.api.unscripted == []
+    served = {each.message.id for each in sandbox.api.calls if each.message and each.request.internal_purpose is None}
     assert served == {facts["gen_ai.response.id"] for facts in map(facts_of, spans) if "gen_ai.response.id" in facts}
     ids = {span.span_id for span in spans}
     assert [span.name for span in spans if span.parent_span_id and span.parent_span_id not in ids] == []
     below: dict[bytes, list[Span]] = {}
     for span in sorted(spans, key=lambda each: (each.end_time_unix_nano, each.start_time_unix_nano)):
         below.setdefault(span.parent_span_id, []).append(span)
-    texts = {each.message.id: each.message.text or "calls" for each in stage.api.exchanges if each.message is not None}
+    texts = {each.message.id: each.message.text or "calls" for each in sandbox.api.calls if each.message is not None}
     rows: list[str] = []
 
     def show(parent: bytes, depth: int) -> None:
@@ -65,18 +65,18 @@ def outline(stage: Stage) -> str:
     return "\n".join(rows)
 
 
-def test_an_agent_is_woken_by_its_own_command(stage: Stage) -> None:
+def test_an_agent_is_woken_by_its_own_command(sandbox: Sandbox) -> None:
     """With -p: the turn is not over while the command in the background of its agent runs."""
-    stage.script(
+    sandbox.script(
         delegate=[
-            HttpResponse(uses=(agent("[[part]] go"),)),
-            HttpResponse("launched"),
-            HttpResponse("noted"),
-            HttpResponse("noted again"),
+            Reply(uses=(agent("[[part]] go"),)),
+            Reply("launched"),
+            Reply("noted"),
+            Reply("noted again"),
         ],
-        part=[HttpResponse(uses=(in_background(3),)), HttpResponse("started"), HttpResponse("woke up")],
+        part=[Reply(uses=(in_background(3),)), Reply("started"), Reply("woke up")],
     )
-    assert stage.ask("[[delegate]] go").endswith("noted again")
+    assert sandbox.ask("[[delegate]] go").endswith("noted again")
     expected = """
         agent claude-code
           calls
@@ -93,28 +93,28 @@ def test_an_agent_is_woken_by_its_own_command(stage: Stage) -> None:
           notification
           noted again
     """
-    assert outline(stage) == cleandoc(expected)
+    assert outline(sandbox) == cleandoc(expected)
 
 
-def test_an_agent_is_woken_when_the_next_turn_is_over(stage: Stage) -> None:
+def test_an_agent_is_woken_when_the_next_turn_is_over(sandbox: Sandbox) -> None:
     """In a terminal: its launching turn and another one have been delivered by then."""
-    stage.script(
+    sandbox.script(
         delegate=[
-            HttpResponse(uses=(agent("[[part]] go"),)),
-            HttpResponse("launched"),
-            HttpResponse("noted"),
-            HttpResponse("never"),
+            Reply(uses=(agent("[[part]] go"),)),
+            Reply("launched"),
+            Reply("noted"),
+            Reply("never"),
         ],
-        part=[HttpResponse(uses=(in_background(12),)), HttpResponse("started"), HttpResponse("woke up")],
-        other=[HttpResponse("Another answer."), HttpResponse("noted again")],
+        part=[Reply(uses=(in_background(12),)), Reply("started"), Reply("woke up")],
+        other=[Reply("Another answer."), Reply("noted again")],
     )
-    with stage.terminal() as terminal:
+    with sandbox.terminal() as terminal:
         terminal.say("[[delegate]] go", "delegate")
-        terminal.wait_until(lambda: stage.api.answered("delegate", 2), "the agent's first stop is noted")
+        terminal.wait_until(lambda: sandbox.api.answered("delegate", 2), "the agent's first stop is noted")
         terminal.say_and_wait("[[other]] go", "other")
-        stage.wait_for_turn("other")
-        terminal.wait_until(lambda: stage.api.answered("other", 1), "the agent's end is noted")
-        stage.wait_for_workers()
+        sandbox.wait_for_turn("other")
+        terminal.wait_until(lambda: sandbox.api.answered("other", 1), "the agent's end is noted")
+        sandbox.wait_for_workers()
         terminal.exit()
     expected = """
         agent claude-code
@@ -134,39 +134,37 @@ def test_an_agent_is_woken_when_the_next_turn_is_over(stage: Stage) -> None:
         agent claude-code
           noted again
     """
-    assert outline(stage) == cleandoc(expected)
+    assert outline(sandbox) == cleandoc(expected)
 
 
-def test_a_message_to_an_agent_of_the_turn_before(stage: Stage) -> None:
+def test_a_message_to_an_agent_of_the_turn_before(sandbox: Sandbox) -> None:
     """In a terminal: the agent then works for longer than the turn that sent the message."""
-    steps = [
-        HttpResponse(uses=(Use("Bash", {"command": f"echo {n}", "description": "m"}),), delay_seconds=1) for n in (1, 2)
-    ]
+    steps = [Reply(uses=(Use("Bash", {"command": f"echo {n}", "description": "m"}),), delay_seconds=1) for n in (1, 2)]
     message = {"to": AGENT_ID, "message": "[[more]] and more", "summary": "more"}
     search = Use("ToolSearch", {"query": "select:SendMessage", "max_results": 10})
-    stage.script(
-        t1=[HttpResponse(uses=(agent("[[part]] go"),)), HttpResponse("launched"), HttpResponse("One is over.")],
+    sandbox.script(
+        t1=[Reply(uses=(agent("[[part]] go"),)), Reply("launched"), Reply("One is over.")],
         part=[
-            HttpResponse(uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
-            HttpResponse("first result"),
+            Reply(uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
+            Reply("first result"),
         ],
         t2=[
-            HttpResponse(uses=(search,)),
-            HttpResponse(uses=(Use("SendMessage", message),)),
-            HttpResponse("sent"),
-            HttpResponse("Two is over."),
+            Reply(uses=(search,)),
+            Reply(uses=(Use("SendMessage", message),)),
+            Reply("sent"),
+            Reply("Two is over."),
         ],
-        more=[*steps, HttpResponse("second result", delay_seconds=1)],
-        t3=[HttpResponse("Three is over.")],
+        more=[*steps, Reply("second result", delay_seconds=1)],
+        t3=[Reply("Three is over.")],
     )
-    with stage.terminal() as terminal:
+    with sandbox.terminal() as terminal:
         terminal.say("[[t1]] go", "t1")
-        terminal.wait_until(lambda: stage.api.answered("t1", 2), "the agent's end is noted")
-        stage.wait_for_turn("t1")
+        terminal.wait_until(lambda: sandbox.api.answered("t1", 2), "the agent's end is noted")
+        sandbox.wait_for_turn("t1")
         terminal.say("[[t2]] go", "t2")
-        terminal.wait_until(lambda: stage.api.answered("t2", 3), "its second end is noted")
+        terminal.wait_until(lambda: sandbox.api.answered("t2", 3), "its second end is noted")
         terminal.say_and_wait("[[t3]] go", "t3")
-        stage.wait_for_workers()
+        sandbox.wait_for_workers()
         terminal.exit()
     expected = """
         agent claude-code
@@ -196,16 +194,16 @@ def test_a_message_to_an_agent_of_the_turn_before(stage: Stage) -> None:
         agent claude-code
           Three is over.
     """
-    assert outline(stage) == cleandoc(expected)
+    assert outline(sandbox) == cleandoc(expected)
 
 
-def test_a_skill_that_runs_apart(stage: Stage) -> None:
+def test_a_skill_that_runs_apart(sandbox: Sandbox) -> None:
     """With -p: no response of the main thread at all; then the session is resumed."""
-    stage.home.write(".claude/skills/forky/SKILL.md", _SKILL)
+    sandbox.home.write(".claude/skills/forky/SKILL.md", _SKILL)
     call = Use("Bash", {"command": "echo forked", "description": "x"})
-    stage.script(forked=[HttpResponse(uses=(call,)), HttpResponse("forked result")], n=[HttpResponse("Next answer.")])
-    assert stage.ask("/forky") == "forked result"
-    stage.wait_for_workers()
+    sandbox.script(forked=[Reply(uses=(call,)), Reply("forked result")], n=[Reply("Next answer.")])
+    assert sandbox.ask("/forky") == "forked result"
+    sandbox.wait_for_workers()
     first = """
         agent claude-code
           agent general-purpose
@@ -213,9 +211,9 @@ def test_a_skill_that_runs_apart(stage: Stage) -> None:
               Bash
             forked result
     """
-    assert outline(stage) == cleandoc(first)
-    root = facts_of(next(span for span in stage.sink.spans if not span.parent_span_id))
+    assert outline(sandbox) == cleandoc(first)
+    root = facts_of(next(span for span in sandbox.sink.spans if not span.parent_span_id))
     assert "/forky" in root["gen_ai.input.messages"]
     assert "forked result" in root["gen_ai.output.messages"]
-    assert stage.ask("[[n]] go on", "--resume", stage.session(), session=None) == "Next answer."
-    assert outline(stage) == cleandoc(first) + "\nagent claude-code\n  Next answer."
+    assert sandbox.ask("[[n]] go on", "--resume", sandbox.session(), session=None) == "Next answer."
+    assert outline(sandbox) == cleandoc(first) + "\nagent claude-code\n  Next answer."

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import claude_code
 import pytest
 import scripted_api
-from arrived import facts_of
-from exchanges import read_request
-from script import Failure, HttpResponse, Use
-from stage import Stage
+from api_calls import read_request
+from received import facts_of
+from sandbox import Sandbox
+from script import Failure, Reply, Use
 from versions import CURRENT
 
 from cc_trace.cli.request import find_request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from exchanges import Request
+    from api_calls import Request
 
 # One pixel.
 _IMAGE: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -49,7 +49,7 @@ class _Wire:
             _comparable(body)
             for body in self._bodies
             if any(session in body["metadata"]["user_id"] for session in sessions)
-            and read_request(json.dumps(body).encode()).own_business is None
+            and read_request(json.dumps(body).encode()).internal_purpose is None
         )
 
 
@@ -68,20 +68,20 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> _Wire:
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    """A stage of this test's own."""
-    with Stage(request.node.name, tmp_path / "s", CURRENT, claude_code.command(CURRENT)) as ready:
+def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sandbox]:
+    """A sandbox of this test's own."""
+    with Sandbox(request.node.name, tmp_path / "s", CURRENT, claude_code.command(CURRENT)) as ready:
         yield ready
 
 
-def _sessions(stage: Stage) -> list[Path]:
-    return [path for path in stage.transcripts.files if path.parent.name != "subagents"]
+def _sessions(sandbox: Sandbox) -> list[Path]:
+    return [path for path in sandbox.transcripts.files if path.parent.name != "subagents"]
 
 
-def _rebuilt(stage: Stage) -> Counter[str]:
+def _rebuilt(sandbox: Sandbox) -> Counter[str]:
     """Every recorded request of every session, each of them proven."""
     bodies: Counter[str] = Counter()
-    for path in _sessions(stage):
+    for path in _sessions(sandbox):
         log = RequestLog()
         for each in (path, *path.parent.glob(f"{path.stem}/subagents/*.jsonl")):
             log.read(each)
@@ -93,25 +93,25 @@ def _rebuilt(stage: Stage) -> Counter[str]:
     return bodies
 
 
-def _causes(stage: Stage, message: int) -> list[str]:
-    miss = find_request(f"msg_{message:06d}", _sessions(stage)).miss
+def _causes(sandbox: Sandbox, message: int) -> list[str]:
+    miss = find_request(f"msg_{message:06d}", _sessions(sandbox)).miss
     return [] if miss is None else [cause.kind for cause in miss.causes]
 
 
-def _arrived(stage: Stage) -> dict[str, dict[str, Any]]:
+def _received(sandbox: Sandbox) -> dict[str, dict[str, Any]]:
     """The attributes of each response that arrived at the sink, by its id."""
-    found = map(facts_of, stage.sink.spans)
+    found = map(facts_of, sandbox.sink.spans)
     return {each["gen_ai.response.id"]: each for each in found if "gen_ai.response.id" in each}
 
 
-def _assert_spans_have_what_was_served(stage: Stage) -> None:
+def _assert_spans_have_what_was_served(sandbox: Sandbox) -> None:
     """With `request_content`: the messages that the API received, their texts and calls, and the tools."""
-    arrived = _arrived(stage)
-    served = [each for each in stage.api.exchanges if each.message is not None and each.request.own_business is None]
-    assert {each.message.id for each in served if each.message is not None} == {*arrived}
+    received = _received(sandbox)
+    served = [each for each in sandbox.api.calls if each.message is not None and each.request.internal_purpose is None]
+    assert {each.message.id for each in served if each.message is not None} == {*received}
     for each in served:
         assert each.message is not None
-        facts = arrived[each.message.id]
+        facts = received[each.message.id]
         assert [tool["name"] for tool in json.loads(facts["gen_ai.tool.definitions"])] == [*each.request.tools]
         assert facts["gen_ai.system_instructions"]
         messages = json.loads(facts["gen_ai.input.messages"])
@@ -136,113 +136,115 @@ def _words(message: dict[str, Any]) -> list[str]:
     return [block["text"] for block in blocks if block["type"] == "text" and block["text"].strip()]
 
 
-def test_requests_of_print_mode(stage: Stage, wire: _Wire) -> None:  # noqa: PLR0915
+def test_requests_of_print_mode(sandbox: Sandbox, wire: _Wire) -> None:  # noqa: PLR0915
     """Tools, an image, an agent, retries, a refusal; resumed with another model, other tools, less thinking; forked."""
-    home = stage.home
+    home = sandbox.home
     home.settings["env"]["CC_TRACE_REQUEST_CONTENT"] = "full"
     home.write("CLAUDE.md", "Always say please. é \N{GRINNING FACE}\n")
     (home.project / "pixel.png").write_bytes(base64.b64decode(_IMAGE))
     agent = {"description": "a part", "prompt": "[[part]] do", "subagent_type": "general-purpose"}
     look = Use("Read", {"file_path": str(home.project / "pixel.png")})
     run = Use("Bash", {"command": "printf '\\033[1m%s' ok", "description": "numbers: 0.5, 1e-7"})
-    stage.script(
+    sandbox.script(
         t1=[
-            HttpResponse("Looking \N{GRINNING FACE}.", "think first", (look, run), failures=(_BUSY, _BUSY)),
-            HttpResponse(uses=(Use("Agent", {**agent, "run_in_background": False}),)),
-            HttpResponse("Done."),
+            Reply("Looking \N{GRINNING FACE}.", "think first", (look, run), failures=(_BUSY, _BUSY)),
+            Reply(uses=(Use("Agent", {**agent, "run_in_background": False}),)),
+            Reply("Done."),
         ],
         part=[
-            HttpResponse("My part.", uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
-            HttpResponse("It."),
+            Reply("My part.", uses=(Use("Bash", {"command": "echo part", "description": "p"}),)),
+            Reply("It."),
         ],
-        **{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(2, 9)},
-        refused=[HttpResponse(always=Failure(400, "invalid_request_error"))],
+        **{f"t{number}": [Reply(f"Answer {number}.")] for number in range(2, 9)},
+        refused=[Reply(always=Failure(400, "invalid_request_error"))],
     )
-    resumed = ("--resume", stage.session())
-    stage.ask("[[t1]] one")
-    stage.ask("[[t2]] the same", *resumed, session=None)
-    stage.ask("[[t3]] another model", *resumed, "--model", "claude-opus-4-6", "--effort", "high", session=None)
-    stage.ask("[[t4]] fewer tools", *resumed, "--disallowedTools", "Bash", session=None)
-    stage.ask("[[t5]] forked", *resumed, "--fork-session", session=None)
-    stage.ask("[[refused]] no", session=2, code=1)
-    stage.ask("[[t6]] in a new session", session=3)
-    _set_environment(stage, MAX_THINKING_TOKENS="2048")
-    stage.ask("[[t7]] less thinking", "--resume", stage.session(3), session=None)
-    stage.settle()
-    _assert_spans_have_what_was_served(stage)
+    resumed = ("--resume", sandbox.session())
+    sandbox.ask("[[t1]] one")
+    sandbox.ask("[[t2]] the same", *resumed, session=None)
+    sandbox.ask("[[t3]] another model", *resumed, "--model", "claude-opus-4-6", "--effort", "high", session=None)
+    sandbox.ask("[[t4]] fewer tools", *resumed, "--disallowedTools", "Bash", session=None)
+    sandbox.ask("[[t5]] forked", *resumed, "--fork-session", session=None)
+    sandbox.ask("[[refused]] no", session=2, code=1)
+    sandbox.ask("[[t6]] in a new session", session=3)
+    _set_environment(sandbox, MAX_THINKING_TOKENS="2048")
+    sandbox.ask("[[t7]] less thinking", "--resume", sandbox.session(3), session=None)
+    sandbox.settle()
+    _assert_spans_have_what_was_served(sandbox)
     # A session that is resumed keeps its system prompt, whatever the options; but not so here, where no hook runs.
-    _set_environment(stage, CLAUDE_CODE_SIMPLE="1")
-    stage.ask("[[t8]] another system prompt", "--resume", stage.session(3), session=None)
-    stage.settle()
+    _set_environment(sandbox, CLAUDE_CODE_SIMPLE="1")
+    sandbox.ask("[[t8]] another system prompt", "--resume", sandbox.session(3), session=None)
+    sandbox.settle()
 
-    rebuilt, received = _rebuilt(stage), wire.bodies({path.stem for path in _sessions(stage)})
+    rebuilt, received = _rebuilt(sandbox), wire.bodies({path.stem for path in _sessions(sandbox)})
     assert rebuilt == received
     assert max(rebuilt.values()) == 3  # two retries of the same
-    first = find_request("msg_000001", _sessions(stage))
+    first = find_request("msg_000001", _sessions(sandbox))
     assert [retry.status for retry in first.call.retries] == [529, 529]
-    (refusal,) = [path for path in _sessions(stage) if path.stem == stage.session(2)]
+    (refusal,) = [path for path in _sessions(sandbox) if path.stem == sandbox.session(2)]
     log = RequestLog()
     log.read(refusal)
     (call,) = log.calls
     assert len(call.attempts) > 1
     assert call.failure is not None
     assert call.failure.status == 400
-    causes = {number: _causes(stage, number) for number in range(1, 9)}
+    causes = {number: _causes(sandbox, number) for number in range(1, 9)}
     assert causes[1] == ["first request"]
     assert causes[3] == ["first request"]  # the agent's
     assert causes[6] == ["unknown"]  # nothing changed: the scripted API caches nothing
     assert causes[7][:1] == ["model changed"]
     assert "tools changed" in causes[8]
-    shown = find_request("msg_000008", _sessions(stage))
+    shown = find_request("msg_000008", _sessions(sandbox))
     assert shown.miss is not None
     assert "Bash removed" in {cause.kind: cause.detail for cause in shown.miss.causes}["tools changed"]
-    assert _causes(stage, 11) == ["thinking changed"]
-    assert {"tools changed", "system prompt changed"} <= {*_causes(stage, 12)}
-    told = {number: json.loads(_arrived(stage)[f"msg_{number:06d}"]["cc_trace.cache_miss"]) for number in range(1, 12)}
-    sent = {number: [cause["kind"] for cause in miss["causes"]] for number, miss in told.items()}
-    assert sent == {number: _causes(stage, number) for number in range(1, 12)}
-    assert _causes_after_a_break(stage, 11) == ["thinking changed", "expired"]
+    assert _causes(sandbox, 11) == ["thinking changed"]
+    assert {"tools changed", "system prompt changed"} <= {*_causes(sandbox, 12)}
+    recorded = {
+        number: json.loads(_received(sandbox)[f"msg_{number:06d}"]["cc_trace.cache_miss"]) for number in range(1, 12)
+    }
+    sent = {number: [cause["kind"] for cause in miss["causes"]] for number, miss in recorded.items()}
+    assert sent == {number: _causes(sandbox, number) for number in range(1, 12)}
+    assert _causes_after_a_break(sandbox, 11) == ["thinking changed", "expired"]
 
 
-def _set_environment(stage: Stage, **variables: str) -> None:
-    path = stage.home.config / "settings.json"
+def _set_environment(sandbox: Sandbox, **variables: str) -> None:
+    path = sandbox.home.config / "settings.json"
     settings = json.loads(path.read_text())
     settings["env"] |= variables
     path.write_text(json.dumps(settings))
 
 
-def _causes_after_a_break(stage: Stage, message: int) -> list[str]:
+def _causes_after_a_break(sandbox: Sandbox, message: int) -> list[str]:
     """The causes, had the request been sent ten minutes later."""
-    shown = find_request(f"msg_{message:06d}", _sessions(stage))
-    (path,) = [path for path in _sessions(stage) if path.stem == shown.session_id]
+    shown = find_request(f"msg_{message:06d}", _sessions(sandbox))
+    (path,) = [path for path in _sessions(sandbox) if path.stem == shown.session_id]
     lines = [json.loads(text) for text in path.read_text().splitlines()]
     for line in lines:
         if line["type"] == "api-request" and line["id"] == shown.attempt.id:
             later = datetime.fromisoformat(line["timestamp"]) + timedelta(minutes=10)
             line["timestamp"] = later.isoformat()
-    copy = stage.home.folder / path.name
+    copy = sandbox.home.folder / path.name
     copy.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     miss = find_request(f"msg_{message:06d}", [copy]).miss
     return [] if miss is None else [cause.kind for cause in miss.causes]
 
 
-def test_requests_of_a_terminal(stage: Stage, wire: _Wire) -> None:
+def test_requests_of_a_terminal(sandbox: Sandbox, wire: _Wire) -> None:
     """Before and after /compact, and in the session that /clear begins."""
-    stage.script(**{f"t{number}": [HttpResponse(f"Answer {number}.")] for number in range(1, 5)})
-    with stage.terminal() as terminal:
+    sandbox.script(**{f"t{number}": [Reply(f"Answer {number}.")] for number in range(1, 5)})
+    with sandbox.terminal() as terminal:
         terminal.say_and_wait("[[t1]] one", "t1")
         terminal.say_and_wait("[[t2]] two", "t2")
-        terminal.command("/compact", lambda: stage.transcripts.count(subtype="compact_boundary"))
+        terminal.command("/compact", lambda: sandbox.transcripts.count(subtype="compact_boundary"))
         terminal.wait_for(r"Compacted")
         terminal.say_and_wait("[[t3]] three", "t3")
         terminal.command("/clear", lambda: "Answer 3." not in terminal.screen)
         terminal.say_and_wait("[[t4]] four", "t4")
         terminal.exit()
-    stage.settle()
-    assert _rebuilt(stage) == wire.bodies({path.stem for path in _sessions(stage)})
+    sandbox.settle()
+    assert _rebuilt(sandbox) == wire.bodies({path.stem for path in _sessions(sandbox)})
     compacted = next(
-        each.message.id for each in stage.api.exchanges if each.message is not None and each.message.text == "Answer 3."
+        each.message.id for each in sandbox.api.calls if each.message is not None and each.message.text == "Answer 3."
     )
-    miss = find_request(compacted, _sessions(stage)).miss
+    miss = find_request(compacted, _sessions(sandbox)).miss
     assert miss is not None
     assert [cause.kind for cause in miss.causes] == ["messages rewritten"]

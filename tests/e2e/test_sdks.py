@@ -14,11 +14,11 @@ import claude_code
 import processes
 import pytest
 from agent_sdks import python_sdk, typescript_sdk
-from arrived import Arrived
 from expected import expected
-from script import HttpResponse, Use
+from received import ReceivedTraces
+from sandbox import Sandbox
+from script import Reply, Use
 from shared import ROOT
-from stage import Stage
 from versions import CURRENT
 from waiting import LONG_SECONDS
 
@@ -65,27 +65,29 @@ both = pytest.mark.parametrize("language", ["python", "typescript"])
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    """A stage with a run of two responses; the hook is not installed yet."""
+def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sandbox]:
+    """A sandbox with a run of two responses; the hook is not installed yet."""
     processes.adopt_orphans()
-    with Stage(request.node.name, tmp_path / "stage", CURRENT, claude_code.command(CURRENT)) as made:
+    with Sandbox(request.node.name, tmp_path / "sandbox", CURRENT, claude_code.command(CURRENT)) as made:
         path = made.home.write("a.txt", "alpha\n")
         made.script(
-            tools=[HttpResponse("I look.", uses=(Use("Read", {"file_path": str(path)}),)), HttpResponse("Done.")],
-            t1=[HttpResponse("Answer one.")],
-            t2=[HttpResponse("Answer two.")],
+            tools=[Reply("I look.", uses=(Use("Read", {"file_path": str(path)}),)), Reply("Done.")],
+            t1=[Reply("Answer one.")],
+            t2=[Reply("Answer two.")],
         )
-        made.furnish(hook=False)
+        made.prepare(hook=False)
         yield made
 
 
-def play(stage: Stage, language: Language, program: str, *, sources: str | None = None, persists: bool = True) -> str:
+def run_sdk(
+    sandbox: Sandbox, language: Language, program: str, *, sources: str | None = None, persists: bool = True
+) -> str:
     """Run a program that asks `[[tools]] go`; return what it printed. `sources`: of settings, where it names some."""
     program = program.replace("Fix the build", "[[tools]] go")
-    folder = stage.home.folder / "programs"
+    folder = sandbox.home.folder / "programs"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    (folder / "claude").write_text(f'#!/bin/sh\nexec {shlex.join(stage.command)} "$@"\n')
+    (folder / "claude").write_text(f'#!/bin/sh\nexec {shlex.join(sandbox.command)} "$@"\n')
     (folder / "claude").chmod(0o755)
     if language == "python":
         options = [f"setting_sources={sources}"] if sources is not None else []
@@ -106,68 +108,68 @@ def play(stage: Stage, language: Language, program: str, *, sources: str | None 
         file.write_text(program)
         (folder / "node_modules").symlink_to(typescript_sdk() / "node_modules")
         command = [str(shutil.which("node")), str(file)]
-    path = f"{folder}:{Path(sys.executable).parent}:{stage.home.environment['PATH']}"
+    path = f"{folder}:{Path(sys.executable).parent}:{sandbox.home.environment['PATH']}"
     ran = subprocess.run(
         command,
-        env=stage.home.environment | {"PATH": path},
-        cwd=stage.home.project,
+        env=sandbox.home.environment | {"PATH": path},
+        cwd=sandbox.home.project,
         capture_output=True,
         text=True,
         check=False,
         timeout=2 * LONG_SECONDS,
     )
     assert (ran.returncode, ran.stderr) == (0, ""), ran
-    stage.settle()
+    sandbox.settle()
     return ran.stdout
 
 
-def assert_arrived_once(stage: Stage) -> None:
-    arrived = Arrived(stage.sink.spans)
-    assert stage.api.unscripted == []
-    assert arrived.twice() == []
-    assert arrived.astray() == []
-    assert arrived.turns() == expected(stage.api.exchanges, {})
+def assert_received_once(sandbox: Sandbox) -> None:
+    received = ReceivedTraces(sandbox.sink.spans)
+    assert sandbox.api.unscripted == []
+    assert received.twice() == []
+    assert received.astray() == []
+    assert received.turns() == expected(sandbox.api.calls, {})
 
 
 @both
 @pytest.mark.parametrize("persists", [True, False], ids=["transcript", "stream"])
-def test_the_recipe_delivers_a_run(stage: Stage, language: Language, *, persists: bool) -> None:
+def test_the_recipe_delivers_a_run(sandbox: Sandbox, language: Language, *, persists: bool) -> None:
     """Without any hook, from settings that the SDK does not even load; from a transcript where there is one."""
-    assert "Done." in play(stage, language, RECIPES[language], sources="[]", persists=persists)
-    assert_arrived_once(stage)
-    made = [*(stage.home.state / "streams").glob("*.jsonl")]
+    assert "Done." in run_sdk(sandbox, language, RECIPES[language], sources="[]", persists=persists)
+    assert_received_once(sandbox)
+    made = [*(sandbox.home.state / "streams").glob("*.jsonl")]
     assert bool(made) is not persists
 
 
 @both
 @pytest.mark.parametrize("sources", [None, '["user"]'])
-def test_the_hook_runs_where_the_settings_are_loaded(stage: Stage, language: Language, sources: str | None) -> None:
+def test_the_hook_runs_where_the_settings_are_loaded(sandbox: Sandbox, language: Language, sources: str | None) -> None:
     """Which is so where the program names no sources, or the user's among them."""
-    stage.home.cc_trace("install")
-    assert "Done." in play(stage, language, PLAIN[language], sources=sources)
-    assert_arrived_once(stage)
+    sandbox.home.cc_trace("install")
+    assert "Done." in run_sdk(sandbox, language, PLAIN[language], sources=sources)
+    assert_received_once(sandbox)
 
 
 @both
-def test_the_hook_does_not_run_where_no_settings_are_loaded(stage: Stage, language: Language) -> None:
-    stage.home.cc_trace("install")
-    assert "Done." in play(stage, language, PLAIN[language], sources="[]")
-    assert stage.sink.counts == {}
+def test_the_hook_does_not_run_where_no_settings_are_loaded(sandbox: Sandbox, language: Language) -> None:
+    sandbox.home.cc_trace("install")
+    assert "Done." in run_sdk(sandbox, language, PLAIN[language], sources="[]")
+    assert sandbox.sink.counts == {}
 
 
 @both
-def test_with_both_each_span_arrives_once(stage: Stage, language: Language) -> None:
-    stage.home.cc_trace("install")
-    play(stage, language, RECIPES[language], sources='["user"]')
-    assert_arrived_once(stage)
+def test_with_both_each_span_arrives_once(sandbox: Sandbox, language: Language) -> None:
+    sandbox.home.cc_trace("install")
+    run_sdk(sandbox, language, RECIPES[language], sources='["user"]')
+    assert_received_once(sandbox)
 
 
 @pytest.mark.parametrize("persists", [True, False], ids=["transcript", "stream"])
-def test_a_longer_session_of_the_python_sdk(stage: Stage, *, persists: bool) -> None:
+def test_a_longer_session_of_the_python_sdk(sandbox: Sandbox, *, persists: bool) -> None:
     """A tracer for each prompt, while Claude Code goes on."""
-    play(stage, "python", SESSION, sources="[]", persists=persists)
-    arrived = Arrived(stage.sink.spans)
-    assert arrived.twice() == []
-    (turns,) = arrived.turns().values()
+    run_sdk(sandbox, "python", SESSION, sources="[]", persists=persists)
+    received = ReceivedTraces(sandbox.sink.spans)
+    assert received.twice() == []
+    (turns,) = received.turns().values()
     said = [(turn.prompt, turn.output, turn.status) for turn in turns]
     assert said == [("[[t1]] one", "Answer one.", "ok"), ("[[t2]] two", "Answer two.", "ok")]

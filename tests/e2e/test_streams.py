@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import claude_code
 import processes
 import pytest
-from arrived import Arrived
 from both_ways import compare, tree
 from expected import expected
+from received import ReceivedTraces
+from sandbox import Sandbox
 from scenarios.agents import agent, steps
-from script import Failure, HttpResponse, Use
-from stage import Stage
+from script import Failure, Reply, Use
 from versions import CURRENT, EVERY
 from waiting import LONG_SECONDS, until
 
@@ -39,24 +39,24 @@ SCHEMA: Final = json.dumps({"type": "object", "properties": {"name": {"type": "s
 
 
 @pytest.fixture(params=EVERY)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    """A stage without our hook."""
+def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sandbox]:
+    """A sandbox without our hook."""
     version: str = request.param
     processes.adopt_orphans()
-    with Stage(request.node.name, tmp_path / "stage", version, claude_code.command(version)) as made:
-        made.furnish(hook=False)
+    with Sandbox(request.node.name, tmp_path / "sandbox", version, claude_code.command(version)) as made:
+        made.prepare(hook=False)
         yield made
 
 
-current = pytest.mark.parametrize("stage", [CURRENT], indirect=True)
+current = pytest.mark.parametrize("sandbox", [CURRENT], indirect=True)
 
 
-def call(stage: Stage, *arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.Popen[bytes]:
-    """Start one of our commands in the home of a stage."""
+def call(sandbox: Sandbox, *arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.Popen[bytes]:
+    """Start one of our commands in the home of a sandbox."""
     process = subprocess.Popen(
         [sys.executable, "-m", "cc_trace", *arguments],
-        env=stage.home.environment | stage.home.settings["env"] | environment,
-        cwd=stage.home.project,
+        env=sandbox.home.environment | sandbox.home.settings["env"] | environment,
+        cwd=sandbox.home.project,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -74,18 +74,18 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
     return process.returncode, out, err
 
 
-def run(stage: Stage, prompt: str, *options: str) -> tuple[int, bytes, bytes]:
+def run(sandbox: Sandbox, prompt: str, *options: str) -> tuple[int, bytes, bytes]:
     """Run Claude Code under `cc-trace run`."""
-    session = ("--session-id", stage.session())
-    return ended(call(stage, "run", "--", *stage.command, "-p", prompt, *session, *options))
+    session = ("--session-id", sandbox.session())
+    return ended(call(sandbox, "run", "--", *sandbox.command, "-p", prompt, *session, *options))
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run that is played both ways; `lacks`: what docs/streams.md says that its stream does not tell."""
+    """A run that is traced both ways; `lacks`: what docs/streams.md says that its stream does not tell."""
 
     prompt: str
-    play: Callable[[Stage], None]
+    set_script: Callable[[Sandbox], None]
     options: tuple[str, ...] = ()
     codes: tuple[int, ...] = (0,)  # in some version
     versions: tuple[str, ...] = EVERY
@@ -93,49 +93,49 @@ class Case:
     notified: bool = False
 
 
-def _text(stage: Stage) -> None:
-    stage.script(hello=[HttpResponse("Hello there.")])
+def _text(sandbox: Sandbox) -> None:
+    sandbox.script(hello=[Reply("Hello there.")])
 
 
-def _tools(stage: Stage) -> None:
-    path = stage.home.write("a.txt", "alpha\n")
+def _tools(sandbox: Sandbox) -> None:
+    path = sandbox.home.write("a.txt", "alpha\n")
     calls = (
         Use("Read", {"file_path": str(path)}),
         Use("Bash", {"command": "echo out; echo err >&2; exit 3", "description": "fail"}),
         Use("Write", {"file_path": str(path.with_name("new.txt")), "content": "written\n"}),
     )
-    stage.script(tools=[HttpResponse("Three things.", "Look.", calls), HttpResponse("All are done.", "That is all.")])
+    sandbox.script(tools=[Reply("Three things.", "Look.", calls), Reply("All are done.", "That is all.")])
 
 
-def _busy(stage: Stage) -> None:
+def _busy(sandbox: Sandbox) -> None:
     failures = (Failure(529, "overloaded_error"), Failure(500, "api_error"))
-    stage.script(busy=[HttpResponse("Now it works.", failures=failures)])
+    sandbox.script(busy=[Reply("Now it works.", failures=failures)])
 
 
-def _refused(stage: Stage) -> None:
-    stage.script(refused=[HttpResponse(always=Failure(400, "invalid_request_error"))])
+def _refused(sandbox: Sandbox) -> None:
+    sandbox.script(refused=[Reply(always=Failure(400, "invalid_request_error"))])
 
 
-def _turns(stage: Stage) -> None:
+def _turns(sandbox: Sandbox) -> None:
     again = Use("Bash", {"command": "echo again", "description": "x"})
-    stage.script(turns=[HttpResponse(uses=(again,)) for _ in range(4)])
+    sandbox.script(turns=[Reply(uses=(again,)) for _ in range(4)])
 
 
-def _agent(stage: Stage) -> None:
-    tool = "Task" if stage.version.startswith("2.0.") else "Agent"
-    background = None if stage.version.startswith("2.0.") else False
+def _agent(sandbox: Sandbox) -> None:
+    tool = "Task" if sandbox.version.startswith("2.0.") else "Agent"
+    background = None if sandbox.version.startswith("2.0.") else False
     launch = agent("[[part]] go", background=background, tool=tool)
-    stage.script(delegate=[HttpResponse(uses=(launch,)), HttpResponse("It is done.")], part=steps(stage, "part"))
+    sandbox.script(delegate=[Reply(uses=(launch,)), Reply("It is done.")], part=steps(sandbox, "part"))
 
 
-def _background(stage: Stage) -> None:
+def _background(sandbox: Sandbox) -> None:
     launch = agent("[[part]] go", background=True)
-    answers = [HttpResponse(uses=(launch,)), HttpResponse("It works."), HttpResponse("It has ended.")]
-    stage.script(delegate=answers, part=steps(stage, "part", 1.0))
+    answers = [Reply(uses=(launch,)), Reply("It works."), Reply("It has ended.")]
+    sandbox.script(delegate=answers, part=steps(sandbox, "part", 1.0))
 
 
-def _schema(stage: Stage) -> None:
-    stage.script(data=[HttpResponse(uses=(Use("StructuredOutput", {"name": "Ann"}),))])
+def _schema(sandbox: Sandbox) -> None:
+    sandbox.script(data=[Reply(uses=(Use("StructuredOutput", {"name": "Ann"}),))])
 
 
 CASES: Final = {
@@ -151,62 +151,62 @@ CASES: Final = {
     "schema": Case("[[data]] go", _schema, ("--json-schema", SCHEMA), versions=(CURRENT,)),
 }
 _EACH: Final = [pytest.param(v, c, id=f"{n}-{v}") for n, c in CASES.items() for v in c.versions]
-each_case = pytest.mark.parametrize(("stage", "case"), _EACH, indirect=["stage"])
+each_case = pytest.mark.parametrize(("sandbox", "case"), _EACH, indirect=["sandbox"])
 
 
-def both_ways(stage: Stage, case: Case, folder: Path) -> tuple[list[Span], list[Span], bytes]:
+def both_ways(sandbox: Sandbox, case: Case, folder: Path) -> tuple[list[Span], list[Span], bytes]:
     """Play a case; return its spans from the stream and from the transcript, and what was printed."""
-    case.play(stage)
-    process = stage.start(case.prompt, *STREAM, *case.options)
+    case.set_script(sandbox)
+    process = sandbox.start(case.prompt, *STREAM, *case.options)
     done = process.end()
     assert done.code in case.codes, done
-    stage.settle()
-    transcript = stage.transcripts.path(stage.session())
+    sandbox.settle()
+    transcript = sandbox.transcripts.path(sandbox.session())
     (made,) = convert_stream(read_messages(done.stdout.encode()), prompt=case.prompt)
     streamed = [*Session(save_stream(made, folder), ending="over").spans()]
     return streamed, [*Session(transcript, ending="over").spans()], done.stdout.encode()
 
 
 @each_case
-def test_both_sources_give_the_same_spans_and_each_arrives_once(stage: Stage, case: Case, tmp_path: Path) -> None:
+def test_both_sources_give_the_same_spans_and_each_arrives_once(sandbox: Sandbox, case: Case, tmp_path: Path) -> None:
     """Ids, parents, names; status, texts, tokens and cost where a stream has them. Whichever source comes first."""
-    streamed, told, printed = both_ways(stage, case, tmp_path)
-    known = [span for span in streamed if span.agent_id is None or stage.version not in case.lacks]
-    compare(known, told, notified=case.notified)
-    if stage.version in case.lacks:
-        assert tree(streamed).items() < tree(told).items()
+    streamed, transcribed, printed = both_ways(sandbox, case, tmp_path)
+    known = [span for span in streamed if span.agent_id is None or sandbox.version not in case.lacks]
+    compare(known, transcribed, notified=case.notified)
+    if sandbox.version in case.lacks:
+        assert tree(streamed).items() < tree(transcribed).items()
     else:
-        assert tree(streamed) == tree(told)
+        assert tree(streamed) == tree(transcribed)
     aside = tmp_path / "aside"
     for first in ("transcript", "stream"):
-        before = len(stage.sink.spans)
+        before = len(sandbox.sink.spans)
         state: Any = {"CC_TRACE_HOME": str(tmp_path / first), "CC_TRACE_REST_SECONDS": "0"}
-        sync = ("sync", "--session", stage.session())
-        projects = stage.home.config / "projects"
+        sync = ("sync", "--session", sandbox.session())
+        projects = sandbox.home.config / "projects"
         if first == "transcript":
-            assert ended(call(stage, *sync, **state))[0] == 0
+            assert ended(call(sandbox, *sync, **state))[0] == 0
         shutil.move(projects, aside)
-        code, _, err = ended(call(stage, "ingest", "--prompt", case.prompt, stdin=printed, **state))
+        code, _, err = ended(call(sandbox, "ingest", "--prompt", case.prompt, stdin=printed, **state))
         assert (code, err) == (0, b"")
         shutil.move(aside, projects)
-        assert ended(call(stage, *sync, **state))[0] == 0
-        assert ended(call(stage, "ingest", "--prompt", case.prompt, stdin=printed, **state))[0] == 0
-        arrived = Counter(span.span_id.hex() for span in stage.sink.spans[before:])
-        assert set(arrived.values()) == {1}
-        assert set(tree(told)) <= set(arrived)
+        assert ended(call(sandbox, *sync, **state))[0] == 0
+        assert ended(call(sandbox, "ingest", "--prompt", case.prompt, stdin=printed, **state))[0] == 0
+        received = Counter(span.span_id.hex() for span in sandbox.sink.spans[before:])
+        assert set(received.values()) == {1}
+        assert set(tree(transcribed)) <= set(received)
 
 
 @pytest.mark.parametrize("options", [STREAM, PARTIAL, ARRAY], ids=["stream", "partial", "array"])
-def test_a_run_without_persistence_is_delivered(stage: Stage, options: tuple[str, ...]) -> None:
+def test_a_run_without_persistence_is_delivered(sandbox: Sandbox, options: tuple[str, ...]) -> None:
     """From what it prints alone: prompt, texts, tools, and with partial messages all tokens."""
-    _tools(stage)
+    _tools(sandbox)
     options = (*options, SESSIONLESS)
-    code, out, err = run(stage, "[[tools]] use them", *options)
+    code, out, err = run(sandbox, "[[tools]] use them", *options)
     assert (code, err) == (0, b"")
     assert out.startswith((b"{", b"["))
-    ((turn,),) = Arrived(stage.sink.spans).turns().values()
-    ((wanted,),) = expected(stage.api.exchanges, {}).values()
-    assert Arrived(stage.sink.spans).twice() == []
+    ((turn,),) = ReceivedTraces(sandbox.sink.spans).turns().values()
+    ((wanted,),) = expected(sandbox.api.calls, {}).values()
+    assert ReceivedTraces(sandbox.sink.spans).twice() == []
     assert (turn.prompt, turn.output, turn.status) == (wanted.prompt, wanted.output, "ok")
     generations = sorted(turn.generations, key=lambda each: each.id)  # which may have one time, see docs/streams.md
     assert [(each.id, each.text, each.thinking) for each in generations] == [
@@ -219,82 +219,82 @@ def test_a_run_without_persistence_is_delivered(stage: Stage, options: tuple[str
         assert [each.usage for each in generations] == [each.usage for each in wanted.generations]
 
 
-def test_a_result_alone_is_delivered(stage: Stage) -> None:
-    _text(stage)
-    code, out, err = run(stage, "[[hello]] say hello", "--output-format", "json", SESSIONLESS)
+def test_a_result_alone_is_delivered(sandbox: Sandbox) -> None:
+    _text(sandbox)
+    code, out, err = run(sandbox, "[[hello]] say hello", "--output-format", "json", SESSIONLESS)
     assert (code, err, json.loads(out)["result"]) == (0, b"", "Hello there.")
-    ((turn,),) = Arrived(stage.sink.spans).turns().values()
+    ((turn,),) = ReceivedTraces(sandbox.sink.spans).turns().values()
     assert (turn.prompt, turn.output, turn.status) == ("[[hello]] say hello", "Hello there.", "ok")
 
 
-def test_text_is_traced_from_the_transcript(stage: Stage) -> None:
-    _tools(stage)
-    assert run(stage, "[[tools]] use them") == (0, b"All are done.\n", b"")
-    arrived = Arrived(stage.sink.spans)
-    assert arrived.turns() == expected(stage.api.exchanges, {})
-    assert arrived.twice() == []
+def test_text_is_traced_from_the_transcript(sandbox: Sandbox) -> None:
+    _tools(sandbox)
+    assert run(sandbox, "[[tools]] use them") == (0, b"All are done.\n", b"")
+    received = ReceivedTraces(sandbox.sink.spans)
+    assert received.turns() == expected(sandbox.api.calls, {})
+    assert received.twice() == []
 
 
-def test_text_without_a_transcript_is_said_in_one_line(stage: Stage) -> None:
-    _text(stage)
-    code, out, err = run(stage, "[[hello]] say hello", SESSIONLESS)
-    assert (code, out, stage.sink.counts) == (0, b"Hello there.\n", {})
+def test_text_without_a_transcript_is_said_in_one_line(sandbox: Sandbox) -> None:
+    _text(sandbox)
+    code, out, err = run(sandbox, "[[hello]] say hello", SESSIONLESS)
+    assert (code, out, sandbox.sink.counts) == (0, b"Hello there.\n", {})
     assert err == b"cc-trace: not traced: no transcript; add --output-format stream-json --verbose\n"
 
 
-def test_the_hook_and_the_wrapper_deliver_once(stage: Stage) -> None:
+def test_the_hook_and_the_wrapper_deliver_once(sandbox: Sandbox) -> None:
     """Where both are there: the hook's worker and `cc-trace run` come at the same time."""
-    stage.home.cc_trace("install")
-    _tools(stage)
-    assert run(stage, "[[tools]] use them", *STREAM)[0] == 0
-    stage.settle()
-    arrived = Arrived(stage.sink.spans)
-    assert arrived.twice() == []
-    assert arrived.turns() == expected(stage.api.exchanges, {})
+    sandbox.home.cc_trace("install")
+    _tools(sandbox)
+    assert run(sandbox, "[[tools]] use them", *STREAM)[0] == 0
+    sandbox.settle()
+    received = ReceivedTraces(sandbox.sink.spans)
+    assert received.twice() == []
+    assert received.turns() == expected(sandbox.api.calls, {})
 
 
 @pytest.mark.parametrize("persistence", [(), (SESSIONLESS,)], ids=["transcript", "stream"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_claude_is_incomplete(stage: Stage, number: signal.Signals, persistence: tuple[str, ...]) -> None:
+def test_a_killed_claude_is_incomplete(sandbox: Sandbox, number: signal.Signals, persistence: tuple[str, ...]) -> None:
     """It ends as it ended without us; what it had done by then is delivered."""
-    stage.script(waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("Never said.")])
-    prompt, session = "[[waits]] go", ("--session-id", stage.session())
-    process = call(stage, "run", "--", *stage.command, "-p", prompt, *session, *STREAM, *persistence)
-    until((stage.home.project / "waiting").exists, "the tool runs")
+    sandbox.script(waits=[Reply("I wait.", uses=(sandbox.waiting_call(),)), Reply("Never said.")])
+    prompt, session = "[[waits]] go", ("--session-id", sandbox.session())
+    process = call(sandbox, "run", "--", *sandbox.command, "-p", prompt, *session, *STREAM, *persistence)
+    until((sandbox.home.project / "waiting").exists, "the tool runs")
     (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(pid), number)
     code, out, err = ended(process)
-    stage.stop_waiting()
+    sandbox.stop_waiting()
     # By SIGTERM Claude Code ends itself, with the exit code that a shell gives it.
     assert (code, err) == (-9 if number == signal.SIGKILL else 143, b"")
     assert b'"type":"assistant"' in out
-    stage.settle()
-    ((turn,),) = Arrived(stage.sink.spans).turns().values()
+    sandbox.settle()
+    ((turn,),) = ReceivedTraces(sandbox.sink.spans).turns().values()
     assert (turn.prompt, turn.status.partition(":")[0]) == (prompt, "incomplete")
     assert [each.text for each in turn.generations] == ["I wait."]
-    assert Arrived(stage.sink.spans).twice() == []
+    assert ReceivedTraces(sandbox.sink.spans).twice() == []
 
 
 @current
-def test_an_error_keeps_its_exit_code(stage: Stage) -> None:
-    _refused(stage)
-    code, out, _ = run(stage, "[[refused]] go", *STREAM, SESSIONLESS)
+def test_an_error_keeps_its_exit_code(sandbox: Sandbox) -> None:
+    _refused(sandbox)
+    code, out, _ = run(sandbox, "[[refused]] go", *STREAM, SESSIONLESS)
     assert (code, json.loads(out.splitlines()[-1])["is_error"]) == (1, True)
-    ((turn,),) = Arrived(stage.sink.spans).turns().values()
+    ((turn,),) = ReceivedTraces(sandbox.sink.spans).turns().values()
     assert turn.status.startswith("error: API Error: 400")
 
 
 @current
-def test_several_prompts_on_stdin_are_several_turns(stage: Stage) -> None:
+def test_several_prompts_on_stdin_are_several_turns(sandbox: Sandbox) -> None:
     """`--input-format stream-json`, as the SDKs use it: a result after each."""
-    stage.script(t1=[HttpResponse("Answer one.")], t2=[HttpResponse("Answer two.")])
+    sandbox.script(t1=[Reply("Answer one.")], t2=[Reply("Answer two.")])
     asked = [{"type": "user", "message": {"role": "user", "content": f"[[t{number}]] x"}} for number in (1, 2)]
     stdin = "".join(json.dumps(each) + "\n" for each in asked).encode()
     options = ("--input-format", "stream-json", *STREAM, "--replay-user-messages", SESSIONLESS)
-    process = call(stage, "run", "--", *stage.command, "-p", *options, stdin=stdin)
+    process = call(sandbox, "run", "--", *sandbox.command, "-p", *options, stdin=stdin)
     code, _, err = ended(process)
     assert (code, err) == (0, b"")
-    (turns,) = Arrived(stage.sink.spans).turns().values()
+    (turns,) = ReceivedTraces(sandbox.sink.spans).turns().values()
     assert [(turn.prompt, turn.output) for turn in turns] == [
         ("[[t1]] x", "Answer one."),
         ("[[t2]] x", "Answer two."),
@@ -302,28 +302,28 @@ def test_several_prompts_on_stdin_are_several_turns(stage: Stage) -> None:
 
 
 @current
-def test_a_pipelines_trace_is_joined(stage: Stage) -> None:
+def test_a_pipelines_trace_is_joined(sandbox: Sandbox) -> None:
     """And with `--propagate` what Claude Code starts knows of it."""
     parent = f"00-{'a' * 32}-{'b' * 16}-01"
     look = Use("Bash", {"command": 'echo "seen: $TRACEPARENT"', "description": "look"})
-    stage.script(look=[HttpResponse(uses=(look,)), HttpResponse("Seen.")])
-    command = (*stage.command, "-p", "[[look]] x", *STREAM)
-    assert ended(call(stage, "run", "--propagate", "--", *command, CC_TRACE_TRACEPARENT=parent))[0] == 0
-    assert {span.trace_id.hex() for span in stage.sink.spans} == {"a" * 32}
-    assert "b" * 16 in {span.parent_span_id.hex() for span in stage.sink.spans}
-    results = [facts for span in stage.sink.spans if "seen:" in (facts := str(span))]
+    sandbox.script(look=[Reply(uses=(look,)), Reply("Seen.")])
+    command = (*sandbox.command, "-p", "[[look]] x", *STREAM)
+    assert ended(call(sandbox, "run", "--propagate", "--", *command, CC_TRACE_TRACEPARENT=parent))[0] == 0
+    assert {span.trace_id.hex() for span in sandbox.sink.spans} == {"a" * 32}
+    assert "b" * 16 in {span.parent_span_id.hex() for span in sandbox.sink.spans}
+    results = [facts for span in sandbox.sink.spans if "seen:" in (facts := str(span))]
     assert results
     assert any("a" * 32 in each for each in results)
 
 
 @current
-def test_reports_of_both_sources_agree(stage: Stage, tmp_path: Path) -> None:
+def test_reports_of_both_sources_agree(sandbox: Sandbox, tmp_path: Path) -> None:
     case = CASES["partial"]
-    _, _, printed = both_ways(stage, case, tmp_path)
+    _, _, printed = both_ways(sandbox, case, tmp_path)
     (tmp_path / "run.jsonl").write_bytes(printed)
     reports = []
-    for source in (str(tmp_path / "run.jsonl"), stage.session()):
-        code, out, err = ended(call(stage, "report", source, "--format", "json"))
+    for source in (str(tmp_path / "run.jsonl"), sandbox.session()):
+        code, out, err = ended(call(sandbox, "report", source, "--format", "json"))
         assert (code, err) == (0, b"")
         reports.append(json.loads(out))
     same = (

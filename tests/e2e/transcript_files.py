@@ -68,10 +68,10 @@ class Transcripts:
 
         `ours`: only those that name our hook, where the scenario has others.
         """
-        told = [line for line in self.every_line() if _tells_of_output(line)]
+        counting = [line for line in self.every_line() if _tells_of_output(line)]
         return [
             line
-            for line in told
+            for line in counting
             if not ours or "cc-trace" in json.dumps([line.get("hookErrors"), line.get("attachment")])
         ]
 

@@ -12,10 +12,12 @@ LONG_SECONDS: Final = 60.0  # for what takes a second on an idle machine
 _POLL_SECONDS: Final = 0.05
 
 
-def until(seen: Callable[[], object], what: str, seconds: float = LONG_SECONDS, told: Callable[[], str] = str) -> None:
-    """Wait until something is so; fail with what it was, and with what can be told of how things stand."""
+def until(
+    seen: Callable[[], object], what: str, seconds: float = LONG_SECONDS, describe: Callable[[], str] = str
+) -> None:
+    """Wait until something is so; fail with what it was, and with a description of how things stand."""
     if not within(seen, seconds):
-        message = f"{seconds:.0f} s passed, and not yet: {what}\n{told()}"
+        message = f"{seconds:.0f} s passed, and not yet: {what}\n{describe()}"
         raise TimeoutError(message)
 
 

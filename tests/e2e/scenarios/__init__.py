@@ -1,4 +1,4 @@
-"""The scenarios, each a function that plays it. Importing this registers them all."""
+"""The scenarios, each a function that runs it. Importing this registers them all."""
 
 from scenarios import agents, backends, interactive, older, plugin, print_mode, sessions, stopping, time_spent
 

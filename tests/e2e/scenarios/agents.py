@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from expected import Unusual
 from scenario import scenario
-from script import HttpResponse, Use
+from script import Reply, Use
 
 if TYPE_CHECKING:
-    from stage import Stage
+    from sandbox import Sandbox
 
 
 def agent(prompt: str, *, background: bool | None = None, model: str | None = None, tool: str = "Agent") -> Use:
@@ -19,88 +19,86 @@ def agent(prompt: str, *, background: bool | None = None, model: str | None = No
     return Use(tool, {"description": "a part", "prompt": prompt, "subagent_type": "general-purpose", **chosen})
 
 
-def steps(stage: Stage, name: str, seconds: float = 0.2) -> list[HttpResponse]:
+def steps(sandbox: Sandbox, name: str, seconds: float = 0.2) -> list[Reply]:
     """Return the work of an agent: a command, a file, an answer."""
-    path = stage.home.write(f"{name}.txt", f"{name}\n")
+    path = sandbox.home.write(f"{name}.txt", f"{name}\n")
     return [
-        HttpResponse(
-            thinking="first", uses=(Use("Bash", {"command": f"sleep {seconds}; echo {name}", "description": "w"}),)
-        ),
-        HttpResponse(uses=(Use("Read", {"file_path": str(path)}),)),
-        HttpResponse(f"{name} is done."),
+        Reply(thinking="first", uses=(Use("Bash", {"command": f"sleep {seconds}; echo {name}", "description": "w"}),)),
+        Reply(uses=(Use("Read", {"file_path": str(path)}),)),
+        Reply(f"{name} is done."),
     ]
 
 
 @scenario()
-def foreground_agent(stage: Stage) -> None:
+def foreground_agent(sandbox: Sandbox) -> None:
     """Claude Code waits for the agent."""
-    stage.script(
+    sandbox.script(
         delegate=[
-            HttpResponse("I delegate.", uses=(agent("[[part]] go", background=False),)),
-            HttpResponse("It is done."),
+            Reply("I delegate.", uses=(agent("[[part]] go", background=False),)),
+            Reply("It is done."),
         ],
-        part=steps(stage, "part"),
+        part=steps(sandbox, "part"),
     )
-    assert stage.ask("[[delegate]] go") == "It is done."
+    assert sandbox.ask("[[delegate]] go") == "It is done."
 
 
 @scenario()
-def another_model(stage: Stage) -> None:
+def another_model(sandbox: Sandbox) -> None:
     """An agent that another model answers."""
     call = agent("[[part]] go", background=False, model="haiku")
-    stage.script(delegate=[HttpResponse(uses=(call,)), HttpResponse("It is done.")], part=steps(stage, "part"))
-    assert stage.ask("[[delegate]] go") == "It is done."
-    assert len({each.request.model for each in stage.api.exchanges}) == 2
+    sandbox.script(delegate=[Reply(uses=(call,)), Reply("It is done.")], part=steps(sandbox, "part"))
+    assert sandbox.ask("[[delegate]] go") == "It is done."
+    assert len({each.request.model for each in sandbox.api.calls}) == 2
 
 
 @scenario()
-def background_agent(stage: Stage) -> None:
+def background_agent(sandbox: Sandbox) -> None:
     """The turn stops while the agent works, and goes on when it has ended."""
-    stage.script(
+    sandbox.script(
         delegate=[
-            HttpResponse(uses=(agent("[[part]] go", background=True),)),
-            HttpResponse("It works in the background."),
-            HttpResponse("It has ended."),
+            Reply(uses=(agent("[[part]] go", background=True),)),
+            Reply("It works in the background."),
+            Reply("It has ended."),
         ],
-        part=steps(stage, "part", 2.0),
+        part=steps(sandbox, "part", 2.0),
     )
-    stage.unusual["delegate"] = Unusual(events=("notification",))
-    assert stage.ask("[[delegate]] go").endswith("It has ended.")
+    sandbox.unusual["delegate"] = Unusual(events=("notification",))
+    assert sandbox.ask("[[delegate]] go").endswith("It has ended.")
 
 
 @scenario()
-def parallel_agents(stage: Stage) -> None:
+def parallel_agents(sandbox: Sandbox) -> None:
     """Two agents that one response launched, in the foreground."""
     calls = tuple(agent(f"[[{name}]] go", background=False) for name in ("left", "right"))
-    stage.script(
-        delegate=[HttpResponse(uses=calls), HttpResponse("Both are done.")],
-        left=steps(stage, "left"),
-        right=steps(stage, "right", 0.4),
+    sandbox.script(
+        delegate=[Reply(uses=calls), Reply("Both are done.")],
+        left=steps(sandbox, "left"),
+        right=steps(sandbox, "right", 0.4),
     )
-    assert stage.ask("[[delegate]] go") == "Both are done."
+    assert sandbox.ask("[[delegate]] go") == "Both are done."
 
 
 @scenario()
-def nested_agents(stage: Stage) -> None:
+def nested_agents(sandbox: Sandbox) -> None:
     """An agent that launches an agent."""
-    stage.script(
-        delegate=[HttpResponse(uses=(agent("[[outer]] go", background=False),)), HttpResponse("All is done.")],
-        outer=[HttpResponse(uses=(agent("[[inner]] go", background=False),)), HttpResponse("outer is done.")],
-        inner=steps(stage, "inner"),
+    sandbox.script(
+        delegate=[Reply(uses=(agent("[[outer]] go", background=False),)), Reply("All is done.")],
+        outer=[Reply(uses=(agent("[[inner]] go", background=False),)), Reply("outer is done.")],
+        inner=steps(sandbox, "inner"),
     )
-    assert stage.ask("[[delegate]] go") == "All is done."
+    assert sandbox.ask("[[delegate]] go") == "All is done."
 
 
 @scenario()
-def background_command(stage: Stage) -> None:
+def background_command(sandbox: Sandbox) -> None:
     """A command in the background: the turn stops, and goes on when it has ended."""
     call = Use("Bash", {"command": "sleep 2; echo done", "description": "wait", "run_in_background": True})
-    stage.script(
+    sandbox.script(
         delegate=[
-            HttpResponse(uses=(call,)),
-            HttpResponse("It runs in the background."),
-            HttpResponse("It has ended."),
+            Reply(uses=(call,)),
+            Reply("It runs in the background."),
+            Reply("It has ended."),
         ],
     )
-    stage.unusual["delegate"] = Unusual(events=("notification",))
-    assert stage.ask("[[delegate]] go").endswith("It has ended.")
+    sandbox.unusual["delegate"] = Unusual(events=("notification",))
+    assert sandbox.ask("[[delegate]] go").endswith("It has ended.")

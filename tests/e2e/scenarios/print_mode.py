@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Final
 from expected import Unusual
 from home import MODEL
 from scenario import scenario
-from script import Failure, HttpResponse, Use
+from script import Failure, Reply, Use
 from waiting import until
 
 if TYPE_CHECKING:
-    from stage import Stage
+    from sandbox import Sandbox
 
 _REFUSED: Final = "API Error: 400 scripted failure"
 
 
 @scenario()
-def one_text_turn(stage: Stage) -> None:
+def one_text_turn(sandbox: Sandbox) -> None:
     """A prompt and an answer."""
-    stage.script(hello=[HttpResponse("Hello.")])
-    assert stage.ask("[[hello]] say hello") == "Hello."
+    sandbox.script(hello=[Reply("Hello.")])
+    assert sandbox.ask("[[hello]] say hello") == "Hello."
 
 
 @scenario()
-def long_texts(stage: Stage) -> None:
+def long_texts(sandbox: Sandbox) -> None:
     """Many lines, in letters of one to four bytes, arrive whole: asked, thought, written, said."""
     asked, thought, written, said = (
         "\n".join(
@@ -35,87 +35,87 @@ def long_texts(stage: Stage) -> None:
         )
         for name in ("prompt", "thought", "file", "answer")
     )
-    path = str(stage.home.project / "long.txt")
-    stage.script(
+    path = str(sandbox.home.project / "long.txt")
+    sandbox.script(
         long=[
-            HttpResponse(thinking=thought, uses=(Use("Write", {"file_path": path, "content": written}),)),
-            HttpResponse(said),
+            Reply(thinking=thought, uses=(Use("Write", {"file_path": path, "content": written}),)),
+            Reply(said),
         ]
     )
-    assert stage.ask(f"[[long]] {asked}") == said
+    assert sandbox.ask(f"[[long]] {asked}") == said
 
 
 @scenario()
-def thinking_and_parallel_tools(stage: Stage) -> None:
+def thinking_and_parallel_tools(sandbox: Sandbox) -> None:
     """Thinking, text and three calls in one response, then the end."""
-    path = stage.home.write("a.txt", "alpha\nbeta\n")
+    path = sandbox.home.write("a.txt", "alpha\nbeta\n")
     calls = (
         Use("Read", {"file_path": str(path)}),
         Use("Bash", {"command": "sleep 0.3; echo done", "description": "wait"}),
         Use("Write", {"file_path": str(path.with_name("new.txt")), "content": "written\n"}),
     )
-    stage.script(
+    sandbox.script(
         tools=[
-            HttpResponse("Three things.", "Look, run, write.", calls),
-            HttpResponse("All are done.", "That was all."),
+            Reply("Three things.", "Look, run, write.", calls),
+            Reply("All are done.", "That was all."),
         ],
     )
-    assert stage.ask("[[tools]] use the tools") == "All are done."
+    assert sandbox.ask("[[tools]] use the tools") == "All are done."
 
 
 @scenario()
-def tool_errors(stage: Stage) -> None:
+def tool_errors(sandbox: Sandbox) -> None:
     """A missing file, a failing command, a tool that does not exist, a wrong input, one that is not allowed."""
     calls = (
-        Use("Read", {"file_path": str(stage.home.project / "missing.txt")}),
+        Use("Read", {"file_path": str(sandbox.home.project / "missing.txt")}),
         Use("Bash", {"command": "echo out; echo err >&2; exit 3", "description": "fail"}),
         Use("NoSuchTool", {}),
         Use("Read", {"wrong": 1}),
         Use("WebFetch", {"url": "https://example.invalid/", "prompt": "x"}),
     )
-    stage.script(fails=[HttpResponse(uses=calls), HttpResponse("Errors seen.")])
-    stage.ask("[[fails]] go")
+    sandbox.script(fails=[Reply(uses=calls), Reply("Errors seen.")])
+    sandbox.ask("[[fails]] go")
 
 
 @scenario()
-def overloaded_then_fine(stage: Stage) -> None:
+def overloaded_then_fine(sandbox: Sandbox) -> None:
     """Two failures which Claude Code tries again after."""
     failures = (Failure(529, "overloaded_error"), Failure(500, "api_error"))
-    stage.script(busy=[HttpResponse("Now it works.", failures=failures)])
-    stage.unusual["busy"] = Unusual(events=("api_retry", "api_retry"))
-    stage.ask("[[busy]] go")
+    sandbox.script(busy=[Reply("Now it works.", failures=failures)])
+    sandbox.unusual["busy"] = Unusual(events=("api_retry", "api_retry"))
+    sandbox.ask("[[busy]] go")
 
 
 @scenario()
-def api_error(stage: Stage) -> None:
+def api_error(sandbox: Sandbox) -> None:
     """A request that is refused for good, in all six forms in which it is sent, after a turn that went well."""
-    stage.script(hello=[HttpResponse("Hello.")], refused=[HttpResponse(always=Failure(400, "invalid_request_error"))])
+    sandbox.script(hello=[Reply("Hello.")], refused=[Reply(always=Failure(400, "invalid_request_error"))])
     failed = f"chat {MODEL}: error: {_REFUSED}"
     events = ("api_retry", failed, *["api_retry"] * 4)  # the call begins with its first attempt
-    stage.unusual["refused"] = Unusual(f"error: {_REFUSED}", events, output=_REFUSED)
-    stage.ask("[[hello]] say hello")
-    stage.ask("[[refused]] go", "--resume", stage.session(), session=None, code=1)
+    sandbox.unusual["refused"] = Unusual(f"error: {_REFUSED}", events, output=_REFUSED)
+    sandbox.ask("[[hello]] say hello")
+    sandbox.ask("[[refused]] go", "--resume", sandbox.session(), session=None, code=1)
 
 
 @scenario()
-def terminated(stage: Stage) -> None:
+def terminated(sandbox: Sandbox) -> None:
     """SIGTERM while a tool runs. How the tool ended is told only if there was still time to write it."""
-    stage.script(waits=[HttpResponse("I wait.", uses=(stage.waiting_call(),)), HttpResponse("Never said.")])
-    running = stage.start("[[waits]] go")
-    until(stage.is_waiting, "the tool runs")
+    sandbox.script(waits=[Reply("I wait.", uses=(sandbox.waiting_call(),)), Reply("Never said.")])
+    running = sandbox.start("[[waits]] go")
+    until(sandbox.is_waiting, "the tool runs")
     running.signal(signal.SIGTERM)
     assert running.end().code == 128 + signal.SIGTERM
-    stage.stop_waiting()
-    told = stage.transcripts.contain("Exit code 137")
+    sandbox.stop_waiting()
+    told = sandbox.transcripts.contain("Exit code 137")
     written = ("Exit code 137", "error: Exit code 137") if told else (None, "incomplete: no result")
     why = "no response to the last input" if told else "1 tool call without a result"
-    stage.unusual["waits"] = Unusual(f"incomplete: {why}", untold=written)
+    sandbox.unusual["waits"] = Unusual(f"incomplete: {why}", no_result=written)
 
 
 @scenario()
-def several_at_once(stage: Stage) -> None:
+def several_at_once(sandbox: Sandbox) -> None:
     """Four sessions in one project at the same time."""
     call = Use("Bash", {"command": "sleep 0.5; echo hi", "description": "wait"})
-    stage.script(tools=[HttpResponse(uses=(call,)), HttpResponse("The end.")])
-    runs = [stage.start("[[tools]] go", session=number) for number in range(1, 5)]
+    sandbox.script(tools=[Reply(uses=(call,)), Reply("The end.")])
+    runs = [sandbox.start("[[tools]] go", session=number) for number in range(1, 5)]
     assert [(e.code, e.stdout, e.stderr) for e in (run.end() for run in runs)] == [(0, "The end.\n", "")] * 4

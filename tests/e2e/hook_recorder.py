@@ -1,7 +1,8 @@
-"""Stands between Claude Code and our hook: passes everything on, and notes what there was to see of the call.
+"""Runs our hook for Claude Code and records the call: what it printed, how it ended, how long it took.
 
-Called as `python between.py FOLDER EVENT COMMAND`. The note is there from the beginning, so that a call which was ended
-from outside is known, too. The pipes are read to their end, as Claude Code does: who keeps them open holds it up.
+Called as `python hook_recorder.py FOLDER EVENT COMMAND`. The record is written before the hook runs, so that a call
+which is killed is known, too. The pipes are read to their end, as Claude Code does: a child that keeps them open holds
+it up.
 """
 
 from __future__ import annotations

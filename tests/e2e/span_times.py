@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from arrived import facts_of
+from received import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

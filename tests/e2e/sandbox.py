@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from arrived import Arrived
 from home import Home
 from otlp_sink import Sink
 from processes import started_in
-from script import HttpResponse, Use
+from received import ReceivedTraces
+from script import Reply, Use
 from scripted_api import ScriptedApi
 from terminal import Terminal
 from transcript_files import Transcripts
@@ -63,8 +63,8 @@ class Running:
         return Ended(self._process.returncode, stdout, stderr)
 
 
-class Stage:
-    """`with Stage(...) as stage:` then set the script, run Claude Code, and `settle`."""
+class Sandbox:
+    """`with Sandbox(...) as sandbox:`, then set the script, run Claude Code, and `settle`."""
 
     def __init__(self, name: str, folder: Path, version: str, command: tuple[str, ...]) -> None:
         self.name, self.version = name, version
@@ -76,10 +76,10 @@ class Stage:
         self.transcripts = Transcripts(self.home.config)
         self.unusual: dict[str, Unusual] = {}
         self.has_other_hooks = False  # Stop hooks of somebody else, or a goal, which may speak up
-        self.may_be_behind = False  # the backend was not well, and the log may say so
+        self.may_be_pending = False  # the backend was not well, and the log may say so
         self.spent_ms: dict[str, int] = {}  # what its only turn spent at least, on each thing that took time
         self.began_ns = self.ended_ns = time.time_ns()
-        self._furnished = False
+        self._prepared = False
         self._free = folder / "workers-are-free"
 
     def __enter__(self) -> Self:
@@ -98,19 +98,19 @@ class Stage:
         """Return the id of a session of this scenario."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.name}/{number}"))
 
-    def script(self, **answers: list[HttpResponse]) -> None:
+    def script(self, **answers: list[Reply]) -> None:
         """Say how prompts with these tags are answered."""
         self.api.script |= answers
 
-    def furnish(self, *, hook: bool = True) -> None:
+    def prepare(self, *, hook: bool = True) -> None:
         """Make the home ready, once: the first run does it, unless the scenario did."""
-        if not self._furnished:
-            self._furnished = True
-            self.home.furnish(self.version, hook=hook)
+        if not self._prepared:
+            self._prepared = True
+            self.home.prepare(self.version, hook=hook)
 
     def start(self, prompt: str, *options: str, session: int | None = 1) -> Running:
         """Start Claude Code with -p."""
-        self.furnish()
+        self.prepare()
         chosen = () if session is None else ("--session-id", self.session(session))
         return Running(
             subprocess.Popen(
@@ -133,7 +133,7 @@ class Stage:
 
     def claude(self, *arguments: str) -> str:
         """Run another of Claude Code's commands; return what it printed."""
-        self.furnish()
+        self.prepare()
         ran = subprocess.run(
             [*self.command, *arguments],
             cwd=self.home.project,
@@ -150,7 +150,7 @@ class Stage:
     @contextlib.contextmanager
     def terminal(self, *options: str, session: int | None = 1) -> Iterator[Terminal]:
         """Run Claude Code interactively."""
-        self.furnish()
+        self.prepare()
         chosen = () if session is None else ("--session-id", self.session(session))
         terminal = Terminal([*self.command, *chosen, *options], self.home, self.api, self.transcripts)
         try:
@@ -199,13 +199,13 @@ class Stage:
 
     def has_arrived(self, tag: str) -> bool:
         """Tell whether the root of a turn has arrived."""
-        turns = Arrived([*self.sink.spans]).turns()
+        turns = ReceivedTraces([*self.sink.spans]).turns()
         return any(f"[[{tag}]]" in turn.prompt for session in turns.values() for turn in session)
 
     def _until(self, seen: Callable[[Collection[str]], bool], what: str) -> None:
         """Wait until the commands that run in this home are as they should be."""
         running = partial(started_in, self.home.folder)
-        until(lambda: seen(running().values()), what, told=lambda: str(running()))
+        until(lambda: seen(running().values()), what, describe=lambda: str(running()))
 
     def let_a_minute_pass(self) -> None:
         """Make it time to look for other sessions, and to try again a destination that failed."""

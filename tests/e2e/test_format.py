@@ -9,17 +9,17 @@ import format_list
 from versions import CURRENT
 
 if TYPE_CHECKING:
-    from theatre import Theatre
+    from runner import ScenarioRunner
 
 UPDATE = "UPDATE_FORMAT"  # set: write the list anew from what is seen, instead of comparing
 
 
-def test_every_line_and_field_is_known(theatre: Theatre) -> None:
+def test_every_line_and_field_is_known(runner: ScenarioRunner) -> None:
     """What is new in a version is looked at before it is listed; what is missing may just not have happened."""
     seen: format_list.Format = {}
-    for stage in theatre.all_played():
-        if stage.version == CURRENT:
-            format_list.join(seen, format_list.from_files(stage.transcripts))
+    for sandbox in runner.finished():
+        if sandbox.version == CURRENT:
+            format_list.join(seen, format_list.from_files(sandbox.transcripts))
     known = format_list.listed()
     if UPDATE in os.environ:
         format_list.join(known, seen)

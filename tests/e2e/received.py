@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
-class Arrived:
+class ReceivedTraces:
     """Spans as they came, and the trees they form."""
 
     def __init__(self, spans: Sequence[Span]) -> None:

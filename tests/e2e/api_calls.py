@@ -40,7 +40,7 @@ class Request:
     streamed: bool
 
     @property
-    def own_business(self) -> str | None:
+    def internal_purpose(self) -> str | None:
         """What Claude Code asks for itself and writes to no transcript as a response; None: the user's or an agent's.
 
         Every conversation offers tools. Without any, Claude Code wants a name for a session, the prefix of a
@@ -90,7 +90,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class HttpClient:
+class ApiCall:
     """A request and how it was answered. `cut`: the client left before it had all of the message."""
 
     request: Request

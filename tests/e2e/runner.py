@@ -1,4 +1,4 @@
-"""Plays the scenarios, some at a time: they wait more than they work. Tests ask for the stage a scenario left."""
+"""Runs the scenarios, a few at a time: they wait more than they work. Tests ask for the sandbox a scenario left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from home import real_homes_names
-from stage import Stage
+from sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,47 +15,47 @@ if TYPE_CHECKING:
     from hook_calls import HookCall
     from scenario import Scenario
 
-_AT_ONCE: Final = 3
+_PARALLEL: Final = 3
 
 
-class Theatre:
-    """Begins with all scenarios at once, as far as there is room."""
+class ScenarioRunner:
+    """Starts on all scenarios at once, as far as there is room."""
 
     def __init__(self, scenarios: Iterable[Scenario], commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
         """`commands`: how each version is started."""
         self.folder = folder
         self._names = real_homes_names()
         self._commands = commands
-        self._pool = ThreadPoolExecutor(_AT_ONCE)
-        self._played: dict[Scenario, Future[Stage]] = {
-            scenario: self._pool.submit(self._play, scenario) for scenario in scenarios
+        self._pool = ThreadPoolExecutor(_PARALLEL)
+        self._results: dict[Scenario, Future[Sandbox]] = {
+            scenario: self._pool.submit(self._run, scenario) for scenario in scenarios
         }
 
-    def played(self, scenario: Scenario) -> Stage:
+    def result(self, scenario: Scenario) -> Sandbox:
         """Wait until a scenario is over; return what it left, or fail as it failed."""
-        return self._played[scenario].result()
+        return self._results[scenario].result()
 
-    def all_played(self) -> list[Stage]:
-        """Wait for all; return what those left that were played to their end."""
-        futures = self._played.values()
+    def finished(self) -> list[Sandbox]:
+        """Wait for all; return the sandboxes of those that ran to their end."""
+        futures = self._results.values()
         return [future.result() for future in futures if not future.cancelled() and future.exception() is None]
 
     def hook_calls(self) -> list[HookCall]:
         """Return the calls of our hook in all of them."""
-        return [call for stage in self.all_played() for call in stage.home.hook_calls()]
+        return [call for sandbox in self.finished() for call in sandbox.home.hook_calls()]
 
-    def litter(self) -> set[Path]:
+    def leftovers(self) -> set[Path]:
         """Return what has come to be in the home of whoever runs the tests."""
-        self.all_played()
+        self.finished()
         return real_homes_names() - self._names
 
     def close(self) -> None:
-        """Begin no more, and wait for those that are being played."""
+        """Start no more, and wait for those that are running."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _play(self, scenario: Scenario) -> Stage:
+    def _run(self, scenario: Scenario) -> Sandbox:
         folder = self.folder / f"{scenario.name}-{scenario.version}"
-        with Stage(scenario.name, folder, scenario.version, self._commands[scenario.version]) as stage:
-            scenario.play(stage)
-            stage.settle()
-        return stage
+        with Sandbox(scenario.name, folder, scenario.version, self._commands[scenario.version]) as sandbox:
+            scenario.run(sandbox)
+            sandbox.settle()
+        return sandbox
