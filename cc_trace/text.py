@@ -1,4 +1,4 @@
-"""Short texts that are formatted the same way everywhere: times, counts, and long texts cut short."""
+"""Short texts that are formatted the same way everywhere: times, counts, dollars, and long texts cut short."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def local_time(time_ns: int | None, form: str = "%Y-%m-%d %H:%M") -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return a count with its noun, such as `1 turn` and `2 turns`."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def dollars(usd: float) -> str:
+    """Return an amount with two decimals, or four if it is less than one dollar."""
+    return f"${usd:,.4f}" if 0 < usd < 1 else f"${usd:,.2f}"
 
 
 def shortened(text: str, max_chars: int) -> str:

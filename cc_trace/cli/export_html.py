@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.escapes import escaped
 from cc_trace.store import label
-from cc_trace.text import local_time
+from cc_trace.text import dollars, local_time
 from cc_trace.values import json_text, readable
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _status(span: Span) -> str:
 
 
 def _cost(cost: float | None) -> str:
-    return f"${cost:,.4f}" if cost else ""
+    return dollars(cost) if cost else ""
 
 
 def _took(span: Span) -> str:

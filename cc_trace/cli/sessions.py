@@ -13,7 +13,7 @@ from cc_trace.cli.stored import up_to_date
 from cc_trace.delivery import since_seconds
 from cc_trace.errors import CcTraceError
 from cc_trace.store import questions
-from cc_trace.text import local_time, plural, rfc3339, shortened
+from cc_trace.text import dollars, local_time, plural, rfc3339, shortened
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ def _json(row: sqlite3.Row) -> dict[str, object]:
 
 def _line(row: sqlite3.Row, width: int) -> str:
     when = local_time(row["last_ns"])
-    cost = "" if row["cost_usd"] is None else f"${row['cost_usd']:,.2f}"
+    cost = "" if row["cost_usd"] is None else dollars(row["cost_usd"])
     project = shortened(row["project"] or "", 20)
     line = f"{row['session_id'][:8]}  {when:<16}  "
     if width >= _WHOLE_COLUMNS:

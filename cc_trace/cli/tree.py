@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
-from cc_trace.text import local_time, plural, shortened
+from cc_trace.text import dollars, local_time, plural, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,8 +184,7 @@ def _usage(response: Response) -> str:
 def _cost(cost: float | None, *, complete: bool) -> str:
     if cost is None:
         return ""
-    shown = f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
-    return shown if complete else f"{shown} + unpriced"
+    return dollars(cost) if complete else f"{dollars(cost)} + unpriced"
 
 
 def _span_duration(span: Span) -> str:

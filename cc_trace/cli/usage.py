@@ -12,7 +12,7 @@ import orjson
 from cc_trace.cli.stored import up_to_date
 from cc_trace.delivery import since_seconds
 from cc_trace.store import usage
-from cc_trace.text import shortened
+from cc_trace.text import dollars, shortened
 
 if TYPE_CHECKING:
     import argparse
@@ -85,12 +85,8 @@ def _name(row: usage.Usage) -> str:
 
 def _cells(row: usage.Usage, *, tool: bool) -> tuple[str, ...]:
     counts = (row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_write_tokens)
-    cells = (f"{row.requests:,.0f}", f"{row.errors:,}", *(f"{count:,.0f}" for count in counts), _cost(row.cost_usd))
+    cells = (f"{row.requests:,.0f}", f"{row.errors:,}", *(f"{count:,.0f}" for count in counts), dollars(row.cost_usd))
     return (f"{row.calls:,}", *cells) if tool else cells
-
-
-def _cost(cost: float) -> str:
-    return f"${cost:,.4f}" if 0 < cost < 0.01 else f"${cost:,.2f}"  # noqa: PLR2004
 
 
 def _bar(share: float, width: int) -> str:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from cc_trace.text import local_moment, local_time
+from cc_trace.text import dollars, local_moment, local_time
 
 UNKNOWN: Final = "\N{EN DASH}"
 _MS: Final = 1_000_000
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _DAY_SECONDS: Final = 86_400
-_SMALL_USD: Final = 1.0
 
 
 def money(usd: float | None) -> str:
-    """Return dollars: four decimals below one dollar, else two; a dash if the price is unknown."""
-    if usd is None:
-        return UNKNOWN
-    return f"${usd:,.4f}" if 0 < usd < _SMALL_USD else f"${usd:,.2f}"
+    """Return dollars; a dash if the price is unknown."""
+    return UNKNOWN if usd is None else dollars(usd)
 
 
 def tokens(count: int | None) -> str:

@@ -121,6 +121,16 @@ def test_sessions_are_listed_the_latest_first(projects: Path, capsys: pytest.Cap
     assert main(["sessions", "--limit", "0"]) == 2
 
 
+def test_a_session_that_cost_less_than_a_cent_says_how_much(
+    projects: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_cases(projects, "2.1.325--a_simple")
+    [row] = asked(capsys, "sessions")
+    assert 0 < row["cost_usd"] < 0.005
+    main(["sessions"])
+    assert f" ${row['cost_usd']:.4f} " in capsys.readouterr().out
+
+
 def test_a_session_whose_process_has_ended_is_idle(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = (datetime.now(UTC) - NOON).total_seconds()
     session(projects, prompt("hi", now - 5), reply("m1", "hello", at=now - 3, message={"stop_reason": "end_turn"}))
