@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         raise CcTraceError(message)
     app = App.open(environment)
     path = find_transcript(options.session, app.config_dir, app.states.folder)
-    privacy = Privacy(app.config(*app.project_and_environment(path)).privacy)
+    privacy = Privacy(app.local_config(*app.project_and_environment(path)).privacy)
     session = Session(path, look_ahead=True, requests=True)
     spans: list[Span] = []
     for trace in session.traces():

@@ -20,14 +20,14 @@ from cc_trace.export import open_destination, split_name
 from cc_trace.log import Log
 from cc_trace.paths import claude_folder, home, state_folder
 from cc_trace.privacy import Privacy
-from cc_trace.settings import Layer, Sources, read_config, read_scope, why_off
+from cc_trace.settings import Layer, Sources, read_config, read_local_config, read_scope, why_off
 from cc_trace.transcript import first_cwd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from cc_trace.export import Destination, DestinationSettings
-    from cc_trace.settings import Config, HookEnvironment, Settings
+    from cc_trace.settings import Config, HookEnvironment, LocalConfig, Settings
 
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class App:
     _debugging: bool | None = None
     _settings: dict[_Key, Settings | ConfigError] = field(default_factory=dict)
     _configs: dict[_Key, Config | ConfigError] = field(default_factory=dict)
+    _local_configs: dict[_Key, LocalConfig | ConfigError] = field(default_factory=dict)
     _off: dict[_Key, str | None] = field(default_factory=dict)
     _plans: dict[_Key, Plan] = field(default_factory=dict)
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
@@ -89,6 +90,13 @@ class App:
     def config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> Config:
         """Return the same settings, checked and converted. Raises ConfigError."""
         return _once(self._configs, _key(project, remembered), lambda: self._read_config(project, remembered))
+
+    def local_config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> LocalConfig:
+        """Return those of them that decide what is kept on this machine. Raises ConfigError, but for no destination."""
+        key = _key(project, remembered)
+        return _once(
+            self._local_configs, key, lambda: read_local_config(self.settings(project, remembered), self.sources.home)
+        )
 
     def _read_settings(self, project: str | None, remembered: HookEnvironment | None) -> Settings:
         above = []

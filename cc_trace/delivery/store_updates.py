@@ -26,6 +26,7 @@ from cc_trace.delivery.liveness import has_ended
 from cc_trace.errors import CcTraceError, StateError
 from cc_trace.files import write_private
 from cc_trace.privacy import Privacy
+from cc_trace.settings import read_scope, why_off
 from cc_trace.transcript import OpenTranscript, scan
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class StoreUpdates:
 
     def _since(self) -> float:
         """Return when what is kept begins."""
-        days = self._app.config(None).store_days
+        days = self._app.local_config().store_days
         return time.time() - days * _DAY_SECONDS if days else 0.0
 
     def _stamp(self, file: TranscriptFile) -> str:
@@ -158,7 +159,7 @@ class StoreUpdates:
                 self._remove(session_id, changed)
                 self._stamps[session_id] = stamp
                 return
-            privacy = Privacy(self._app.config(*started).privacy)
+            privacy = Privacy(self._app.local_config(*started).privacy)
             written = max([file.changed, *(each.written_ns / 1e9 for each in scan(file.path))])
             if self._store.update(file.path, stamp, privacy, written=written, now=time.time(), since_ns=since_ns):
                 changed(session_id)
@@ -183,10 +184,8 @@ class StoreUpdates:
 
     def _belongs_in_store(self, project: str | None, environment: HookEnvironment | None) -> bool:
         """Tell whether the settings of a project let its sessions into the store."""
-        if self._app.why_off(project, environment) is not None:
-            return False
-        config = self._app.config(project, environment)
-        return config.store or any(each.store is not None for each in config.destinations)
+        scope = read_scope(self._app.settings(project, environment), self._app.sources.home)
+        return why_off(scope, project) is None and self._app.local_config(project, environment).store
 
     def _unsuppressed(self, path: Path) -> bool:
         with OpenTranscript(path) as transcript:

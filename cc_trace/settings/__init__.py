@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cc_trace.settings.catalogue import SETTINGS, Setting
-from cc_trace.settings.config import Config, check_key, read_config, read_scope
+from cc_trace.settings.config import Config, LocalConfig, check_key, read_config, read_local_config, read_scope
 from cc_trace.settings.distrust import project_files, remove_distrusted
 from cc_trace.settings.lookup import Found, Layer, Settings, checked
 from cc_trace.settings.sources import (
@@ -22,6 +22,7 @@ __all__ = [
     "Found",
     "HookEnvironment",
     "Layer",
+    "LocalConfig",
     "Setting",
     "Settings",
     "Sources",
@@ -31,6 +32,7 @@ __all__ = [
     "project_files",
     "project_tables",
     "read_config",
+    "read_local_config",
     "read_scope",
     "read_toml",
     "remove_distrusted",

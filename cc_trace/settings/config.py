@@ -52,19 +52,25 @@ class TracingScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Config(TracingScope):
+class LocalConfig(TracingScope):
+    """What to do with them on this machine. Read separately, so that it works even if a destination is incomplete."""
+
+    privacy: PrivacySettings
+    store: bool  # whether they may be in the store: beside their destinations, or because it is one of these
+    store_days: float
+
+
+@dataclass(frozen=True, slots=True)
+class Config(LocalConfig):
     """What to do with the sessions of one project, with every setting checked."""
 
     destinations: tuple[DestinationSettings, ...]
-    privacy: PrivacySettings
     request_content: RequestContent
     link: TraceLink
     rest_seconds: float
     unclear_seconds: float
     workers: int
     state_days: float
-    store: bool
-    store_days: float
     debug: bool
 
 
@@ -75,12 +81,25 @@ def read_scope(settings: Settings, home: Path) -> TracingScope:
     return TracingScope(settings.flag("enabled") is not False, exclude)
 
 
-def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
-    """Check and convert the settings. Raises ConfigError for the first one that is wrong."""
+def read_local_config(settings: Settings, home: Path) -> LocalConfig:
+    """Check and convert the settings that decide what is kept on this machine. Raises ConfigError."""
     if mask := settings.names("mask"):
         Redactor(mask)  # raises if one is not a regular expression
     if project_mask := settings.restricting("mask"):
         check_masks(project_mask)
+    scope, content = read_scope(settings, home), cast("Content", settings.text("content"))
+    return LocalConfig(
+        enabled=scope.enabled,
+        exclude=scope.exclude,
+        privacy=PrivacySettings(content, int(settings.number("max_chars")), tuple(mask), tuple(project_mask)),
+        store=settings.flag("store") is not False or "local" in _names(settings),
+        store_days=settings.number("store_days"),
+    )
+
+
+def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
+    """Check and convert the settings. Raises ConfigError for the first one that is wrong."""
+    local = read_local_config(settings, home)
     labels = Labels(
         user_id=settings.text("user_id"),
         tags=tuple(settings.names("tags")),
@@ -88,26 +107,20 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         release=settings.text("release"),
         resource=settings.pairs("resource_attributes"),
     )
-    scope, content = read_scope(settings, home), cast("Content", settings.text("content"))
     request_content = cast("RequestContent", settings.text("request_content"))
     return Config(
-        scope.enabled,
-        scope.exclude,
+        enabled=local.enabled,
+        exclude=local.exclude,
+        privacy=local.privacy,
+        store=local.store,
+        store_days=local.store_days,
         destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
-        privacy=PrivacySettings(
-            content,
-            int(settings.number("max_chars")),
-            tuple(mask),
-            tuple(project_mask),
-        ),
-        request_content=request_content if content == "full" else "none",
+        request_content=request_content if local.privacy.content == "full" else "none",
         link=_link(settings),
         rest_seconds=settings.number("rest_seconds"),
         unclear_seconds=settings.number("unclear_seconds"),
         workers=_workers(settings),
         state_days=settings.number("state_days"),
-        store=settings.flag("store") is not False,
-        store_days=settings.number("store_days"),
         debug=settings.flag("debug") is True,
     )
 

@@ -287,7 +287,7 @@ class Pages:
             return self._fragment("The transcript is gone, so the request cannot be shown.")
         path = Path(found["path"])
         try:
-            privacy = self._app.config(*self._app.project_and_environment(path)).privacy
+            privacy = self._app.local_config(*self._app.project_and_environment(path)).privacy
             if privacy.content != "full":
                 return self._fragment("Requests are only shown with `content` set to `full`.")
             body = _sent(path, message_id or "")

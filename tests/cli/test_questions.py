@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -121,9 +122,7 @@ def test_sessions_are_listed_the_latest_first(projects: Path, capsys: pytest.Cap
     assert main(["sessions", "--limit", "0"]) == 2
 
 
-def test_a_session_that_cost_less_than_a_cent_says_how_much(
-    projects: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_that_cost_less_than_a_cent_says_how_much(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy_cases(projects, "2.1.325--a_simple")
     [row] = asked(capsys, "sessions")
     assert 0 < row["cost_usd"] < 0.005
@@ -210,6 +209,26 @@ def test_a_store_that_cannot_be_used_is_said(
     assert main(["usage"]) == 2
     said = capsys.readouterr().err
     assert said == f"cc-trace: cannot use the local store {path}: file is not a database; run `cc-trace doctor`\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["search", "hello"], ["sessions"], ["usage"], ["export", "aaaaaaaa", "-o", "a.json"], ["show", "aaaaaaaa"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_destination_that_is_half_configured_does_not_matter(
+    projects: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    copy_cases(projects, "2.1.325--a_simple")
+    (tmp_path / ".config" / "cc-trace").mkdir(parents=True)
+    (tmp_path / ".config" / "cc-trace" / "config.toml").write_text('langfuse_public_key = "pk-lf-1"\n')
+    with contextlib.chdir(tmp_path):
+        assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert printed.out
+    assert printed.err == ""
+    assert main(["preview", "aaaaaaaa"]) == 2
+    assert "destination langfuse needs langfuse_secret_key" in capsys.readouterr().err
 
 
 def test_errors_of_the_api_are_found(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
