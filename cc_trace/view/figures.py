@@ -60,6 +60,14 @@ def clock(time_ns: int | None) -> str:
     return local_time(time_ns, "%H:%M:%S") or UNKNOWN
 
 
+def since_midnight(time_ns: int) -> float | None:
+    """Return the milliseconds of a local day until a time."""
+    moment = local_moment(time_ns)
+    if moment is None:
+        return None
+    return (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) / timedelta(milliseconds=1)
+
+
 def day(time_ns: int | None) -> str:
     """Return a local date."""
     return local_time(time_ns, "%Y-%m-%d") or UNKNOWN

@@ -231,6 +231,7 @@ class Pages:
         answer: dict[str, Any] = {
             "total": found.total,
             "duration": (found.end_ns - found.start_ns) / 1e6,
+            "clock": figures.since_midnight(found.start_ns) if found.start_ns else None,
             "rows": [_visible(row) for row in found.rows],
         }
         if "after" in asked:

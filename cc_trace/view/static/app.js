@@ -102,6 +102,7 @@ const keys = {
   ",": () => view.pan?.(-0.4),
   ".": () => view.pan?.(0.4),
   e: () => view.error?.(),
+  f: () => view.fit?.(),
   "[": () => document.getElementById("previous")?.click(),
   "]": () => document.getElementById("next")?.click(),
 };

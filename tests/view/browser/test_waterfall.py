@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from cc_trace.view import figures
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -164,6 +166,111 @@ def test_zoom_and_pan(page: Page, viewer: Viewer) -> None:
     page.locator("#zoom-all").click()
     page.wait_for_selector("#waterfall:not(.zoomed)")
     assert abs(window()[0]) < 1
+
+
+def track_of(page: Page, place: int) -> Any:
+    return page.locator(".track").nth(place).bounding_box() or {}
+
+
+def test_a_drag_over_the_bars_pans_and_the_wheel_too(page: Page, viewer: Viewer) -> None:
+    """A drag is no click, and a click without a drag still chooses."""
+    told = open_turn(page, viewer, SHOP)
+    ticks: Any = page.locator("#ticks").bounding_box() or {}
+
+    def begin() -> float:
+        left, width, _ = boxes(page, ".box")[told["rows"][0]["id"]][0]
+        return float(-left / width * told["duration"])
+
+    def drag(x: float, by: float, y: float) -> None:
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + by, y, steps=4)
+        page.mouse.up()
+
+    drag(ticks["x"] + ticks["width"] * 0.25, ticks["width"] * 0.5, ticks["y"] + 10)
+    page.wait_for_selector("#waterfall.zoomed")
+    shown, chosen = begin(), page.locator(".span.chosen").get_attribute("data-id")
+    drag(ticks["x"] + ticks["width"] / 2, ticks["width"] / 5, ticks["y"] + 200)
+    assert abs(shown - begin() - told["duration"] * 0.1) < told["duration"] * 0.01
+    assert page.locator(".span.chosen").get_attribute("data-id") == chosen
+    shown = begin()
+    page.mouse.wheel(100, 0)
+    page.wait_for_timeout(100)
+    assert begin() > shown
+    page.mouse.click(ticks["x"] + ticks["width"] / 2, ticks["y"] + 200)
+    expect(page.locator(".span.chosen")).not_to_have_attribute("data-id", chosen or "")
+
+
+def test_the_rows_on_the_screen_fill_the_time_axis(page: Page, viewer: Viewer) -> None:
+    told = open_turn(page, viewer, SHOP)
+    page.locator("#scroll").evaluate("each => { each.style.flex = 'none'; each.style.height = '104px'; }")
+    page.locator("#waterfall").focus()
+    page.keyboard.press("f")
+    page.wait_for_selector("#waterfall.zoomed")
+    inner = [row for row in told["rows"][:4] if row["kind"] not in ("turn", "subagent")]
+    first, last = min(inner, key=lambda row: row["start"]), max(inner, key=lambda row: row["end"])
+    found = boxes(page, ".box")
+    assert 0 <= found[first["id"]][0][0] < found[first["id"]][0][2] * 0.05
+    left, width, track = found[last["id"]][0]
+    assert track * 0.9 < left + width <= track
+
+
+def test_the_time_at_the_pointer_is_told_and_marks_run_through_the_rows(page: Page, viewer: Viewer) -> None:
+    told = open_turn(page, viewer, SHOP)
+    track = track_of(page, 2)
+    page.mouse.move(track["x"] + track["width"] / 2, track["y"] + 5)
+    half = told["duration"] / 2
+    start_ns = viewer.index.read("SELECT MIN(start_ns) FROM spans WHERE session_id = ? AND turn = 1", [SHOP])[0][0]
+    texts = {
+        f"{figures.duration(at)} · {figures.clock(start_ns + round(at * 1e6))}" for at in (half - 20, half, half + 20)
+    }
+    assert page.locator(".cursor").inner_text() in texts
+    assert "gradient" in page.locator(".track").nth(2).evaluate("each => getComputedStyle(each).backgroundImage")
+    mark: Any = page.locator(".tick").nth(1).bounding_box() or {}
+    share = float(page.locator(".tick").nth(1).evaluate("each => each.style.left").rstrip("%")) / 100
+    assert abs(mark["x"] - (track["x"] + share * track["width"])) <= 1  # however wide the scroll bar is
+    page.mouse.move(5, 5)
+    expect(page.locator(".cursor")).to_have_count(0)
+
+
+def test_kinds_of_waits_have_their_own_colours_and_lengths(page: Page, viewer: Viewer) -> None:
+    colours = {}
+    for session_id, kind, words in (
+        (SHOP, "hook", "for a hook"),
+        (RETRIED, "retry", "before a retry"),
+        (PLANNED, "permission", "for your permission"),
+    ):
+        found = viewer.index.read(
+            "SELECT turn, span_id FROM spans WHERE session_id = ? AND waits LIKE ? ORDER BY turn LIMIT 1",
+            [session_id, f'%"{kind}"%'],
+        )[0]
+        told = open_turn(page, viewer, session_id, found["turn"])
+        row = next(row for row in told["rows"] if row["id"] == found["span_id"])
+        wait = page.locator(f'.span[data-id="{row["id"]}"] .wait').first
+        colours[kind] = wait.evaluate("each => getComputedStyle(each).boxShadow")
+        assert words in (wait.get_attribute("title") or "")
+        end = max([row["end"] or row["start"], *(stop for _, _, stop in row["waits"])])
+        expect(page.locator(f'.span[data-id="{row["id"]}"] .took')).to_have_text(figures.duration(end - row["start"]))
+    assert len(set(colours.values())) == 3
+
+
+@pytest.mark.parametrize(("handle", "widened"), [("#steps-divider", ".tree"), ("#pane-divider", "#waterfall")])
+def test_columns_can_be_widened_and_stay_so(page: Page, viewer: Viewer, handle: str, widened: str) -> None:
+    open_turn(page, viewer, SHOP)
+    before: Any = page.locator(widened).first.bounding_box() or {}
+    bar: Any = page.locator(handle).bounding_box() or {}
+    x, y = bar["x"] + bar["width"] / 2, bar["y"] + 10
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 80, y, steps=4)
+    page.mouse.up()
+    page.goto(viewer.url(f"/sessions/{SHOP}/turns/2"))
+    page.wait_for_selector(".detail-body")
+    after: Any = page.locator(widened).first.bounding_box() or {}
+    assert abs(after["width"] - before["width"] - 80) < 12
+    page.locator(handle).dblclick(position={"x": 2, "y": 5})
+    again: Any = page.locator(widened).first.bounding_box() or {}
+    assert abs(again["width"] - before["width"]) < 1
 
 
 def test_keys_are_for_the_chosen_span(page: Page, viewer: Viewer) -> None:
