@@ -45,7 +45,7 @@ def wait_until_quiet(
         since = min(since, now)  # a time in the future comes from another clock
         if found and whole and now - since >= REST_SECONDS:
             return True
-        if now - begin >= MAX_SECONDS:
+        if not 0 <= now - begin < MAX_SECONDS:  # or the clock was set back
             return False
         runtime.sleep(_POLL_SECONDS)
 

@@ -27,6 +27,7 @@ class Worker:
         self.now = HOOK + started
         self._begin = self.now
         self._later: list[tuple[float, Callable[[], None]]] = []
+        self.clock_set_back = 0.0
 
     def write(self, data: bytes, at: float) -> None:
         """Append something, so many seconds after the hook, which may be before or while the worker waits."""
@@ -46,7 +47,7 @@ class Worker:
         return settled, round(self.now - self._begin, 2)
 
     def _sleep(self, seconds: float) -> None:
-        self.now += seconds
+        self.now += -self.clock_set_back or seconds
         for each in [each for each in self._later if each[0] <= self.now]:
             self._later.remove(each)
             each[1]()
@@ -104,3 +105,10 @@ def test_future_mtime_does_not_extend_the_wait(tmp_path: Path) -> None:
     settled, waited = worker.wait(hook=1800.0)
     assert settled
     assert REST_SECONDS <= waited < REST_SECONDS + 0.1
+
+
+def test_clock_set_back_ends_the_wait(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, started=5.0)
+    worker.write(b'{"text":"Else."}\n', at=-5.0)
+    worker.clock_set_back = 3600.0
+    assert worker.wait() == (False, -3600.0)
