@@ -68,6 +68,6 @@ class Backoff:
     def _read(self, address: str) -> Wait | None:
         try:
             raw = json.loads(read_regular(self._path(address), follow=False))
-            return Wait(int(raw["failures"]), float(raw["not_before"]), str(raw["error"]))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return Wait(max(0, int(raw["failures"])), float(raw["not_before"]), str(raw["error"]))
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None

@@ -181,3 +181,13 @@ def test_waiting_hook_needs_no_slot(tmp_path: Path, backend: HttpBackend) -> Non
         )
     assert worker.returncode == 0
     assert set(backend.counts) == expected(path)
+
+
+@pytest.mark.parametrize("failures", ["1e999", "-5", "null", '"x"'])
+def test_damaged_backoff_file_counts_as_none(tmp_path: Path, failures: str) -> None:
+    backoff = Backoff(tmp_path)
+    backoff.failed("address", 1000.0, "down", None, 0.0)
+    (file,) = tmp_path.iterdir()
+    file.write_text(f'{{"failures": {failures}, "not_before": 0, "error": "down"}}')
+    assert backoff.waiting("address", 1000.0) is None
+    backoff.failed("address", 1000.0, "down", None, 0.0)
