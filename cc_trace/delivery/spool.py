@@ -117,11 +117,14 @@ class Spool:
         return self.pending_request(session_id) or self._taken(session_id).exists()
 
     def take_request(self, session_id: str) -> SyncRequest | None:
-        """Take a session's request; call `finish_request` when it is done. Requires the session's lock."""
+        """Take a session's request; call `finish_request` when it is done. Requires the session's lock.
+
+        Raises OSError if there is one that cannot be taken: some full disks cannot even rename.
+        """
         path, died = self._taken(session_id), False
         try:
             self._request(session_id).replace(path)  # a request posted from now on is another one
-        except OSError:
+        except FileNotFoundError:
             died = True  # none was posted, so the worker of the one that was taken must have died
         request = _read_request(path, session_id)
         if died or request is None:
