@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from cc_trace.paths import is_session_id
+from cc_trace.transcript import read_damaged
 
 
 class Payload(NamedTuple):
@@ -27,11 +28,9 @@ class Payload(NamedTuple):
 
 def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
     """Parse a hook's JSON; return why there is nothing to do if it cannot be used."""
-    try:
-        raw = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return "payload is not JSON"
-    match raw:
+    match _read(data):
+        case None:
+            return "payload is not JSON"
         case {"transcript_path": str(path), **rest}:
             transcript = _inside(path, config_dir)
             if transcript is None:
@@ -45,6 +44,19 @@ def parse_payload(data: bytes, config_dir: Path) -> Payload | str:
             )
         case _:
             return "payload has no transcript_path"
+
+
+def _read(data: bytes) -> Any:  # noqa: ANN401  (raw JSON)
+    """Parse JSON; None if it is none.
+
+    A last message with half a surrogate pair is not strict JSON. It is left out: the transcript may write it otherwise.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        values = read_damaged(data)
+    raw = values[0] if values else None
+    return {**raw, "last_assistant_message": None} if isinstance(raw, dict) else raw
 
 
 def _inside(text: str, config_dir: Path) -> Path | None:

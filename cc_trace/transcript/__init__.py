@@ -68,7 +68,7 @@ from cc_trace.transcript.head import first_cwd, identify, read_head
 from cc_trace.transcript.lines import BEGINNING, MAX_LINE_BYTES, Line, Position, read_lines
 from cc_trace.transcript.media import MEDIA_MARK, Media, MediaFinder, find_media, media_digests, media_type
 from cc_trace.transcript.opened import FINGERPRINT_BYTES, OpenTranscript
-from cc_trace.transcript.parse import line_time, parse, parse_time
+from cc_trace.transcript.parse import line_time, parse, parse_time, read_damaged
 from cc_trace.transcript.rewinds import replaces, rewound_prompts
 from cc_trace.transcript.stream import (
     Messages,
@@ -156,6 +156,7 @@ __all__ = [
     "parse",
     "parse_time",
     "plain_text",
+    "read_damaged",
     "read_head",
     "read_lines",
     "read_messages",

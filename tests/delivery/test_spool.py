@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -103,6 +104,33 @@ def test_damaged_request_is_removed(spool: Spool, data: bytes) -> None:
     (spool.folder / "a.request").write_bytes(data)
     assert spool.take_request("a") is None
     assert not list(spool.folder.iterdir())
+
+
+def test_request_that_cannot_be_taken_is_an_error(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes on until no request is left would never end."""
+
+    def full(path: Path, _: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    spool.post_request(requested())
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        spool.take_request("a")
+    monkeypatch.undo()
+    assert spool.take_request("a") == requested()
+
+
+def test_payload_with_half_a_surrogate_pair_is_used(tmp_path: Path, spool: Spool) -> None:
+    """A message that was cut within an emoji. It is escaped in the transcript, too, so it is not looked for."""
+    claude = tmp_path.resolve() / "claude"
+    (claude / "projects" / "-p").mkdir(parents=True)
+    path = claude / "projects" / "-p" / "a.jsonl"
+    (spool.folder / "1-0.json").write_text(
+        json.dumps({"hook_event_name": "Stop", "transcript_path": str(path), "last_assistant_message": "Done. \ud83d"})
+    )
+    ((_, found),) = spool.take_payloads(spool.folder / "1-0.json", CONTEXT, claude)
+    assert isinstance(found, SyncRequest)
+    assert (found.payload, found.context) == (Payload("Stop", path), CONTEXT)
 
 
 def test_requests_of_earlier_versions_are_taken(tmp_path: Path, spool: Spool) -> None:
