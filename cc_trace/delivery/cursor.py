@@ -231,15 +231,19 @@ class SessionState:
 
 def to_json(state: SessionState) -> bytes:
     """Serialize a state."""
-    # A path need not be UTF-8. This one is only displayed.
-    shown = state.transcript.encode("utf-8", "backslashreplace").decode()
+    # Paths need not be UTF-8. The transcript's is only displayed, and Claude Code does not run in such folders.
+    paths = {"transcript": _as_utf8(state.transcript), "cwd": None if state.cwd is None else _as_utf8(state.cwd)}
     # `answered` comes before any text that a user can control: see `ACCEPTED_MARK`.
     cursors = {name: _to_file_keys(each, _CURSOR_KEYS) for name, each in state.destinations.items()}
     for cursor in cursors.values():
         cursor["metrics"] = _to_file_keys(cursor["metrics"], _METRICS_KEYS)
-    known = {**_to_file_keys(state, _SESSION_KEYS), "transcript": shown, "destinations": cursors}
+    known = {**_to_file_keys(state, _SESSION_KEYS), **paths, "destinations": cursors}
     raw = {"version": VERSION, "answered": False, **known}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _as_utf8(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def from_json(data: bytes, session_id: str) -> SessionState:

@@ -219,14 +219,14 @@ class Sync:
         a request that is put back is taken many times.
         """
         runtime = self._runtime
-        begin = grown_at = runtime.clock()
+        begin = unchanged_at = runtime.clock()
         begin = begin if hook_ns is None else min(begin, hook_ns / 1e9)
         size = transcript.stat().st_size
         while (state_of_process := liveness(self._config_dir, payload.session_id, known)) == "working":
             now = runtime.clock()
             if transcript.stat().st_size == size:
-                grown_at = now
-            late = now - begin >= _HOOKS_SECONDS or now - grown_at >= _GOES_ON_SECONDS
+                unchanged_at = now
+            late = not 0 <= now - begin < _HOOKS_SECONDS or not 0 <= now - unchanged_at < _GOES_ON_SECONDS
             next_turn = hook_ns is not None and changed_since(self._config_dir, payload.session_id, hook_ns)
             waiting = self._states.spool.pending()
             if late or next_turn or runtime.interrupted() or payload.session_id in waiting:
@@ -332,7 +332,8 @@ class Sync:
         for destination in plan.destinations:
             if destination.name not in report.pending:  # no use retrying what failed a moment ago
                 needs_rereading |= self._sync_destination(work, destination, ending, hook_ns)
-        state.size, state.mtime_ns, state.agent_bytes = before.st_size, before.st_mtime_ns, agent_bytes
+        state.size, state.agent_bytes = before.st_size, agent_bytes
+        state.mtime_ns = max(0, before.st_mtime_ns)  # a file can be dated before 1970
         self._states.save(state)
         learned = any(len(state.cursor(name).finished_tasks) > count for name, count in finished.items())
         return transcript.stat().st_size != before.st_size, learned or needs_rereading

@@ -38,8 +38,8 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
         if app.why_off(project, remembered) is None:
             config = app.config(project, remembered)
             link, workers = config.link, config.workers
-        claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else None
-        context = HookContext(claude_pid=claude_pid, link=link, project=project, environment=remembered)
+        claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else 0
+        context = HookContext(claude_pid=claude_pid or None, link=link, project=project, environment=remembered)
         return _work(app, spooled, deadline_seconds, context, workers)
     except CcTraceError as error:
         app.log.write(f"nothing is delivered: {error}")

@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import Redactor, quoted
 from cc_trace.settings.catalogue import BY_NAME, Kind, Setting
+from cc_trace.values import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -240,7 +241,10 @@ def _check_url(place: str, text: str) -> None:
 
 
 def as_text(value: object, kind: Kind = "text") -> str:
-    """Convert a value of TOML or JSON to the text of a variable, as Claude Code does with JSON."""
+    """Convert a value of TOML or JSON to the text of a variable, as Claude Code does with JSON.
+
+    What is not UTF-8 in a variable is replaced: it could be neither stored nor sent.
+    """
     match value:
         case bool():
             return "true" if value else "false"
@@ -251,4 +255,4 @@ def as_text(value: object, kind: Kind = "text") -> str:
         case dict():
             return ",".join(f"{key}={item}" for key, item in value.items())
         case _:
-            return str(value)
+            return readable(str(value))

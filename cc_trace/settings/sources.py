@@ -40,6 +40,7 @@ from cc_trace.paths import claude_folder
 from cc_trace.settings.catalogue import BY_NAME, OPTION, SETTINGS
 from cc_trace.settings.distrust import names_set_by, project_files
 from cc_trace.settings.lookup import ABSENT, HOOK_ENVIRONMENT, Layer, Settings, checked
+from cc_trace.values import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,7 @@ class Sources:
         ConfigError if it is unknown what the project has set.
         """
         return {
-            who: {name: None if _is_secret(name, value) else value for name, value in part.items()}
+            who: {name: None if _is_secret(name, value) else readable(value) for name, value in part.items()}
             for who, part in zip(("shell", "project"), self._parts(), strict=True)
         }
 

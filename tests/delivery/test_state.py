@@ -203,6 +203,13 @@ def test_save_load_round_trip(tmp_path: Path) -> None:
     assert states.sessions() == ["s-1"]
 
 
+def test_folder_that_is_not_utf_8_is_stored(tmp_path: Path) -> None:
+    states = StateFolder(tmp_path / "state")
+    states.prepare()
+    states.save(replace(state(), cwd=os.fsdecode(b"/caf\xe9"), transcript=os.fsdecode(b"/caf\xe9/s-1.jsonl")))
+    assert states.load("s-1") == (replace(state(), cwd="/caf\\udce9", transcript="/caf\\udce9/s-1.jsonl"), None)
+
+
 def test_state_modes_are_private_under_umask_0(tmp_path: Path) -> None:
     old = os.umask(0)
     try:

@@ -156,6 +156,29 @@ def test_killed_worker_at_every_step(tmp_path: Path, backend: HttpBackend, step:
         assert set(backend.counts.values()) == {1}
 
 
+@pytest.mark.parametrize("name", ["CC_TRACE_TAGS", "CC_TRACE_SEED", "CC_TRACE_MASK"])
+def test_variable_that_is_not_utf_8_is_used(tmp_path: Path, backend: HttpBackend, name: str) -> None:
+    """What is not UTF-8 in it can be neither stored nor sent, and is replaced."""
+    home = Home(tmp_path, backend)
+    path = home.add()
+    assert home.work(home.payload(path, background_tasks=[]), **{name: os.fsdecode(b"caf\xe9")}) == 0
+    assert dict.fromkeys(expected(path), 1) == backend.counts
+
+
+@pytest.mark.parametrize("changes", [{"CLAUDE_PID": "0"}, {"dated": "-3600"}], ids=str)
+def test_state_can_be_read_whatever_was_written_to_it(
+    tmp_path: Path, backend: HttpBackend, changes: dict[str, str]
+) -> None:
+    """A process id that is none, a file from before 1970."""
+    home = Home(tmp_path, backend)
+    path = home.add()
+    dated = int(changes.pop("dated", "0"))
+    os.utime(path, (dated, dated))
+    for _ in range(2):
+        assert home.work(home.payload(path), **changes) == 0
+    assert not list(home.state.rglob("*.aside-*"))
+
+
 def test_transcript_is_opened_twice_at_most(tmp_path: Path, backend: HttpBackend) -> None:
     """At the first Stop and at a later one, with two destinations and a suppressed session."""
     home = Home(tmp_path, backend)
