@@ -33,7 +33,11 @@ def url(settings: DestinationSettings, text: str) -> SplitResult:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        message = f"the endpoint of destination {settings.name} is not an http:// or https:// URL"
+        setting = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
+        message = (
+            f"destination {settings.name} needs an address with http:// or https://;"
+            f" `cc-trace config set {setting} URL` sets it"
+        )
         raise ConfigError(message)
     return parts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, assert_never, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
 from cc_trace.errors import ConfigError
 from cc_trace.export import LANGFUSE_CLOUD, DestinationSettings, Labels, split_name
@@ -29,25 +29,32 @@ _NO_TRACE: Final = "0" * 32
 _NO_SPAN: Final = "0" * 16
 
 
+class Exclusion(NamedTuple):
+    """A folder whose sessions are not traced."""
+
+    pattern: str
+    place: str  # where it is set, for messages
+
+
 @dataclass(frozen=True, slots=True)
 class TracingScope:
     """Which sessions are traced. Read separately, so that `enabled = false` works even if other settings are wrong."""
 
-    enabled: bool
-    exclude: tuple[str, ...]
+    disabled_by: str | None  # the setting that turns tracing off
+    exclude: tuple[Exclusion, ...]
 
     def off(self, project: str | None, real: Callable[[str], str] = lambda path: path) -> str | None:
         """Return why sessions of a project are not traced, or None if they are. `real` resolves symlinks."""
-        if not self.enabled:
-            return "CC_TRACE_ENABLED is false"
+        if self.disabled_by is not None:
+            return f"{self.disabled_by} is false"
         if project is None:
             return None
-        for pattern in self.exclude:
+        for pattern, place in self.exclude:
             bare = pattern.rstrip("/")
             folders = (bare, bare if any(mark in bare for mark in "*?[") else real(bare))
             for path, folder in product((project, real(project)), folders):
                 if fnmatchcase(path, folder or "/") or fnmatchcase(path, f"{folder}/*"):
-                    return f"CC_TRACE_EXCLUDE contains {pattern}"
+                    return f"{place} contains {pattern}"
         return None
 
 
@@ -76,9 +83,11 @@ class Config(LocalConfig):
 
 def read_scope(settings: Settings, home: Path) -> TracingScope:
     """Return which sessions are traced. No other setting is read."""
-    patterns = [*settings.names("exclude"), *settings.restricting("exclude")]
-    exclude = tuple(_expanded(pattern, home) for pattern in patterns)
-    return TracingScope(settings.flag("enabled") is not False, exclude)
+    given = [settings, *(Settings([layer]) for layer in settings.restrictions)]
+    exclude = tuple(
+        Exclusion(_expanded(pattern, home), each.place("exclude")) for each in given for pattern in each.names("exclude")
+    )
+    return TracingScope(settings.place("enabled") if settings.flag("enabled") is False else None, exclude)
 
 
 def read_local_config(settings: Settings, home: Path) -> LocalConfig:
@@ -89,7 +98,7 @@ def read_local_config(settings: Settings, home: Path) -> LocalConfig:
         check_masks(project_mask)
     scope, content = read_scope(settings, home), cast("Content", settings.text("content"))
     return LocalConfig(
-        enabled=scope.enabled,
+        disabled_by=scope.disabled_by,
         exclude=scope.exclude,
         privacy=PrivacySettings(content, int(settings.number("max_chars")), tuple(mask), tuple(project_mask)),
         store=settings.flag("store") is not False or "local" in _names(settings),
@@ -109,7 +118,7 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
     )
     request_content = cast("RequestContent", settings.text("request_content"))
     return Config(
-        enabled=local.enabled,
+        disabled_by=local.disabled_by,
         exclude=local.exclude,
         privacy=local.privacy,
         store=local.store,
@@ -128,7 +137,7 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
 def _workers(settings: Settings) -> int:
     number = settings.number("workers")
     if number < 1:
-        message = f"CC_TRACE_WORKERS is {number:g}; it must be at least 1"
+        message = f"{settings.place('workers')} is {number:g}; it must be at least 1"
         raise ConfigError(message)
     return int(number)
 
@@ -182,7 +191,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
     kind, exporter = split_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
     timeout = settings.number("timeout_seconds")
     if not timeout:
-        message = "CC_TRACE_TIMEOUT_SECONDS is 0; it must be more than 0"
+        message = f"{settings.place('timeout_seconds')} is 0; it must be more than 0"
         raise ConfigError(message)
     if kind == "otel" and found is not None and found.layer.project:
         message = f"{found.place} names {quoted(name)}: a project may not choose a program to run"
@@ -193,7 +202,7 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
         case "file":
             path = _path(settings.text("file"), home) or state_dir / "traces.jsonl"
             if not path.is_absolute():  # a hook can run in any folder
-                message = f"CC_TRACE_FILE is {str(path)!r}; it must be an absolute path"
+                message = f"{settings.place('file')} is {str(path)!r}; it must be an absolute path"
                 raise ConfigError(message)
             return DestinationSettings(name, "file", path=path, labels=labels)
         case "otlp":

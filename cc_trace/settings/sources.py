@@ -373,7 +373,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        message = f"{path}: {error}"
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        message = f"{path} is not valid TOML: {why}"
         raise ConfigError(message) from error
     except OSError as error:
         message = f"cannot use {path}: {error.strerror}"

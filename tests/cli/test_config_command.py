@@ -187,7 +187,7 @@ def test_a_broken_file_is_named_and_not_touched(shell: Shell) -> None:
     for arguments in (["set", "user_id", "me"], ["unset", "tags"], []):
         done = shell.run(*arguments)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"cc-trace: {shell.file}: ")
+        assert done.stderr.startswith(f"cc-trace: {shell.file} is not valid TOML: ")
     assert shell.file.read_text() == "tags = [\n"
 
 

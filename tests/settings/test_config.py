@@ -264,7 +264,13 @@ def test_folders_are_left_out_through_links() -> None:
 
 
 def test_disabled_applies_to_every_folder() -> None:
-    assert config({"enabled": False}).off("/x") == "CC_TRACE_ENABLED is false"
+    assert config(CC_TRACE_ENABLED="0").off("/x") == "CC_TRACE_ENABLED is false"
+
+
+def test_what_turns_tracing_off_is_named_as_it_is_set() -> None:
+    """In a file by the name of the setting, with the file; everywhere else by the variable."""
+    assert config({"enabled": False}).off("/x") == "enabled in /c/config.toml is false"
+    assert config({"exclude": ["/x"]}).off("/x") == "exclude in /c/config.toml contains /x"
 
 
 def test_a_traceparent_is_taken_only_by_our_own_name() -> None:

@@ -423,7 +423,7 @@ def test_a_settings_file_that_cannot_be_read_is_named(places: InstallPaths, text
 
 def test_a_file_that_is_no_toml_is_named_with_its_position(places: InstallPaths) -> None:
     places.file("content = \n")
-    with pytest.raises(ConfigError, match=r"config\.toml: .*line 1, column"):
+    with pytest.raises(ConfigError, match=r"config\.toml is not valid TOML: .*line 1, column"):
         places.content(None)
 
 
