@@ -13,8 +13,8 @@ from cc_trace.install import (
     check_hook,
     find_install_paths,
     install,
-    meaning,
     own_python,
+    parse_settings,
     plugins,
     refuse_throw_away,
     unregister,
@@ -59,18 +59,18 @@ def try_out(hook: str, environment: Mapping[str, str]) -> int:
 def _report(paths: InstallPaths, done: Installed) -> None:
     change = done.change
     if not done.changed:
-        print(f"cc-trace is already installed; nothing changed in {change.path}")
+        print(f"cc-trace is already installed; nothing changed in {paths.settings}")
     else:
         print(f"hook      {paths.hook}")
         verb = "registered for Stop and SessionEnd" if change.needed else "already registered"
-        print(f"settings  {change.path}: {verb}")
-        if change.backup is not None and change.needed:
+        print(f"settings  {paths.settings}: {verb}")
+        if change.needed and change.original is not None:
             print(f"backup    {change.backup}")
     for name in plugins(change.after):
         print(
             f"note      the plugin {name} is enabled too. Turns are still delivered only once; one of the two is enough"
         )
-    if meaning(change.after).get("disableAllHooks") is True:
+    if parse_settings(change.after).get("disableAllHooks") is True:
         print("note      disableAllHooks is true in that file: Claude Code runs no hooks until you remove it")
 
 

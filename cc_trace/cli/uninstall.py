@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.errors import CcTraceError, InstallError
+from cc_trace.errors import CcTraceError, InstallError, JsonTextError
 from cc_trace.install import (
     find_install_paths,
     forget_settings,
@@ -59,10 +60,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
     done, failed = [], []
-    here = [
-        paths.settings,
-        paths.settings.with_name("settings.json"),
-    ]  # of a project, where earlier versions registered
+    here = [paths.settings, paths.settings.with_name("settings.json")]  # of a project: earlier versions used that one
     for path in dict.fromkeys([*here, *([] if only else noted(paths, "settings"))]):
         try:
             outcome = unregister(path, paths.backups)
@@ -72,7 +70,9 @@ def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcT
                 done.append(
                     f"not found: {path}; if you moved it, delete cc-trace's hooks from it (they no longer do anything)"
                 )
-            done += [f"note: the plugin {name} is still enabled there" for name in plugins(read_settings(path) or "")]
+            with contextlib.suppress(JsonTextError):  # it had no hook of ours
+                names = plugins(read_settings(path) or "")
+                done += [f"note: the plugin {name} is still enabled there" for name in names]
         except CcTraceError as error:
             failed.append(error)
     return done, failed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from cc_trace.delivery import main_transcripts
 from cc_trace.doctor.check import failed, listed, mtime, ok, warning
 from cc_trace.errors import CcTraceError, JsonTextError
-from cc_trace.install import EVENTS, Registration, meaning, read_settings, registered
+from cc_trace.install import EVENTS, Registration, parse_settings, read_settings, registered
 from cc_trace.transcript import read_head
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def settings_files(subject: Subject) -> list[SettingsFile]:
 def _read(path: Path, scope: Scope) -> SettingsFile | None:
     try:
         text = read_settings(path)
-        return None if text is None else SettingsFile(path, scope, tuple(registered(text)), meaning(text))
+        return None if text is None else SettingsFile(path, scope, tuple(registered(text)), parse_settings(text))
     except JsonTextError as error:
         return SettingsFile(path, scope, problem=f"{path}: {error}")
     except CcTraceError as error:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cc_trace.install.hooks import EVENTS, Registration, meaning, plugins, registered
+    from cc_trace.install.hooks import EVENTS, Registration, plugins, registered
     from cc_trace.install.installation import (
         HOOK,
         Installed,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cc_trace.install.removal import purge, remove_files
     from cc_trace.install.self_check import check_hook
     from cc_trace.install.settings_file import read_settings, unregister
+    from cc_trace.install.settings_text import parse_settings
 
 __all__ = [
     "EVENTS",
@@ -34,10 +35,10 @@ __all__ = [
     "find_install_paths",
     "forget_settings",
     "install",
-    "meaning",
     "noted",
     "others_may_block",
     "own_python",
+    "parse_settings",
     "plugins",
     "purge",
     "read_settings",
@@ -59,10 +60,10 @@ _MODULES: Final = {
     "find_install_paths": "installation",
     "forget_settings": "installation",
     "install": "installation",
-    "meaning": "hooks",
     "noted": "installation",
     "others_may_block": "other_hooks",
     "own_python": "installation",
+    "parse_settings": "settings_text",
     "refuse_throw_away": "installation",
     "plugins": "hooks",
     "purge": "removal",

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import JsonTextError
-from cc_trace.install.settings_text import Number, format_like, parse
+from cc_trace.install.settings_text import format_like, parse_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 # Known to all versions. An unknown event makes 2.0.77 ignore the whole file, without a message.
 EVENTS: Final = ("Stop", "SessionEnd")
@@ -24,6 +24,7 @@ EVENTS: Final = ("Stop", "SessionEnd")
 SESSION_END_SECONDS: Final = 60
 
 _OURS: Final = re.compile(r"(?<![\w-])(?:cc-trace-hook|cc_trace\.hook)(?![\w-])")
+_MAY_BE_OURS: Final = re.compile(r"cc-trace-hook|cc_trace\.hook|\\u")  # in JSON, where a name can be escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,53 +38,43 @@ class Registration:
 
 def registered(text: str) -> list[Registration]:
     """Return our hooks, including those for unexpected events. Raises JsonTextError, as all functions here."""
-    found = _hooks(parse(text))
+    found = _hooks(parse_settings(text))
     return [Registration(event, hook["command"], _is_hurried(event, hook)) for event, hook in found if _is_ours(hook)]
 
 
-def with_hooks(text: str, command: str, events: Sequence[str] = EVENTS) -> str:
+def with_hooks(text: str, command: str) -> str:
     """Return the text with our hook registered once for each event, and for no other.
 
     An existing hook of ours keeps its place and its other keys, and gets the timeout it needs. If nothing has to
     change, the text is returned as it is.
     """
-    settings = parse(text, unique=True)
-    before = format_like(text, settings)
+    settings = parse_settings(text, unique=True)
     ours = [(event, hook) for event, hook in _hooks(settings) if _is_ours(hook)]
-    first = {event: hook for event, hook in reversed(ours) if event in events}
+    first = {event: hook for event, hook in reversed(ours) if event in EVENTS}
     _remove(settings, [hook for event, hook in ours if hook is not first.get(event)])
-    for event in events:
+    for event in EVENTS:
         hook = first[event] if event in first else _add(settings, event)
         hook["command"] = command
         if _is_hurried(event, hook):
             hook["timeout"] = SESSION_END_SECONDS
-    after = format_like(text, settings)
-    return text if after == before else after
+    return text if settings == parse_settings(text) else format_like(text, settings)
 
 
 def without_hooks(text: str) -> str:
-    """Return the text without our hooks, and without lists and objects that are empty because of that."""
-    if not registered(text):
+    """Return the text without our hooks, and without lists and objects that are empty because of that.
+
+    What cannot name a hook of ours need not be JSON.
+    """
+    if not _MAY_BE_OURS.search(text) or not registered(text):
         return text
-    settings = parse(text, unique=True)
+    settings = parse_settings(text, unique=True)
     _remove(settings, [hook for _, hook in _hooks(settings) if _is_ours(hook)])
     return format_like(text, settings)
 
 
-def meaning(text: str) -> dict[str, Any]:
-    """Return the settings in a text, for comparing: without events that have no hooks, and with numbers as written."""
-    settings = parse(text)
-    match settings.get("hooks"):
-        case dict(events):
-            settings["hooks"] = {event: groups for event, groups in events.items() if groups != []}
-            if not settings["hooks"]:
-                del settings["hooks"]
-    return settings
-
-
 def has_other_stop_hooks(text: str) -> bool:
     """Tell whether a text registers a Stop hook that is not ours, or enables a plugin that may have one."""
-    settings = parse(text)
+    settings = parse_settings(text)
     enabled = settings.get("enabledPlugins")
     on = sum(bool(each) for each in enabled.values()) if isinstance(enabled, dict) else 0
     return on > len(plugins(text)) or any(event == "Stop" and not _is_ours(hook) for event, hook in _hooks(settings))
@@ -91,7 +82,7 @@ def has_other_stop_hooks(text: str) -> bool:
 
 def plugins(text: str) -> list[str]:
     """Return the names under which our plugin is enabled."""
-    match parse(text):
+    match parse_settings(text):
         case {"enabledPlugins": dict(enabled)}:
             return [name for name, on in enabled.items() if on is True and name.partition("@")[0] == "cc-trace"]
     return []
@@ -121,8 +112,10 @@ def _is_ours(hook: dict[str, Any]) -> bool:
 def _is_hurried(event: str, hook: dict[str, Any]) -> bool:
     if event != "SessionEnd":
         return False
-    seconds = hook.get("timeout")
-    return not isinstance(seconds, Number) or float(seconds) < SESSION_END_SECONDS
+    match hook.get("timeout"):
+        case int() | float() as seconds:
+            return seconds < SESSION_END_SECONDS
+    return True
 
 
 def _remove(settings: dict[str, Any], unwanted: list[dict[str, Any]]) -> None:

@@ -8,20 +8,20 @@ removes just those. settings.json is written last: if the process dies before, n
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shlex
 import stat
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from cc_trace.errors import InstallError
-from cc_trace.files import read_regular, replace_file
-from cc_trace.install.settings_file import apply, attempt, plan
+from cc_trace.files import open_private, read_regular, replace_file
+from cc_trace.install.settings_file import attempt, plan, register
 from cc_trace.paths import claude_folder, state_folder
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ class InstallPaths:
         return self.data / "installed"
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(NamedTuple):
     """What was done."""
 
     command: str
@@ -186,25 +185,23 @@ def hook_copy(script: bytes, python: Path) -> bytes:
 def install(paths: InstallPaths, python: Path, prepare: Callable[[], None]) -> Installed:
     """Put the hook in its place, call `prepare` for the state folder, then register the hook. Raises InstallError.
 
-    All of it is done or nothing: what `prepare` made goes again, too.
+    What can be known beforehand to fail is refused before anything is made. Of what fails later, the rest can be done
+    by another `install` and undone by `uninstall`.
     """
     command = registered_command(paths.hook, python)
-    change = plan(paths.settings, command, paths.backups)
+    plan(paths.settings, command, paths.backups)
     with attempt("read", hook_script()):
         content = hook_copy(hook_script().read_bytes(), python)
-    with contextlib.ExitStack() as undo:
-        is_new = _put_hook(paths, content, undo)
-        with attempt("write", paths.settings):
-            _make_folder(paths, paths.settings.parent, 0o700, undo)
-        with attempt("use", paths.state):
-            _make_folder(paths, paths.state, 0o700, undo)
-            undo.callback(_quietly, partial(_empty, paths.state, frozenset(paths.state.iterdir())))
-            prepare()
-        with attempt("write", paths.record):
-            _note(paths, "settings", paths.settings, undo)
-        change = apply(change)
-        undo.pop_all()
-    return Installed(command, change, is_new)
+    folders = {paths.hook.parent: 0o755, paths.settings.parent: 0o700, paths.state: 0o700}
+    for folder in folders:
+        _check_folder(folder)
+    for folder, mode in folders.items():
+        _make_folder(paths, folder, mode)
+    is_new = _put_hook(paths.hook, content)
+    with attempt("use", paths.state):
+        prepare()
+    _note(paths, "settings", paths.settings)
+    return Installed(command, register(paths.settings, command, paths.backups), is_new)
 
 
 def noted(paths: InstallPaths, kind: Noted) -> list[Path]:
@@ -217,37 +214,45 @@ def noted(paths: InstallPaths, kind: Noted) -> list[Path]:
     return [path for word, _, text in fields if word == kind and (path := Path(text)).is_absolute()]
 
 
-def _put_hook(paths: InstallPaths, content: bytes, undo: contextlib.ExitStack) -> bool:
-    hook = paths.hook
+def _put_hook(hook: Path, content: bytes) -> bool:
+    """Write the copy of the hook script; return whether it was not there already."""
     with attempt("write", hook):
-        _make_folder(paths, hook.parent, 0o755, undo)
-        before = read_regular(hook) if hook.is_file() else None
-        mode = 0 if before is None else stat.S_IMODE(hook.stat().st_mode)
-        if (before, mode) == (content, 0o755):
+        if hook.is_file() and (read_regular(hook), stat.S_IMODE(hook.stat().st_mode)) == (content, 0o755):
             return False
         replace_file(hook, content, mode=0o755)
-        undo.callback(_quietly, hook.unlink if before is None else partial(replace_file, hook, before, mode=mode))
     return True
 
 
-def _make_folder(paths: InstallPaths, folder: Path, mode: int, undo: contextlib.ExitStack) -> None:
+def _check_folder(folder: Path) -> None:
+    """Raise InstallError if a folder cannot be written to, or cannot be made."""
+    with attempt("write to", folder):
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        if not existing.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+        if not os.access(existing, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+
+
+def _make_folder(paths: InstallPaths, folder: Path, mode: int) -> None:
     """Make a folder and those above it, and note which were made. A umask only takes from the mode."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
-        path.mkdir(mode)
-        undo.callback(_quietly, path.rmdir)
+        with attempt("make", path):
+            path.mkdir(mode, exist_ok=True)  # another installation may be making it
     for path in reversed(missing):
-        _note(paths, "folder", path, undo)
+        _note(paths, "folder", path)
 
 
-def _note(paths: InstallPaths, kind: Noted, path: Path, undo: contextlib.ExitStack) -> None:
+def _note(paths: InstallPaths, kind: Noted, path: Path) -> None:
     """Add a line to the record. A path with a newline is not noted: it is only left behind if it is a folder."""
     if "\n" in str(path) or path in noted(paths, kind):
         return
-    record = paths.record
-    before = read_regular(record) if record.exists() else b""
-    replace_file(record, before + os.fsencode(f"{kind}\t{path}\n"))
-    undo.callback(_quietly, partial(replace_file, record, before) if before else record.unlink)
+    with attempt("write", paths.record):
+        descriptor = open_private(paths.record, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, os.fsencode(f"{kind}\t{path}\n"))
+        finally:
+            os.close(descriptor)
 
 
 def forget_settings(paths: InstallPaths) -> None:
@@ -258,18 +263,3 @@ def forget_settings(paths: InstallPaths) -> None:
             gone = [os.fsencode(f"settings\t{path}") for path in both]
             lines = read_regular(paths.record).split(b"\n")
             replace_file(paths.record, b"\n".join(each for each in lines if each not in gone))
-
-
-def _empty(folder: Path, before: frozenset[Path]) -> None:
-    """Take out the empty folders and empty files that were not there before."""
-    for path in {*folder.iterdir()} - before:
-        if path.is_dir():
-            _quietly(path.rmdir)
-        elif path.lstat().st_size == 0:
-            _quietly(path.unlink)
-
-
-def _quietly(remove: Callable[[], object]) -> None:
-    """Undo what can be undone: the error that led here is the one to report."""
-    with contextlib.suppress(OSError):
-        remove()

@@ -1,13 +1,12 @@
 """The text of a settings file: parsed, and written again with the indentation and line endings it had. Pure.
 
-Rule: what cannot be kept as it is, such as a key that appears twice, is refused and never repaired.
+What cannot be kept as it is, such as a key that appears twice, is refused and never repaired.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from cc_trace.errors import JsonTextError
@@ -18,23 +17,7 @@ _FIRST_INDENTED_KEY: Final = re.compile(r'\n([ \t]*)"')
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # which JSON can escape and UTF-8 cannot hold
 
 
-class Number(str):
-    """A number as it was written, so that 1.0 does not become 1 and a long one keeps its digits."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How a text is laid out. `indent` None: on one line."""
-
-    indent: str | None
-    newline: str
-    comma: str
-    colon: str
-
-
-def parse(text: str, *, unique: bool = False) -> dict[str, Any]:
+def parse_settings(text: str, *, unique: bool = False) -> dict[str, Any]:
     """Return what a text says; an empty one is an empty object. Whatever is not a JSON object is a JsonTextError.
 
     `unique`: a key that appears twice is refused. Otherwise its last value counts, as it does for Claude Code.
@@ -43,15 +26,12 @@ def parse(text: str, *, unique: bool = False) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        value = json.loads(
-            body,
-            parse_int=Number,
-            parse_float=Number,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_unique if unique else None,
-        )
+        value = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_unique if unique else None)
     except json.JSONDecodeError as error:
         message = f"line {error.lineno}, column {error.colno}: {_what_is_wrong(body, error)}"
+        raise JsonTextError(message) from error
+    except ValueError as error:  # Python refuses to convert thousands of digits
+        message = "it has a number that is too long"
         raise JsonTextError(message) from error
     except RecursionError:
         _refuse_nesting()
@@ -62,45 +42,34 @@ def parse(text: str, *, unique: bool = False) -> dict[str, Any]:
 
 
 def format_like(text: str, settings: dict[str, Any]) -> str:
-    """Return settings as JSON, laid out as a text is: its indentation, line endings and byte order mark."""
+    """Return settings as JSON, laid out as a text is: its indentation, line endings, escapes and byte order mark."""
     body = text.removeprefix(_BOM)
-    layout = _layout(body)
-    ending = layout.newline if not body.strip() or body.endswith("\n") else ""
+    newline = "\r\n" if "\r\n" in body else "\n"
+    indent = _indent(body)
+    tight = indent is None and '": ' not in body
     try:
-        written = _format(settings, layout, "" if layout.indent is None else layout.newline)
+        written = json.dumps(
+            settings,
+            indent=indent,
+            separators=(",", ":") if tight else None,
+            ensure_ascii="\\u" in body and body.isascii(),
+            allow_nan=False,
+        )
+    except ValueError as error:  # JSON has no infinity, which such a number becomes
+        message = "it has a number that is too large"
+        raise JsonTextError(message) from error
     except RecursionError:
         _refuse_nesting()
-    escaped = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", written)
-    return (_BOM if text.startswith(_BOM) else "") + escaped + ending
+    ending = "\n" if not body.strip() or body.endswith("\n") else ""
+    escaped = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", written + ending)
+    return (_BOM if text.startswith(_BOM) else "") + escaped.replace("\n", newline)
 
 
-def _layout(body: str) -> _Layout:
-    newline = "\r\n" if "\r\n" in body else "\n"
+def _indent(body: str) -> str | None:
+    """Return the indentation of a text; None if it is on one line."""
     if (indented := _FIRST_INDENTED_KEY.search(body)) is not None:
-        return _Layout(indented[1], newline, ",", ": ")
-    if '"' not in body or "\n" in body.strip():
-        return _Layout(_DEFAULT_INDENT, newline, ",", ": ")
-    return _Layout(None, newline, ", ", ": ") if '": ' in body else _Layout(None, newline, ",", ":")
-
-
-def _format(value: object, layout: _Layout, line: str) -> str:
-    """Return a value as JSON. `line`: the line break and indentation before whatever closes it."""
-    inner = "" if layout.indent is None else line + layout.indent
-    match value:
-        case dict():
-            keys = {key: json.dumps(key, ensure_ascii=False) for key in value}
-            parts = [f"{keys[key]}{layout.colon}{_format(each, layout, inner)}" for key, each in value.items()]
-            opening, closing = "{}"
-        case list():
-            parts = [_format(each, layout, inner) for each in value]
-            opening, closing = "[]"
-        case Number():
-            return value
-        case _:
-            return json.dumps(value, ensure_ascii=False)
-    if not parts:
-        return opening + closing
-    return f"{opening}{inner}{f'{layout.comma}{inner}'.join(parts)}{line}{closing}"
+        return indented[1]
+    return _DEFAULT_INDENT if '"' not in body or "\n" in body.strip() else None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.errors import CcTraceError, JsonTextError
-from cc_trace.install.hooks import EVENTS, meaning, plugins, registered, with_hooks, without_hooks
-from cc_trace.install.settings_file import apply, plan, unregister
+from cc_trace.install.hooks import EVENTS, plugins, registered, with_hooks, without_hooks
+from cc_trace.install.settings_file import plan, register, unregister
+from cc_trace.install.settings_text import parse_settings
 from fuzz.mutations import VALUES, change, change_bytes, parsed, written
 from fuzz.target import BrokenError, Target
 
@@ -64,7 +65,7 @@ class _Checker:
             ours = None
         self._path.write_bytes(data)
         try:
-            apply(plan(self._path, _COMMAND, self._backups))
+            register(self._path, _COMMAND, self._backups)
         except CcTraceError:
             self._require_file(data, "a file was refused and changed")
             return
@@ -91,13 +92,20 @@ def _check_text(text: str) -> int:
     _require(found == sorted((event, _COMMAND) for event in EVENTS), f"not registered once for each event: {found}")
     _require(with_hooks(after, _COMMAND) == after, "registering twice is not the same as once")
     _require(_others(text) == _others(after), "putting in changed something else")
-    _require(meaning(without_hooks(after)) == meaning(bare), "putting in and taking out changed what it says")
+    _require(_meaning(without_hooks(after)) == _meaning(bare), "putting in and taking out changed what it says")
     return len(before)
 
 
 def _others(text: str) -> dict[str, Any]:
-    """What stands beside `hooks`, numbers as they are written."""
-    return {key: value for key, value in meaning(text).items() if key != "hooks"}
+    """What stands beside `hooks`."""
+    return {key: value for key, value in parse_settings(text).items() if key != "hooks"}
+
+
+def _meaning(text: str) -> dict[str, Any]:
+    """What a text says; events without hooks say nothing."""
+    hooks = parse_settings(text).get("hooks", {})
+    events = {event: groups for event, groups in hooks.items() if groups != []} if isinstance(hooks, dict) else hooks
+    return _others(text) | ({"hooks": events} if events else {})
 
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001  (what holds)

@@ -14,12 +14,12 @@ from cc_trace.install.hooks import (
     EVENTS,
     Registration,
     has_other_stop_hooks,
-    meaning,
     plugins,
     registered,
     with_hooks,
     without_hooks,
 )
+from cc_trace.install.settings_text import parse_settings
 
 COMMAND = "if [ -x '/home/ü \"x\"/cc-trace-hook' ]; then exec '/home/ü \"x\"/cc-trace-hook'; fi"
 OTHER = "exec /elsewhere/hooks/cc-trace-hook"
@@ -50,7 +50,7 @@ SPACES = """{
       }
     ]
   },
-  "number": 1.0e5
+  "number": 1.5
 }
 """
 SPACES_WITH = """{
@@ -97,9 +97,17 @@ SPACES_WITH = """{
       }
     ]
   },
-  "number": 1.0e5
+  "number": 1.5
 }
 """
+
+
+def meaning(text: str) -> dict[str, Any]:
+    """What a text says; events without hooks say nothing."""
+    settings = parse_settings(text)
+    if isinstance(events := settings.get("hooks"), dict):
+        settings["hooks"] = {event: groups for event, groups in events.items() if groups != []}
+    return {key: value for key, value in settings.items() if (key, value) != ("hooks", {})}
 
 
 def test_hooks_go_where_the_others_are_in_the_layout_of_the_file() -> None:
@@ -147,13 +155,14 @@ def test_the_layout_is_the_files_own(text: str, expected: str) -> None:
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": -Infinity}', "-Infinity is not JSON"),
         ('{"a": ' + "[" * 100_000, "it is nested too deeply"),
-        ('{"a": ' + "[" * 700 + "]" * 700 + "}", "it is nested too deeply"),
         ('{"hooks": []}', "hooks is not an object"),
         ('{"hooks": null}', "hooks is not an object"),
         ('{"hooks": {"SessionEnd": {}}}', "hooks.SessionEnd is not a list"),
         ('{"hooks": {}, "hooks": {}}', 'the key "hooks" appears twice in one object'),
         ('{"hooks": {"Stop": [], "\\u0053top": []}}', 'the key "Stop" appears twice in one object'),
         ('{"env": {"A": "1", "B": "2", "A": "3"}}', 'the key "A" appears twice in one object'),
+        ('{"a": 1E400}', "it has a number that is too large"),
+        ('{"a": ' + "9" * 5000 + "}", "it has a number that is too long"),
     ],
     ids=lambda text: text[:40],
 )
@@ -183,10 +192,8 @@ def test_another_path_replaces_the_command_and_nothing_else() -> None:
 
 def test_a_hook_of_ours_keeps_its_place_and_its_other_keys() -> None:
     ours, other = {"type": "command", "command": OTHER, "timeout": 5}, {"type": "command", "command": "say"}
-    text = json.dumps(hooks_of("Stop", [other, ours], [other]))
-    assert json.loads(with_hooks(text, COMMAND, ["Stop"])) == hooks_of(
-        "Stop", [other, {**ours, "command": COMMAND}], [other]
-    )
+    after = json.loads(with_hooks(json.dumps(hooks_of("Stop", [other, ours], [other])), COMMAND))
+    assert after["hooks"]["Stop"] == hooks_of("Stop", [other, {**ours, "command": COMMAND}], [other])["hooks"]["Stop"]
 
 
 def test_several_of_ours_become_one_and_those_of_other_events_go() -> None:
@@ -197,8 +204,9 @@ def test_several_of_ours_become_one_and_those_of_other_events_go() -> None:
     both["hooks"]["PreToolUse"] = [{"matcher": "x", "hooks": [{"command": "python -I -m cc_trace.hook"}, other]}]
     cleaned = hooks_of("Stop", [new, other], [other], [other])
     cleaned["hooks"]["PreToolUse"] = [{"matcher": "x", "hooks": [other]}]
+    cleaned["hooks"]["SessionEnd"] = [{"hooks": [{**new, "timeout": 60}]}]
     for indent in (None, 2):
-        assert json.loads(with_hooks(json.dumps(both, indent=indent), COMMAND, ["Stop"])) == cleaned
+        assert json.loads(with_hooks(json.dumps(both, indent=indent), COMMAND)) == cleaned
 
 
 def test_only_whole_names_are_ours() -> None:
@@ -299,24 +307,22 @@ def test_a_file_laid_out_by_a_program_is_the_same_again(document: Any, indent: s
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        "1.0",
-        "1.0e5",
-        "-0",
-        "1E400",
-        "0.1000000000000000055511151231257827",
-        "9" * 5000,
-        '"\\ud800"',
-        '"\\u0000"',
-        "null",
-    ],
-    ids=lambda value: value[:20],
+    "value", ["1.0", "1e+22", "-1", str(2**70), '"\\ud800"', '"é\\ud800"', '"\\u0000"', '"\\u00e9"', '"é"', "null"]
 )
 def test_values_are_kept_as_they_are_written(value: str) -> None:
-    """Numbers that Python would round or refuse, and half of a pair of surrogates, which UTF-8 cannot hold."""
+    """Also half of a pair of surrogates, which UTF-8 cannot hold; a file that escapes what is not ASCII goes on so."""
     changed = with_hooks(f'{{"a": [{value}], "b": {value}}}', COMMAND)
     assert changed.encode().startswith(f'{{"a": [{value}], "b": {value}, "hooks": '.encode())
+
+
+@pytest.mark.parametrize("text", ["{// mine\n}", "[]", "null", '{"a": 1E400}', '{"a": 1, "a": 2}', "not JSON"])
+def test_what_names_no_hook_of_ours_need_not_be_json_to_be_rid_of_it(text: str) -> None:
+    assert without_hooks(text) == text
+
+
+def test_a_name_that_is_escaped_is_found() -> None:
+    text = json.dumps(hooks_of("Stop", [{"command": "x\ncc-trace-hook"}])).replace("-", "\\u002d")
+    assert without_hooks(text) == "{}"
 
 
 def test_a_key_that_appears_twice_counts_as_it_does_for_claude_code() -> None:

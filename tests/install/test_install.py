@@ -27,7 +27,7 @@ from cc_trace.install.installation import (
     refuse_throw_away,
     registered_command,
 )
-from cc_trace.install.settings_file import apply, plan, read_settings, unregister
+from cc_trace.install.settings_file import read_settings, register, unregister
 from cc_trace.paths import state_folder
 from cc_trace.transcript import Usage
 
@@ -135,7 +135,7 @@ def test_a_new_command_keeps_the_first_backup(home: Home) -> None:
     before = home.write_settings(OTHERS)
     kept = home.path / "backups"
     for command in (COMMAND, f"X=1 {COMMAND}"):
-        apply(plan(home.settings, command, kept))
+        register(home.settings, command, kept)
         assert [path.read_bytes() for path in kept.iterdir()] == [before]
     assert unregister(home.settings, kept) == "restored"
     assert (home.settings.read_bytes(), kept.exists()) == (before, False)
@@ -145,10 +145,10 @@ def test_a_backup_is_forgotten_once_others_have_changed_the_file(home: Home) -> 
     """Bringing it back would undo their change."""
     home.write_settings('{"model": "opus"}')
     kept = home.path / "backups"
-    apply(plan(home.settings, COMMAND, kept))
+    register(home.settings, COMMAND, kept)
     home.settings.write_text(home.settings.read_text().replace("opus", "haiku"))
-    change = apply(plan(home.settings, f"X=1 {COMMAND}", kept))
-    assert (change.backup, kept.exists()) == (None, False)
+    change = register(home.settings, f"X=1 {COMMAND}", kept)
+    assert (change.original, kept.exists()) == (None, False)
     assert unregister(home.settings, kept) == "hooks removed"
     assert home.settings.read_text() == '{"model": "haiku"}'
 
@@ -157,7 +157,7 @@ def test_a_backup_outlives_a_removal_that_failed(home: Home) -> None:
     """Whoever fixes the file by undoing the change gets it back byte for byte."""
     before = home.write_settings(OTHERS)
     kept = home.path / "backups"
-    apply(plan(home.settings, COMMAND, kept))
+    register(home.settings, COMMAND, kept)
     text = home.settings.read_text()
     home.settings.write_text(f"// mine\n{text}")
     with pytest.raises(CcTraceError, match="JSON does not allow comments"):
@@ -170,26 +170,11 @@ def test_a_backup_outlives_a_removal_that_failed(home: Home) -> None:
 def test_a_file_that_was_there_before_stays_even_if_it_says_nothing(home: Home) -> None:
     home.write_settings('{"model": "opus"}')
     kept = home.path / "backups"
-    apply(plan(home.settings, COMMAND, kept))
+    register(home.settings, COMMAND, kept)
     settings = json.loads(home.settings.read_text())
     home.settings.write_text(json.dumps({"hooks": settings["hooks"]}))
     assert unregister(home.settings, kept) == "hooks removed"
     assert home.settings.read_text() == "{}"
-
-
-@pytest.mark.parametrize("changed", [False, True])
-def test_a_backup_of_the_first_versions_is_used_and_removed(home: Home, changed: bool) -> None:  # noqa: FBT001
-    """They kept it beside the file, and compared what the two say."""
-    old = home.settings.with_name("settings.json.before-cc-trace")
-    home.write_settings(OTHERS.replace("opus", "haiku") if changed else OTHERS)
-    kept = home.path / "backups"
-    apply(plan(home.settings, COMMAND, kept))
-    shutil.rmtree(kept)
-    old.write_text(OTHERS)
-    outcome = unregister(home.settings, kept)
-    assert (outcome, old.exists()) == ("hooks removed" if changed else "restored", False)
-    assert (home.settings.read_text() == OTHERS) is not changed
-    assert json.loads(home.settings.read_text()) == {**json.loads(OTHERS), "model": "haiku" if changed else "opus"}
 
 
 def test_installed_elsewhere_there_is_still_one_hook(home: Home) -> None:
@@ -238,65 +223,50 @@ def test_read_only_settings_are_left_alone(home: Home, read_only: str) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
             f"cc-trace: cannot write {home.settings}: Permission denied; "
-            "fix the permissions of the file or its folder and try again\n"
+            "check the owner and permissions of the file and its folder, then try again\n"
         )
         assert snapshot(home.path) == before
     finally:
         locked.chmod(0o755)
 
 
-def test_settings_that_cannot_be_written_leave_nothing(home: Home) -> None:
-    """Neither in an empty home nor beside an installation: a link that leads nowhere is only found out at the end."""
+def test_a_link_that_leads_nowhere_is_refused(home: Home) -> None:
+    """The folder of a manager of dotfiles that is not mounted, say."""
     home.settings.parent.mkdir()
     home.settings.symlink_to("gone/settings.json")
-    assert refused(home, "install").startswith(f"cannot write {home.settings}: No such file or directory; ")
-    home.settings.unlink()
-    installed(home)
-    home.hook.write_text("an older one")
-    project = home.path / "project"
-    (project / ".claude").mkdir(parents=True)
-    (project / ".claude" / "settings.local.json").symlink_to("gone/settings.json")
-    before = snapshot(home.path)
-    done = home.cc_trace("install", "--project", cwd=project)
-    assert done.returncode == 2
-    assert untimed(snapshot(home.path)) == untimed(before)
+    target = home.settings.parent / "gone" / "settings.json"
+    said = (
+        f"cannot write {home.settings}: it links to {target}, whose folder does not exist; fix that, then try again\n"
+    )
+    assert refused(home, "install") == said
 
 
-def untimed(found: dict[str, tuple[str, bytes | str]]) -> dict[str, tuple[str, bytes | str]]:
-    return {name: (mode.partition(" ")[0], content) for name, (mode, content) in found.items()}
-
-
-def test_what_others_write_meanwhile_stays(home: Home) -> None:
-    """Claude Code keeps its own settings there: a plan that was made for another text is made anew."""
+def test_what_others_write_meanwhile_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claude Code keeps its own settings there: what was read before is read again."""
     home.write_settings('{"model": "opus"}')
-    change = plan(home.settings, COMMAND, home.path / "backups")
-    home.settings.write_text('{"model": "haiku"}')
-    made = apply(change)
-    assert (change.before, made.before) == ('{"model": "opus"}', '{"model": "haiku"}')
+
+    def changing(path: Path) -> str | None:
+        said = read_settings(path)
+        if said == '{"model": "opus"}':
+            path.write_text('{"model": "haiku"}')
+        return said
+
+    monkeypatch.setattr("cc_trace.install.settings_file.read_settings", changing)
+    change = register(home.settings, COMMAND, home.path / "backups")
+    assert change.before == '{"model": "haiku"}'
     assert json.loads(home.settings.read_text())["model"] == "haiku"
     assert home.commands() == {"Stop": [COMMAND], "SessionEnd": [COMMAND]}
     assert unregister(home.settings, home.path / "backups") == "restored"
     assert home.settings.read_text() == '{"model": "haiku"}'
 
 
-def test_what_others_break_meanwhile_is_left_alone(home: Home) -> None:
-    """And no copy of before is left."""
-    home.write_settings("{}")
-    change = plan(home.settings, COMMAND, home.path / "backups")
-    home.settings.write_text("{broken")
-    with pytest.raises(CcTraceError, match="nothing was changed"):
-        apply(change)
-    assert [(path.name, path.read_text()) for path in home.settings.parent.iterdir()] == [("settings.json", "{broken")]
-    assert not (home.path / "backups").exists()
-
-
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.MonkeyPatch, direction: str) -> None:
     """After a few tries, with one line and the last text of the others in place."""
     home.write_settings("{}")
-    change = plan(home.settings, COMMAND, home.path / "backups")
+    kept = home.path / "backups"
     if direction == "out":
-        apply(change)
+        register(home.settings, COMMAND, kept)
     text, written = home.settings.read_text(), 0
 
     def changing(path: Path) -> str | None:
@@ -307,7 +277,7 @@ def test_settings_that_never_rest_are_given_up(home: Home, monkeypatch: pytest.M
 
     monkeypatch.setattr("cc_trace.install.settings_file.read_settings", changing)
     with pytest.raises(CcTraceError, match="kept changing while it was being edited"):
-        apply(change) if direction == "in" else unregister(home.settings, home.path / "backups")
+        register(home.settings, COMMAND, kept) if direction == "in" else unregister(home.settings, kept)
     assert written <= 20
     assert home.settings.read_text() == f"{text}{' ' * written}"
     assert [path.name for path in home.settings.parent.iterdir() if path.suffix == ".tmp"] == []
@@ -318,7 +288,7 @@ def test_what_stands_in_the_way_is_named_and_nothing_is_half_done(home: Home) ->
     home.settings.mkdir(parents=True)
     assert refused(home, "install").startswith(f"cannot read {home.settings}: Is a directory; ")
     shutil.rmtree(home.settings.parent)
-    for name, said in {"data": "write", "claude": "read", "state": "use"}.items():
+    for name, said in {"data": "write to", "claude": "read", "state": "write to"}.items():
         (home.path / name).touch()
         blocked = str(home.path / name)
         variable = {"data": "XDG_DATA_HOME", "claude": "CLAUDE_CONFIG_DIR", "state": "CC_TRACE_HOME"}[name]
@@ -606,11 +576,95 @@ def test_purging_removes_nothing_that_is_not_ours(home: Home) -> None:
     assert refused(home, "uninstall", "--purge", "--project").startswith("--purge removes what all projects share")
 
 
-def test_not_installed_is_said(home: Home) -> None:
+@pytest.mark.parametrize("text", [None, OTHERS, "{// no JSON\n}", "[]"])
+def test_not_installed_is_said(home: Home, text: str | None) -> None:
+    """Whatever the settings say: what does not name our hook does not stand in the way."""
+    if text is not None:
+        home.write_settings(text)
+    before = snapshot(home.path)
     assert uninstalled(home) == ["cc-trace is not installed"]
-    home.write_settings(OTHERS)
-    assert uninstalled(home) == ["cc-trace is not installed"]
-    assert home.settings.read_text() == OTHERS
+    assert snapshot(home.path) == before
+
+
+def test_settings_that_are_too_large_are_refused(home: Home) -> None:
+    """Nobody would read them again: neither `uninstall` nor the hook's worker."""
+    rest = 1_048_576 - len(json.dumps({"a": ""}))
+    home.write_settings(json.dumps({"a": "x" * rest}))
+    said = f"{home.settings} is too large: at most 1,048,576 bytes are read; nothing was changed\n"
+    assert refused(home, "install") == said
+    home.write_settings(json.dumps({"a": "x" * (rest + 1)}))
+    said = f"cannot read {home.settings}: larger than 1,048,576 bytes; make it smaller, then try again\n"
+    assert refused(home, "install") == said
+
+
+# Runs commands in processes of their own. One ends before one of its changes to the file system, a later one each time.
+DYING = """
+import os, sys
+from pathlib import Path
+from cc_trace.cli import main
+from cc_trace.install import self_check
+self_check.check_hook = lambda *_: self_check.SelfCheck(())
+root, dying = sys.argv[1], sys.argv[2]
+settings = Path(root, ".claude", "settings.json")
+
+def count(event, arguments):
+    global left
+    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+    changes = writes or event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.utime")
+    path = arguments[0] if arguments else None
+    if changes and isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(root):
+        left -= 1
+        if left < 0:
+            os._exit(9)
+
+def run(command, steps=1000):
+    global left
+    left = steps
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(count)
+        os._exit(main([command]))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def look():
+    return {
+        str(path): path.read_bytes() for path in Path(root).rglob("*") if path.is_file() and path.suffix != ".tmp"
+    }
+
+before, steps, code = look(), 0, 9
+while code == 9:
+    assert dying == "install" or run("install") == 0
+    code = run(dying, steps)
+    there = settings.read_bytes() if settings.exists() else None
+    assert there == before.get(str(settings)) or b"cc-trace-hook" in there, there
+    assert run("uninstall") == 0
+    assert look() == before, (steps, look())
+    steps += 1
+assert code == 0
+print(steps, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("command", "text"), [("install", OTHERS), ("uninstall", OTHERS), ("install", None)])
+def test_a_process_that_dies_at_any_step_loses_nothing(home: Home, command: str, text: str | None) -> None:
+    """Settings are what they were or what they are to be, and `uninstall` ends well, as if nothing had been."""
+    if text is not None:
+        home.write_settings(text)
+    program = [sys.executable, "-c", DYING, str(home.path), command]
+    done = run(program, home.variables(PYTHONDONTWRITEBYTECODE="1"), home.path)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stderr) > 10
+
+
+def test_two_installations_at_once_are_as_good_as_one(home: Home) -> None:
+    """Both end well, and what was there before can be restored."""
+    before = home.write_settings(OTHERS)
+    command = [sys.executable, "-m", "cc_trace", "install"]
+    both = [subprocess.Popen(command, env=home.variables(), cwd=home.path, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [each.wait(60) for each in both] == [0, 0]
+    assert {event: len(commands) for event, commands in home.commands().items()} == {"Stop": 2, "SessionEnd": 1}
+    assert uninstalled(home)[0].endswith("restored to what it was before, byte for byte")
+    assert home.settings.read_bytes() == before
 
 
 def test_one_settings_file_does_not_keep_the_others(home: Home, tmp_path: Path) -> None:
