@@ -11,12 +11,12 @@ SHARED = ROOT.parent / "shared"
 
 def case_transcripts() -> list[Path]:
     """The main transcripts of our own cases."""
-    return _main_files(CASES)
+    return main_files(CASES)
 
 
 def recordings() -> list[Path]:
     """The main transcripts of recorded runs of the real CLI, where they are at hand."""
-    return _main_files(SHARED / "recordings")
+    return main_files(SHARED / "recordings")
 
 
 def corpus() -> list[Path]:
@@ -34,7 +34,8 @@ def label(path: Path) -> str:
     return "/".join(path.relative_to(ROOT.parent).parts[-4:])
 
 
-def _main_files(folder: Path) -> list[Path]:
+def main_files(folder: Path) -> list[Path]:
+    """The main transcripts below a folder."""
     found = folder.glob("**/*.jsonl")
     return sorted(
         path

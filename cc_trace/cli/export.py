@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -16,7 +16,7 @@ from cc_trace.delivery import App
 from cc_trace.errors import CcTraceError
 from cc_trace.files import replace_file
 from cc_trace.privacy import Privacy
-from cc_trace.spans import Session
+from cc_trace.spans import OUTPUT_CHARS, TITLE_CHARS, Session
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cc_trace.spans import Span
 
+_CUT: Final = {"title": TITLE_CHARS, "goal": TITLE_CHARS, "latest_output": OUTPUT_CHARS}  # what was cut before
 _FORMS = (".perfetto.json", ".json", ".html")
 
 
@@ -45,9 +46,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             spans += outgoing
     if options.turn is not None and not spans:
         raise no_turn(session.summary, options.turn)
-    about = _masked(session_json(session.summary, content=privacy.content == "full"), privacy)
+    told = session_json(session.summary, content=privacy.content == "full")
+    about = _masked(told, privacy)
+    about |= {name: privacy.beginning(told[name], most) for name, most in _CUT.items() if told[name]}
     if privacy.content != "full":
-        about["files_modified"] = []
+        about |= {"files_modified": [], "pr": None}
     match form:
         case ".html":
             data = to_html(about, spans).encode("utf-8", "replace")

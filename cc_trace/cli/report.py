@@ -92,7 +92,8 @@ def _read(path: Path, folder: Path, app: App) -> tuple[Config | None, list[_Run]
             privacy = Privacy(PrivacySettings(content="metadata"))
         spans = [privacy(span, turn) for turn in turns for span in turn]
         summary = session.summary
-        names = [name.removeprefix(f"{summary.cwd}/") for name in summary.files_modified]
+        files = summary.files_modified if privacy.content == "full" else ()
+        names = [name.removeprefix(f"{summary.cwd}/") for name in files]
         runs.append(_Run(spans, summary, [privacy.text(name) for name in names]))
     return config, runs
 
@@ -111,8 +112,7 @@ def _report(runs: list[_Run], config: Config | None) -> dict[str, JsonValue]:
     start_ns = [span.start_ns for span in turns if span.start_ns is not None]
     end_ns = [span.end_ns for span in spans if span.end_ns is not None]
     status, why = _ended(turns[-1])
-    shown = isinstance(turns[0].input, str)  # where no texts may leave, no names of files may
-    files = dict.fromkeys(name for run in runs for name in run.files) if shown else {}
+    files = dict.fromkeys(name for run in runs for name in run.files)
     tokens: Counter[str] = Counter()
     for response in generations:
         if (usage := response.usage) is not None:

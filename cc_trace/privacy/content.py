@@ -5,6 +5,7 @@ Rule: every span passes through here before any destination sees it, including t
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from cc_trace.privacy.project_masks import ProjectMasks
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Content: TypeAlias = Literal["full", "no-tool-content", "metadata"]
 
 # Metadata without conversation content, which may leave in every tier. A field that is not listed here is private until
-# it is added. `cwd` and `git_branch` say where the work was done.
+# it is added.
 _WITHOUT_TEXT: Final = frozenset(
     (
         # of the session and of a turn
@@ -50,7 +51,7 @@ _WITHOUT_TEXT: Final = frozenset(
             "cache_miss",
         ),
         # of a tool call
-        *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code", "returnCodeInterpretation"),
+        *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code"),
         *("userModified", "type", "durationMs", "durationSeconds", "numFiles", "numLines", "bytes", "truncated"),
         *("isAsync", "backgroundTaskId", "agentId", "agentType", "resolvedModel"),
         *("totalDurationMs", "totalTokens", "totalToolUseCount", "permission"),
@@ -60,7 +61,23 @@ _WITHOUT_TEXT: Final = frozenset(
     )
 )
 # A session's slug is made from its first prompt; a command is what a human typed behind `/` or `!`.
-_WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | {"slug", "command", "started_by"}
+_TYPED: Final = frozenset(("slug", "command", "started_by"))
+_WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | _TYPED
+# Fields that may have several words: places, names, the names in `run`, and notes of cc-trace's own. The texts of all
+# others are one word each: a program that puts a sentence into one of them does not get it out.
+_WITH_WORDS: Final = _TYPED | {
+    "cwd",
+    "git_branch",
+    "agent_type",
+    "agentType",
+    "name",
+    "stage",
+    "run",
+    "time",
+    "cache_miss",
+}
+_WORD: Final = re.compile(r"\S{1,128}")
+_LAST_WORD: Final = re.compile(r"\s*[!-~]+\Z")
 # Authors whose texts are prompts and answers. A hook's output comes from a program, like a tool's.
 _IN_CONVERSATION: Final[frozenset[Speaker]] = frozenset({"human", "model", "system"})
 _MAX_DEPTH: Final = MAX_DEPTH + 1  # for all texts of a span
@@ -100,6 +117,9 @@ class Privacy:
 
     def _outgoing_spans(self, spans: Sequence[Span]) -> Sequence[Span]:
         """Return spans as they may be sent. All their texts are masked as one value, which is fastest."""
+        if self.content == "no-tool-content":
+            # What a tool printed does not leave, but an answer may repeat a secret of it.
+            self.redactor.learn([*map(_texts, spans)])
         spans = [self._in_tier(span) for span in spans]
         # The metadata of the trace is one dict that all its spans share.
         about = {id(span.about): _allowed(span.about, self.content) for span in spans if span.about is not None}
@@ -108,6 +128,9 @@ class Privacy:
         if masked is given and self.content == "full" and not self._limits():
             return spans  # as nearly always
         names, texts, shared = cast("Any", masked)
+        for row in texts:
+            if row[0] and row[0].endswith("…"):  # an error is the beginning of another text
+                row[0] = self.redactor.without_torn_secret(row[0])
         if (project := self._project) is not None:
             names = [[name and project.text(name) for name in row] for row in names]
         about = dict(zip(about, map(self._limited, shared), strict=True))
@@ -124,6 +147,10 @@ class Privacy:
     def text(self, text: str) -> str:
         """Return a text without secrets, cut if it is too long."""
         return self._cut(self._masked(text))
+
+    def beginning(self, text: str, max_chars: int) -> str:
+        """Return a text that was cut to `max_chars`, without secrets and without a torn last word: it may be one."""
+        return self.text(text if len(text) < max_chars else _LAST_WORD.sub("", text) or text)
 
     def _masked(self, text: str) -> str:
         masked = self.redactor.text(text)
@@ -192,10 +219,25 @@ def _allowed(metadata: dict[str, JsonValue], content: Content) -> dict[str, Json
     if content == "full":
         return metadata
     allowed = _WITHOUT_TEXT if content == "metadata" else _WITHOUT_TOOL_CONTENT
-    made = {key: value for key, value in metadata.items() if key in allowed}
+    made = {
+        key: value for key, value in metadata.items() if key in allowed and (key in _WITH_WORDS or _is_of_words(value))
+    }
     if isinstance(miss := made.get("cache_miss"), dict):
         made["cache_miss"] = _without_details(miss)
     return made
+
+
+def _is_of_words(value: JsonValue) -> bool:
+    """Return whether each text within a value is a single word."""
+    match value:
+        case str():
+            return _WORD.fullmatch(value) is not None
+        case list():
+            return all(map(_is_of_words, value))
+        case dict():
+            return all(map(_is_of_words, value.values()))
+        case _:
+            return True
 
 
 def _without_details(miss: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -36,6 +36,7 @@ _UNLIKE_WORDS: Final = rf"(?!{_CONSTANT})(?=.*(?:{_ODD_LETTERS}))[\w.~+=-]{{16,5
 _BETWEEN: Final = r"[\s:;,=&|@'\"]+"
 _MOST_PARTS: Final = 64
 _LONGEST: Final = 4096  # longer matches were masked as a whole because of what they contain
+_SHORTEST_TORN: Final = 4  # of a secret that was cut, in characters
 # More than a session has; the first ones count. The limit of characters covers all forms that are searched for, because
 # the automaton is rebuilt with each new secret.
 _MOST: Final = 500
@@ -75,6 +76,15 @@ class Copies:
         # As in `scan`: a byte for each character.
         found = self._finder.find_matches_as_indexes(text.encode("ascii", "replace"))
         return [(start, end, ranks[form]) for form, start, end in found]
+
+    def torn(self, text: str) -> Match | None:
+        """Return the span of the beginning of a secret at the end of a text, or None."""
+        end = text[-_LONGEST:].encode("ascii", "replace")
+        for form, rank in self._written.items():
+            for length in range(min(len(form), len(end)), _SHORTEST_TORN - 1, -1):
+                if end.endswith(form[:length]):
+                    return len(text) - length, len(text), rank
+        return None
 
     def _learn(self, secret: str, rank: int) -> None:
         forms = [form.encode("ascii") for form in dict.fromkeys(_forms(secret))]

@@ -81,6 +81,20 @@ class Redactor:
             text = "".join([*parts, text[at:]])
         return text
 
+    def without_torn_secret(self, text: str) -> str:
+        """Return a masked text that was cut, without the beginning of a known secret at its end."""
+        if not self.known or (torn := self._copies.torn(text.removesuffix("…"))) is None:
+            return text
+        start, end, rank = torn
+        self.counts[_NAMES[rank]] += 1
+        return text[:start] + _marker(_NAMES[rank]) + text[end:]
+
+    def learn(self, value: JsonValue) -> None:
+        """Remember the secrets of a value that does not leave itself. They are not counted."""
+        counts = Counter(self.counts)
+        self.value(value)
+        self.counts = counts
+
     def value(self, value: JsonValue) -> JsonValue:
         """Return the value without secrets in its texts and keys; the same object, or parts of it, if there are none.
 

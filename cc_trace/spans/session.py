@@ -224,8 +224,9 @@ class Session:
         unanswered = [call.use for call in turn.calls.values() if call.result is None]
         summary.pending_tool_use = unanswered[-1] if unanswered else None
         summary.max_turns_reached = turn.limit is not None
-        if turn.start.trigger in _ASKED:
-            summary.first_prompt = summary.first_prompt or turn.start.text_without_ide_tags[:TITLE_CHARS]
+        if turn.start.trigger in _ASKED and not summary.first_prompt:
+            summary.first_prompt = turn.start.text_without_ide_tags[:TITLE_CHARS]
+            summary.first_prompt_typed = turn.start.origin.speaker == "human"
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
         spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._requests)

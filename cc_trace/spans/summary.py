@@ -54,6 +54,7 @@ class SessionSummary:
     version: str | None = None
     slug: str | None = None
     first_prompt: str = ""  # its beginning
+    first_prompt_typed: bool = False  # a human wrote it
     latest_output: str = ""
     predecessor: str | None = None
     lineage: str | None = None  # what became of the predecessor: "fork", "plan", "clear" or "copied lines"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.errors import StateError
-from cc_trace.spans import Session
+from cc_trace.spans import TITLE_CHARS, Session
 from cc_trace.store.delivered import StoredSession, read_session
 from cc_trace.store.layout import rows
 from cc_trace.store.schema import PLACED, TYPED, connect
@@ -31,7 +31,7 @@ from cc_trace.values import readable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from cc_trace.privacy import Privacy
+    from cc_trace.privacy import Content, Privacy
     from cc_trace.spans import SessionSummary, Span, Trace
     from cc_trace.store.layout import Row
     from cc_trace.store.span_rows import Value
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _TEXT_CHARS: Final = 20_000  # searchable characters of one span
 _BATCH_BYTES: Final = 8 << 20  # written at once
-_TITLE_CHARS: Final = 200
 _RECENT_SECONDS: Final = 3_600.0  # no session is at work that was not active since then
 _MAX_FILES: Final = 1_000  # of a session's changed files
 _COLUMNS: Final = ("row", *TYPED, *PLACED, "span")
@@ -260,8 +259,8 @@ class Store:
     ) -> bool:
         session_id, content = summary.session_id, privacy.content if privacy is not None else "full"
         outgoing = privacy.text if privacy is not None else str
-        title = (summary.title or summary.first_prompt or summary.latest_output) if content != "metadata" else ""
-        told = outgoing(title) if title else ""
+        title = _title(summary, content)
+        told = title if privacy is None else privacy.beginning(title, TITLE_CHARS)
         about: dict[str, JsonValue] = {
             "files": [outgoing(name) for name in list(summary.files_modified)[:_MAX_FILES]]
             if content == "full"
@@ -285,7 +284,7 @@ class Store:
             ).fetchone()
             row: dict[str, object] = {
                 "session_id": session_id,
-                "title": readable(" ".join(told.split())[:_TITLE_CHARS]) or session_id,
+                "title": readable(" ".join(told.split())[:TITLE_CHARS]) or session_id,
                 "project": readable(outgoing(summary.project or "")),
                 "repository": readable(outgoing(summary.repository or "")) or None,
                 "cwd": readable(outgoing(summary.cwd or "")),
@@ -387,6 +386,17 @@ def _placed(row: Row) -> tuple[object, ...]:
         *(row.place, row.last, row.depth, readable(row.label), row.total_usd, row.hot),
         *(json.dumps(row.lane), json.dumps(row.waits)),
     )
+
+
+def _title(summary: SessionSummary, content: Content) -> str:
+    """Return a session's title, or what stands in for it and may leave."""
+    match content:
+        case "full":
+            return summary.title or summary.first_prompt or summary.latest_output
+        case "no-tool-content":
+            return summary.title or (summary.first_prompt if summary.first_prompt_typed else "")
+        case "metadata":
+            return ""
 
 
 def _digest(spans: Iterable[bytes], privacy: Privacy | None) -> str:

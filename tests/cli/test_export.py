@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lines import prompt, reply, session
 from viewer import HOSTILE, copy_cases, write_made
 
 from cc_trace.cli import main
@@ -146,3 +147,13 @@ def test_page_shows_text_instead_of_json(projects: Path) -> None:
     assert not [each for each in summaries if "{&quot;" in each]
     titles = re.findall(r"<title>(.*?)</title>", text)
     assert titles != [next(projects.glob("*.jsonl")).stem]
+
+
+def test_texts_that_were_cut_do_not_end_in_half_a_secret(projects: Path) -> None:
+    text = "Use it, " * 22 + KEY
+    later = "Not answered: " + "x" * 300
+    session(projects, prompt(text, 0), reply("m1", "It is " + "there, " * 68 + KEY, at=1), prompt(later, 2))
+    told = json.loads(exported(projects, "a.json"))["session"]
+    assert told["goal"].endswith("Use it,")
+    assert told["latest_output"].endswith("there,")
+    assert told["unanswered_prompts"] == [later]

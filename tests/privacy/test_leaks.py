@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from lines import agent, line, prompt, reply, result, session, task, tool_use, turn_duration
+from lines import SESSION, agent, api_error, line, prompt, reply, result, session, task, tool_use, turn_duration
 from shared import everything
 
 from cc_trace.privacy.content import Privacy, PrivacySettings
 from cc_trace.spans.session import Session
+from cc_trace.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,6 +172,53 @@ def test_unlisted_metadata_does_not_leave(tmp_path: Path, content: Content) -> N
     for span in Session(session(tmp_path, *at_work()), ending="over").spans():
         more = span._replace(metadata={**span.metadata, "new": PLANTED}, about={**(span.about or {}), "new": PLANTED})
         assert Privacy(PrivacySettings(content))(more) == Privacy(PrivacySettings(content))(span)
+
+
+@pytest.mark.parametrize("content", REDUCED)
+def test_sentences_in_listed_metadata_do_not_leave(tmp_path: Path, content: Content) -> None:
+    """A tool's result, a notification and a request's error say what they want in fields that usually have one word."""
+    named = ("status", "type", "code", "exitCode", "resolvedModel", "returnCodeInterpretation", "backgroundTaskId")
+    note = f"<task-notification><task-id>{PLANTED}</task-id><status>{PLANTED}</status></task-notification>"
+    path = session(
+        tmp_path,
+        prompt(ASKED, 0),
+        reply("m1", tool_use("t1"), at=1),
+        result("t1", "x", at=2, told=dict.fromkeys(named, PLANTED)),
+        prompt(note, 3),
+        api_error("e1", "API Error", at=4) | {"apiErrorType": PLANTED},
+    )
+    assert leaving(path, "full").count(PLANTED) > len(named)
+    assert PLANTED not in leaving(path, content)
+
+
+def title(path: Path, content: Content, *lines: Line) -> str:
+    """The title that the store gives a session."""
+    with closing(Store(path / "traces.db")) as store:
+        store.update(session(path, *lines), "", Privacy(PrivacySettings(content)), written=0, now=1e9)
+    with closing(sqlite3.connect(path / "traces.db")) as database:
+        ((found,),) = database.execute("SELECT title FROM sessions").fetchall()
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("content", "teammate", "human"),
+    [("full", MESSAGE, ASKED), ("no-tool-content", SESSION, ASKED), ("metadata", SESSION, SESSION)],
+)
+def test_title_is_from_a_text_that_may_leave(tmp_path: Path, content: Content, teammate: str, human: str) -> None:
+    """Without Claude Code's own title it is the first prompt."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert title(tmp_path / "a", content, prompt(MESSAGE, 0), reply("m1", "good", at=1)) == teammate
+    assert title(tmp_path / "b", content, prompt(ASKED, 0), reply("m1", "good", at=1)) == human
+
+
+def test_title_does_not_end_in_half_a_secret(tmp_path: Path) -> None:
+    key = "ghp_" + "a1B2" * 9
+    for kept in range(1, len(key)):
+        folder = tmp_path / str(kept)
+        folder.mkdir()
+        text = f"{'Use it, ' * 30}"[: 199 - kept] + f" {key} today"
+        assert "ghp_" not in title(folder, "full", prompt(text, 0), reply("m1", "good", at=1))
 
 
 def test_text_of_unknown_origin_does_not_leave(tmp_path: Path) -> None:

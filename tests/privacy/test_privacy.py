@@ -199,6 +199,13 @@ def test_facts_of_a_trace_are_made_once(transcript: Path) -> None:
 COPIED = "Zq7Lw2Xk9Pv4"
 
 
+def sent_with_turn(path: Path, kind: str) -> list[Span]:
+    """The spans of a kind as they may leave, with all of their turns in view."""
+    privacy = Privacy(PrivacySettings())
+    traces = Session(path, ending="over").traces()
+    return [privacy(span, trace.spans) for trace in traces for span in trace.spans if span.kind == kind]
+
+
 def turn_as_sent(path: Path, privacy: Privacy) -> str:
     """All that leaves of each turn, as text."""
     traces = list(Session(path, ending="over").traces())
@@ -219,6 +226,33 @@ def test_every_copy_of_a_masked_value_is_masked_in_the_whole_turn(tmp_path: Path
     privacy = Privacy(PrivacySettings())
     assert COPIED not in turn_as_sent(path, privacy)
     assert set(privacy.redactor.counts) == {"password"}
+
+
+def test_answers_do_not_repeat_secrets_of_tools_that_do_not_leave(tmp_path: Path) -> None:
+    """What is known of a turn does not depend on how much of it leaves."""
+    path = session(
+        tmp_path,
+        prompt("what is the password?", 0),
+        reply("m1", tool_use("t1", "Bash", command="cat .env"), at=1),
+        result("t1", f"DB_PASSWORD={COPIED}\n", at=2),
+        reply("m2", f"It is {COPIED}.", at=3),
+    )
+    privacy = Privacy(PrivacySettings("no-tool-content"))
+    left = turn_as_sent(path, privacy)
+    assert "It is [masked: password]." in left
+    assert COPIED not in left
+    assert privacy.redactor.counts == {"password": 2}  # the turn's output and the response's, not the tool's
+
+
+def test_no_error_ends_in_half_a_secret(tmp_path: Path) -> None:
+    """An error is the beginning of what a tool printed, cut between words unless the last one is very long."""
+    for kept in range(4, len(KEY)):
+        printed = "refused:" + "," * (992 - kept) + KEY + ",y" * 400
+        path = session(
+            tmp_path, prompt("go", 0), reply("m1", tool_use("t1"), at=1), result("t1", printed, at=2, error=True)
+        )
+        (tool,) = sent_with_turn(path, "tool")
+        assert (tool.error or "").endswith(",[masked: github token]…")
 
 
 def test_copies_are_masked_before_texts_are_cut(tmp_path: Path) -> None:
