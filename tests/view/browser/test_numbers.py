@@ -512,7 +512,7 @@ def longest(spans: Sequence[Any], unknown: set[tuple[str, int]]) -> list[str]:
 
 @pytest.mark.parametrize("session_id", SESSIONS)
 def test_the_rows_of_a_waterfall(page: Page, viewer: Viewer, ask: Callable[..., list[Any]], session_id: str) -> None:
-    """A row says how long its span took, and what it cost with all below it."""
+    """A row says how long its span took with its waits, and what it cost with all below it."""
     have(ask, session_id)
     page.set_viewport_size({"width": 1280, "height": 1600})
     page.goto(viewer.url(f"/sessions/{session_id}/turns/1"))
@@ -527,7 +527,8 @@ def test_the_rows_of_a_waterfall(page: Page, viewer: Viewer, ask: Callable[..., 
         "WITH RECURSIVE below (top, id) AS (SELECT span_id, span_id FROM spans WHERE session_id = ?1 AND turn = 1"
         " UNION SELECT top, span_id FROM spans JOIN below ON parent_id = id WHERE session_id = ?1)"
         " SELECT top, (SELECT SUM(cost_usd) FROM below JOIN spans ON span_id = id AND session_id = ?1"
-        " WHERE top = own.span_id) cost, (MAX(end_ns, start_ns) - start_ns) / 1e6 took FROM spans own"
+        " WHERE top = own.span_id) cost, (MAX(end_ns, start_ns, COALESCE((SELECT MAX(json_extract(value, '$[2]'))"
+        " FROM json_each(waits)), 0)) - start_ns) / 1e6 took FROM spans own"
         " JOIN (SELECT DISTINCT top FROM below) ON"
         " top = own.span_id WHERE session_id = ?1 AND place < 100",
         session_id,
