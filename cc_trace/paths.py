@@ -14,7 +14,7 @@ from cc_trace.errors import ConfigError, NotFoundError
 from cc_trace.files import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
 _LOOKED_AT_BYTES = 1 << 20
@@ -56,7 +56,7 @@ def stopped_since(state: Path) -> str | None:
 
 
 LATEST = "latest"
-_PREFIX_CHARS = 4  # that an id is found by
+PREFIX_CHARS = 4  # that an id is found by
 _MAX_NAMED = 5
 
 
@@ -90,14 +90,18 @@ def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None =
     for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}"), *made):
         if candidate.is_file():
             return candidate
-    if len(target) >= _PREFIX_CHARS and (begun := _beginning_with(target, projects, streams)):
+    if len(target) >= PREFIX_CHARS and (begun := _beginning_with(target, projects, streams)):
         if len(begun) == 1:
             return begun.popitem()[1]
-        named = ", ".join(sorted(begun)[:_MAX_NAMED]) + (", …" if len(begun) > _MAX_NAMED else "")
-        message = f"{len(begun)} sessions begin with {target}: {named}; type more of the id"
-        raise NotFoundError(message)
+        raise ambiguous(target, begun)
     message = f"no session {target} under {projects}; pass the path of its transcript, or set CLAUDE_CONFIG_DIR"
     raise NotFoundError(message)
+
+
+def ambiguous(beginning: str, session_ids: Collection[str]) -> NotFoundError:
+    """Return the error for the beginning of several sessions' ids."""
+    named = ", ".join(sorted(session_ids)[:_MAX_NAMED]) + (", …" if len(session_ids) > _MAX_NAMED else "")
+    return NotFoundError(f"{len(session_ids)} sessions begin with {beginning}: {named}; type more of the id")
 
 
 def _folders_of(config_dir: Path, cwd: Path) -> tuple[Path, ...]:

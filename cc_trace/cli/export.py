@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ from cc_trace.cli.export_html import to_html
 from cc_trace.cli.export_perfetto import to_perfetto
 from cc_trace.cli.json_output import session_json, span_json
 from cc_trace.cli.show import no_turn
-from cc_trace.cli.transcripts import find_transcript
+from cc_trace.cli.transcripts import find_session
 from cc_trace.delivery import App
 from cc_trace.errors import CcTraceError
 from cc_trace.files import replace_file
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cc_trace.spans import Span
+    from cc_trace.store import StoredSession
 
 _CUT: Final = {"title": TITLE_CHARS, "goal": TITLE_CHARS, "latest_output": OUTPUT_CHARS}  # what was cut before
 _FORMS = (".perfetto.json", ".json", ".html")
@@ -36,13 +38,13 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         message = f"--output must end with .html, .json or .perfetto.json, not {out.name}"
         raise CcTraceError(message)
     app = App.open(environment)
-    path = find_transcript(options.session, app.config_dir, app.states.folder)
-    privacy = Privacy(app.local_config(*app.project_and_environment(path)).privacy)
-    session = Session(path, look_ahead=True, requests=True)
+    session = find_session(options.session, app.config_dir, app.states.folder)
+    privacy = _privacy(session, app)
     spans: list[Span] = []
-    for trace in session.traces():
-        outgoing = [privacy(span, trace.spans) for span in trace.spans]  # all: a later turn may repeat a secret
-        if options.turn in (None, trace.turn.number):
+    for number, found in groupby(session.spans(), key=lambda span: span.turn):
+        turn = list(found)
+        outgoing = [privacy(span, turn) for span in turn]  # all: a later turn may repeat a secret
+        if options.turn in (None, number):
             spans += outgoing
     if options.turn is not None and not spans:
         raise no_turn(session.summary, options.turn)
@@ -66,6 +68,16 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         raise CcTraceError(message) from None
     print(f"{out}: {len(spans):,} spans, {len(data):,} bytes, content {privacy.content}")
     return 0
+
+
+def _privacy(session: Session | StoredSession, app: App) -> Privacy:
+    """Return what masks a session: the settings of the project that it was started in."""
+    if isinstance(session, Session):
+        started = app.project_and_environment(session.path)
+    else:  # its transcript is gone
+        state = app.states.peek(session.summary.session_id)
+        started = (session.cwd, None) if state is None else (state.cwd, state.environment)
+    return Privacy(app.local_config(*started).privacy)
 
 
 def _masked(value: Any, privacy: Privacy) -> Any:  # noqa: ANN401  (JSON)

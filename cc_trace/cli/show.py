@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import orjson
 
 from cc_trace.cli.json_output import session_json, span_json
-from cc_trace.cli.transcripts import find_in_store, find_transcript
+from cc_trace.cli.transcripts import find_session, find_transcript
 from cc_trace.errors import CcTraceError, NotFoundError
 from cc_trace.paths import claude_folder, home, state_folder
-from cc_trace.spans import Session
 from cc_trace.text import plural
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cc_trace.spans import SessionSummary, Span
+    from cc_trace.spans import Session, SessionSummary, Span
+    from cc_trace.store import StoredSession
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         if options.request is not None:
             _print_request(options, claude, state)
         else:
-            source = _source(options.session, claude, state)
+            source = find_session(options.session, claude, state)
             (_print_json if options.json else _print_tree)(source, options)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -61,29 +61,7 @@ def _print_request(options: argparse.Namespace, claude: Path, state: Path) -> No
         request.print_text(shown, full=options.full, content=not options.no_content)
 
 
-def _source(target: str | None, claude: Path, state: Path) -> Source:
-    """Return a session from its transcript, or from the local store when that is gone."""
-    try:
-        return Session(find_transcript(target, claude, state), look_ahead=True, requests=True)
-    except NotFoundError:
-        session_id = find_in_store(target, state) if target is not None else None
-        if session_id is None:
-            raise
-    from cc_trace.store import StoredSession, read_session, store_path  # noqa: PLC0415  (only when a transcript is gone)
-
-    return StoredSession(session_id, list(read_session(store_path(state), session_id)))
-
-
-class Source(Protocol):
-    """Where spans and their summary come from."""
-
-    summary: SessionSummary
-
-    def spans(self) -> Iterator[Span]:
-        """Yield the session's spans; the summary is complete afterwards."""
-
-
-def _wanted(session: Source, turn: int | None) -> Iterator[Span]:
+def _wanted(session: Session | StoredSession, turn: int | None) -> Iterator[Span]:
     found = False
     for span in session.spans():
         if turn is None or span.turn == turn:
@@ -99,7 +77,7 @@ def no_turn(summary: SessionSummary, turn: int) -> NotFoundError:
     return NotFoundError(f"session {summary.session_id} has no turn {turn}; it has {turns}")
 
 
-def _print_json(session: Source, options: argparse.Namespace) -> None:
+def _print_json(session: Session | StoredSession, options: argparse.Namespace) -> None:
     out, content = sys.stdout.buffer, not options.no_content
     for span in _wanted(session, options.turn):
         out.write(_line(span_json(span, content=content)))
@@ -111,7 +89,7 @@ def _line(row: dict[str, object]) -> bytes:
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _print_tree(session: Source, options: argparse.Namespace) -> None:
+def _print_tree(session: Session | StoredSession, options: argparse.Namespace) -> None:
     from cc_trace.cli.tree import Printer  # noqa: PLC0415  (rich takes 60 ms, which --json need not pay)
 
     printer = Printer(full=options.full, content=not options.no_content)

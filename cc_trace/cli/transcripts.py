@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_trace.errors import NotFoundError
-from cc_trace.paths import find, here, is_session_id
+from cc_trace.paths import PREFIX_CHARS, ambiguous, find, here, is_session_id
+from cc_trace.spans import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cc_trace.store import StoredSession
+
+_STORE: Final = "traces.db"  # in the state folder; importing the store for its name would take long
+
+
+def find_session(target: str | None, config_dir: Path, state: Path) -> Session | StoredSession:
+    """Find a session: from its transcript, or from the local store when that is gone. Raises NotFoundError."""
+    try:
+        return Session(find_transcript(target, config_dir, state), look_ahead=True, requests=True)
+    except NotFoundError:
+        session_id = find_in_store(target, state) if target is not None else None
+        if session_id is None:
+            raise
+    from cc_trace.store import StoredSession, read_session  # noqa: PLC0415  (most transcripts are there)
+
+    return StoredSession(session_id, list(read_session(state / _STORE, session_id)))
 
 
 def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
@@ -30,17 +48,26 @@ def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
 
 def _stored_from_another(stream: Path, state: Path) -> bool:
     """Tell whether the local store has a session from Claude Code's own transcript, which is gone by now."""
-    from cc_trace.store import read_from, store_path  # noqa: PLC0415  (most transcripts are there)
+    from cc_trace.store import read_from  # noqa: PLC0415  (most transcripts are there)
 
-    return read_from(store_path(state), stream.stem) not in (None, str(stream))
+    return read_from(state / _STORE, stream.stem) not in (None, str(stream))
 
 
 def find_in_store(target: str, state: Path) -> str | None:
-    """Return the id of the session in the local store that a user typed, or the beginning of; None if there is none."""
-    path = state / "traces.db"
+    """Return the id of the session in the local store that a user typed, or the beginning of; None if there is none.
+
+    Raises NotFoundError if several begin so, StateError if the store cannot be read.
+    """
+    path = state / _STORE
     if not is_session_id(target) or not path.is_file():
         return None
     from cc_trace.store import find_stored  # noqa: PLC0415  (most transcripts are there)
 
     found = find_stored(path, target)
-    return target if target in found else found[0] if len(found) == 1 else None
+    if target in found:
+        return target
+    if len(target) < PREFIX_CHARS or not found:
+        return None
+    if len(found) > 1:
+        raise ambiguous(target, found)
+    return found[0]

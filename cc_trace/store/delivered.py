@@ -118,8 +118,8 @@ def read_session(path: Path, session_id: str) -> Iterator[Span]:
 
 
 def find_stored(path: Path, beginning: str) -> list[str]:
-    """Return a few ids of sessions in a store that begin with a text. Raises StateError."""
-    question = "SELECT DISTINCT session_id FROM spans WHERE substr(session_id, 1, ?2) = ?1 LIMIT 6"
+    """Return the ids of the sessions in a store that begin with a text. Raises StateError."""
+    question = "SELECT DISTINCT session_id FROM spans WHERE substr(session_id, 1, ?2) = ?1"
     try:
         with contextlib.closing(connect_to_read(path)) as database:
             return [session_id for (session_id,) in database.execute(question, (beginning, len(beginning)))]
@@ -154,6 +154,12 @@ class StoredSession:
     def __init__(self, session_id: str, spans: Sequence[Span]) -> None:
         self.summary = SessionSummary(session_id)
         self._spans = spans
+
+    @property
+    def cwd(self) -> str | None:
+        """Return the folder it was started in, if its turns say so."""
+        found = (span.metadata.get("cwd") for span in self._spans if span.kind == "turn")
+        return next((folder for folder in found if isinstance(folder, str)), None)
 
     def spans(self) -> Iterator[Span]:
         """Yield its spans, and add them to the summary."""

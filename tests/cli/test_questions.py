@@ -304,6 +304,23 @@ def test_show_finds_what_only_the_store_has(projects: Path, capsys: pytest.Captu
     assert "Session 5403f1c5-" in capsys.readouterr().out
 
 
+def test_a_beginning_that_several_stored_sessions_have_is_reported(
+    projects: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for last in "12":
+        session_id = f"abcdef00-0000-4000-8000-00000000000{last}"
+        lines = [prompt("hi", 0, sessionId=session_id), reply(f"m{last}", "hello", at=1, sessionId=session_id)]
+        write(projects / f"{session_id}.jsonl", lines)
+    asked(capsys, "sessions")
+    for path in projects.glob("*.jsonl"):
+        path.unlink()
+    for typed, code in (("abcdef00-0000-4000-8000-000000000002", 0), ("abc", 2), ("abcd", 2)):
+        assert main(["show", typed]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("cc-trace: no session abc under ")
+    assert said[1].startswith("cc-trace: 2 sessions begin with abcd: abcdef00-0000-4000-8000-000000000001, ")
+
+
 def test_show_prints_local_times(
     projects: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
