@@ -23,7 +23,7 @@ class Connection:
         self.deadline = deadline
         self.reusable = False  # the last response was read to its end, and the server keeps the connection
         self._received = b""
-        self._socket = socket.create_connection(address, min(connect_seconds, self.left_seconds()))
+        self._socket = self._open(address, connect_seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def left_seconds(self) -> float:
@@ -34,7 +34,10 @@ class Connection:
         return left
 
     def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Switch to TLS with the named host."""
+        """Switch to TLS with the named host. Nothing that came before it may pass for the host's."""
+        if self._received:
+            message = "the proxy sent more than its answer"
+            raise ConnectionError(message)
         self._socket.settimeout(self.left_seconds())
         self._socket = context.wrap_socket(self._socket, server_hostname=host)
 
@@ -79,6 +82,23 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+    def _open(self, address: tuple[str, int], connect_seconds: float) -> socket.socket:
+        """Connect to the first address of a host that answers. `create_connection` would give each the whole time."""
+        error = OSError("the host has no address")
+        for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            opened = None
+            try:
+                opened = socket.socket(family, kind, protocol)
+                opened.settimeout(min(connect_seconds, self.left_seconds()))
+                opened.connect(place)
+            except OSError as failure:
+                error = failure
+                if opened is not None:
+                    opened.close()
+            else:
+                return opened
+        raise error
 
     def _receive(self) -> bytes:
         self._socket.settimeout(self.left_seconds())

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from base64 import b64encode
 from typing import TYPE_CHECKING, Final
-from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from cc_trace.errors import ConfigError
 
@@ -68,7 +69,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+        return f".{host.lower().removesuffix('.')}".endswith(".localhost")
 
 
 def headers(settings: DestinationSettings) -> tuple[tuple[str, str], ...]:
@@ -88,7 +89,9 @@ def secrets(settings: DestinationSettings, *more: str) -> frozenset[str]:
     found = [*more, *(value for _, value in settings.headers), settings.public_key, settings.secret_key]
     for text in (settings.endpoint, settings.traces_endpoint):
         parts = urlsplit(text or "")
-        found += [parts.username, parts.password, *(value for _, value in parse_qsl(parts.query))]
+        login = unquote(parts.username or ""), unquote(parts.password or "")
+        found += [parts.username, parts.password, *login, b64encode(":".join(login).encode()).decode()]
+        found += [parts.query, *(value for _, value in parse_qsl(parts.query))]
     words = {word for text in found if text for word in (text, *text.split())}
     return frozenset(word for word in words if len(word) >= _SHORTEST_SECRET)
 

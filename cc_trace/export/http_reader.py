@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cc_trace.export.connection import Connection
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: .*)?")
+_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?")
 _MAX_HEADERS: Final = 100
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
@@ -71,7 +72,7 @@ def _read_head(connection: Connection) -> tuple[bytes, int, dict[str, str]]:
 def _parts(connection: Connection, headers: dict[str, str]) -> Iterator[bytes]:
     """Yield a body as it arrives. Raises ConnectionError if it ends early."""
     if "chunked" in headers.get("transfer-encoding", "").lower():
-        while size := int(connection.read_line().partition(b";")[0], 16):
+        while size := _chunk_size(connection.read_line()):
             yield from _exactly(connection, size)
             connection.read_line()
         while connection.read_line():
@@ -81,6 +82,13 @@ def _parts(connection: Connection, headers: dict[str, str]) -> Iterator[bytes]:
     else:
         while part := connection.read_some(1 << 16):
             yield part
+
+
+def _chunk_size(line: bytes) -> int:
+    if (found := _CHUNK.fullmatch(line)) is None:
+        message = "the response has a chunk without a size"
+        raise ConnectionError(message)
+    return int(found[1], 16)
 
 
 def _exactly(connection: Connection, size: int) -> Iterator[bytes]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 
+from cc_trace.export.connection import Connection
 from cc_trace.export.destination import DestinationSettings
+from cc_trace.export.endpoint import is_loopback
 from cc_trace.export.http import HttpClient
 from cc_trace.export.outcomes import Retryable, Unclear
 from cc_trace.export.responses import HttpResponse
@@ -118,6 +120,11 @@ def test_responses_of_each_framing_are_read(said: bytes, read: HttpResponse) -> 
     [
         b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\nconnection: close\r\ncontent-length: 9\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n9\r\nabc",
+        *(
+            b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"3;a=b\r\nabc\r\n%s\r\n12345678\r\n0\r\n\r\n" % size
+            for size in (b"-5", b"0x8", b"1_0", b"", b"8 8", b"f" * 17)
+        ),
     ],
 )
 def test_truncated_body_is_incomplete(said: bytes) -> None:
@@ -212,6 +219,55 @@ def test_tls_goes_through_a_tunnel_of_the_proxy(monkeypatch: pytest.MonkeyPatch,
     assert connect.decode() == f"{expected}\r\n\r\n"
     assert first.startswith(b"POST /v1/traces HTTP/1.1\r\nhost: collector.test\r\n")
     assert b"proxy-authorization" not in first + second
+
+
+def test_proxy_cannot_answer_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it sends behind its own answer would be read as if it came through TLS."""
+    with Server([b"HTTP/1.1 200 Connection established\r\n\r\n" + OK]).running() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        said = get("https://collector.test/")
+    assert said == [Retryable("cannot connect to collector.test: the proxy sent more than its answer")]
+
+
+def test_addresses_of_a_host_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with many addresses that do not answer takes no longer than one."""
+    now = 0.0
+    waited: list[float] = []
+
+    class Silent(socket.socket):
+        def connect(self, _place: object) -> None:
+            nonlocal now
+            waited.append(self.gettimeout() or 0)
+            now += waited[-1]
+            raise TimeoutError
+
+    places = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{number}", 80)) for number in range(9)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+    monkeypatch.setattr(socket, "socket", Silent)
+    monkeypatch.setattr("cc_trace.export.connection.time.monotonic", lambda: now)
+    with pytest.raises(TimeoutError):
+        Connection(("collector.test", 80), connect_seconds=4, deadline=10)
+    assert waited == [4, 4, 2]
+
+
+def test_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server([OK]).running() as server, socket.create_server(("127.0.0.1", 0)) as other:
+        closed = other.getsockname()[1]
+        other.close()
+        places = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in (closed, server.port)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+        assert get("http://collector.test/") == [GOOD]
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        *((host, True) for host in ("localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.9.9.9", "::1")),
+        *((host, False) for host in ("notlocalhost", "localhost.test", "", ".", "10.0.0.1", "127.0.0.1.test")),
+    ],
+)
+def test_only_this_machine_is_loopback(host: str, *, here: bool) -> None:
+    assert is_loopback(host) is here
 
 
 def test_proxy_that_refuses_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import os
@@ -463,3 +464,11 @@ def test_no_thread_is_left(backend: HttpBackend, spans: list[Span]) -> None:
     send(replace(otlp(backend.url), timeout_seconds=0.1), spans[0])
     backend.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_login_of_a_url_is_not_repeated(backend: HttpBackend, spans: list[Span]) -> None:
+    """In no form in which a server may repeat it: as in the URL, decoded, or as it was sent."""
+    url = f"http://user-name:p%40ss-word@127.0.0.1:{backend.port}/?token=a%2Bb%2Bc%2Bd"
+    login = base64.b64encode(b"user-name:p@ss-word").decode()
+    backend.behaviour = status(401, f"no: p%40ss-word p@ss-word {login} token=a%2Bb%2Bc%2Bd a+b+c+d")
+    assert send(otlp(url), spans[0]) == Retryable("401 Unauthorized: no: *** *** *** *** ***")
