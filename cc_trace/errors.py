@@ -1,6 +1,7 @@
 """All errors of this package. The command line handles them; a worker writes them to its log.
 
 CcTraceError        the command line prints it as one line and exits with 2
+├── AmbiguousError  what a user typed could mean several sessions
 ├── ConfigError     a setting that is missing or wrong
 ├── InstallError    the hook could not be registered or removed
 ├── JsonTextError   a settings file that is not JSON, or cannot be edited without changing more than our hooks
@@ -17,6 +18,10 @@ class CcTraceError(Exception):
 
 class NotFoundError(CcTraceError):
     """No transcript at this path, or under this session id."""
+
+
+class AmbiguousError(CcTraceError):
+    """What a user typed could mean several sessions. No NotFoundError, after which another place is looked at."""
 
 
 class ConfigError(CcTraceError):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_trace.errors import ConfigError, NotFoundError
+from cc_trace.errors import AmbiguousError, ConfigError, NotFoundError
 from cc_trace.files import open_regular
 
 if TYPE_CHECKING:
@@ -64,10 +64,13 @@ def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None =
     """Find the transcript for what a user typed: a path, a session id or its beginning, in every known layout.
 
     `latest`, or None, is the session of the current folder that was written to last. `streams`: a folder of transcripts
-    that were made from the output of runs. Raises NotFoundError.
+    that were made from the output of runs. Raises NotFoundError, or AmbiguousError.
     """
     if target is None or target == LATEST:
         return _latest_here(config_dir, cwd)
+    if not target:
+        message = "the session id is empty; pass a session id, a transcript (.jsonl), or `latest`"
+        raise AmbiguousError(message)
     path = Path(target)
     with contextlib.suppress(RuntimeError):  # there is no such user
         path = path.expanduser()
@@ -94,14 +97,20 @@ def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None =
         if len(begun) == 1:
             return begun.popitem()[1]
         raise ambiguous(target, begun)
-    message = f"no session {target} under {projects}; pass the path of its transcript, or set CLAUDE_CONFIG_DIR"
+    if len(target) < PREFIX_CHARS and _beginning_with(target, projects, streams):
+        message = f"{target} is too short; type at least {PREFIX_CHARS} characters of the session id"
+        raise AmbiguousError(message)
+    message = (
+        f"no session {target} under {projects}; `cc-trace sessions` lists all sessions. If Claude Code uses another"
+        " folder, set CLAUDE_CONFIG_DIR"
+    )
     raise NotFoundError(message)
 
 
-def ambiguous(beginning: str, session_ids: Collection[str]) -> NotFoundError:
+def ambiguous(beginning: str, session_ids: Collection[str]) -> AmbiguousError:
     """Return the error for the beginning of several sessions' ids."""
     named = ", ".join(sorted(session_ids)[:_MAX_NAMED]) + (", …" if len(session_ids) > _MAX_NAMED else "")
-    return NotFoundError(f"{len(session_ids)} sessions begin with {beginning}: {named}; type more of the id")
+    return AmbiguousError(f"{len(session_ids)} sessions begin with {beginning}: {named}; type more of the id")
 
 
 def _folders_of(config_dir: Path, cwd: Path) -> tuple[Path, ...]:

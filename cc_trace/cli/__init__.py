@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(given: Sequence[str]) -> int:
     try:
-        if given in ([], ["--help"], ["-h"], ["--version"]):
-            print(f"cc-trace {cc_trace.__version__}" if given == ["--version"] else overview(), flush=True)
+        if not given or given[0] in ("--help", "-h", "--version"):
+            print(f"cc-trace {cc_trace.__version__}" if given[:1] == ["--version"] else overview(), flush=True)
             return 0
         if given[:2] == ["run", "--"]:
             from cc_trace.cli.run import run_command  # noqa: PLC0415  (argparse, see above)
@@ -53,7 +53,7 @@ def _main(given: Sequence[str]) -> int:
                 return _work(payload, None)
             case ["sync", "--spooled", payload, "--deadline", seconds]:
                 return _work(payload, seconds)
-        if not given[0].startswith("-") and given[0] not in COMMANDS:
+        if given[0] not in COMMANDS:
             print(f"cc-trace: {_unknown(given[0])}", file=sys.stderr)
             return 2
         return _called(given)
@@ -86,12 +86,12 @@ def _work(payload: str, seconds: str | None) -> int:
         return 2
 
 
-def _unknown(command: str) -> str:
+def _unknown(typed: str) -> str:
     import difflib  # noqa: PLC0415  (only for a mistyped command)
 
-    meant = difflib.get_close_matches(command, COMMANDS, 1)
+    meant = difflib.get_close_matches(typed, (*COMMANDS, "--help", "--version"), 1)
     hint = f"did you mean `cc-trace {meant[0]}`?" if meant else "`cc-trace --help` lists all commands"
-    return f"unknown command {command!r}; {hint}"
+    return f"unknown {'option' if typed.startswith('-') else 'command'} {typed!r}; {hint}"
 
 
 def _called(given: Sequence[str]) -> int:

@@ -56,7 +56,7 @@ def _stored_from_another(stream: Path, state: Path) -> bool:
 def find_in_store(target: str, state: Path) -> str | None:
     """Return the id of the session in the local store that a user typed, or the beginning of; None if there is none.
 
-    Raises NotFoundError if several begin so, StateError if the store cannot be read.
+    Raises AmbiguousError if several begin so, StateError if the store cannot be read.
     """
     path = state / _STORE
     if not is_session_id(target) or not path.is_file():

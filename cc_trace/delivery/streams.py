@@ -13,7 +13,7 @@ from cc_trace.delivery.liveness import liveness
 from cc_trace.delivery.sweep import is_main_transcript, transcripts_by_session
 from cc_trace.delivery.sync import Report
 from cc_trace.delivery.sync_requests import HookContext
-from cc_trace.errors import NotFoundError
+from cc_trace.errors import AmbiguousError, NotFoundError
 from cc_trace.files import private_folder
 from cc_trace.paths import find
 from cc_trace.transcript import first_cwd, save_stream
@@ -75,7 +75,7 @@ def sync_written_since(
 def _has_transcript(app: App, session_id: str, cwd: Path) -> bool:
     try:
         find(session_id, app.config_dir, cwd)
-    except NotFoundError:
+    except (AmbiguousError, NotFoundError):
         return False
     return True
 
@@ -84,7 +84,7 @@ def _own_transcript(app: App, run: StreamTranscript, cwd: Path) -> Path | None:
     """Return Claude Code's own transcript of a run's session, where there is one."""
     try:
         return find(run.session_id, app.config_dir, cwd)
-    except NotFoundError:
+    except (AmbiguousError, NotFoundError):
         return None
 
 

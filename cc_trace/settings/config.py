@@ -85,7 +85,9 @@ def read_scope(settings: Settings, home: Path) -> TracingScope:
     """Return which sessions are traced. No other setting is read."""
     given = [settings, *(Settings([layer]) for layer in settings.restrictions)]
     exclude = tuple(
-        Exclusion(_expanded(pattern, home), each.place("exclude")) for each in given for pattern in each.names("exclude")
+        Exclusion(_expanded(pattern, home), each.place("exclude"))
+        for each in given
+        for pattern in each.names("exclude")
     )
     return TracingScope(settings.place("enabled") if settings.flag("enabled") is False else None, exclude)
 

@@ -86,7 +86,7 @@ def test_no_arguments_print_the_help(tmp_path: Path) -> None:
         (["status", "--jsno=1"], "`cc-trace status` does not accept '--jsno=1'; did you mean --json?"),
         (
             ["config", "get", "--projct", "x", "content"],
-            "`cc-trace config` does not accept '--projct'; did you mean --project?",
+            "`cc-trace config get` does not accept '--projct'; did you mean --project?",
         ),
         (["doctor", "x"], "`cc-trace doctor` does not accept 'x'; `cc-trace doctor --help` shows what it accepts"),
         (
@@ -94,6 +94,8 @@ def test_no_arguments_print_the_help(tmp_path: Path) -> None:
             "`cc-trace sync` does not accept '--spoold'; `cc-trace sync --help` shows what it accepts",
         ),
         (["config", "get", "zzz"], "unknown setting 'zzz'; `cc-trace config` lists all settings"),
+        (["--verison"], "unknown option '--verison'; did you mean `cc-trace --version`?"),
+        (["-x", "show"], "unknown option '-x'; `cc-trace --help` lists all commands"),
     ],
 )
 def test_typing_error_gets_a_suggestion(tmp_path: Path, typed: list[str], said: str) -> None:
@@ -104,17 +106,27 @@ def test_typing_error_gets_a_suggestion(tmp_path: Path, typed: list[str], said: 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["show", "--turn", "x"], "argument --turn: 'x' is not a whole number"),
-        (["report", "a", "--max-cost", "x"], "argument --max-cost: 'x' must be a number, 0 or more"),
-        (["report", "a", "--max-cost", "nan"], "argument --max-cost: 'nan' must be a number, 0 or more"),
-        (["report", "a", "--max-minutes", "-1"], "argument --max-minutes: '-1' must be a number, 0 or more"),
+        (["show", "--turn", "x"], "--turn is 'x'; it must be a whole number"),
+        (["report", "a", "--max-cost", "x"], "--max-cost is 'x'; it must be a number, 0 or more"),
+        (["report", "a", "--max-cost", "nan"], "--max-cost is 'nan'; it must be a number, 0 or more"),
+        (["report", "a", "--max-minutes", "-1"], "--max-minutes is '-1'; it must be a number, 0 or more"),
+        (["sync", "--session", "a", "--transcript", "b"], "--transcript and --session cannot be used together"),
+        (["show", "--turn"], "--turn needs a value"),
+        (["search"], "`cc-trace search` needs TEXT; `cc-trace search --help` shows what it accepts"),
+        (["config", "set"], "`cc-trace config set` needs NAME; `cc-trace config set --help` shows what it accepts"),
     ],
 )
-def test_invalid_number_is_reported(tmp_path: Path, typed: list[str], said: str) -> None:
-    """A gate that nothing exceeds would let everything pass."""
+def test_wrong_arguments_are_reported(tmp_path: Path, typed: list[str], said: str) -> None:
+    """In one line. A gate that nothing exceeds would let everything pass."""
     done = cc_trace(tmp_path, *typed)
-    assert done.returncode == 2
-    assert done.stderr.endswith(f"cc-trace {typed[0]}: error: {said}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cc-trace: {said}\n")
+
+
+def test_a_wrong_choice_is_reported_with_all_choices(tmp_path: Path) -> None:
+    said = cc_trace(tmp_path, "usage", "--by", "foo").stderr
+    assert said.startswith("cc-trace: --by is 'foo'; it must be one of ")
+    assert "project" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["show", "preview", "report"])

@@ -243,7 +243,16 @@ def test_a_session_is_found_by_the_beginning_of_its_id(projects: Path, capsys: p
     assert "Session 5403f1c5-" in capsys.readouterr().out
     assert main(["preview", "5403", "--to", "local"]) == 0
     assert capsys.readouterr().out.count("5403f1c5-") > 1
-    assert main(["show", "540"]) == 2  # too short to be meant
+    assert main(["show", "540"]) == 2
+    said = capsys.readouterr().err
+    assert said == "cc-trace: 540 is too short; type at least 4 characters of the session id\n"
+
+
+def test_an_empty_session_id_means_no_session(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell's variable that is not set must not stand for the current folder, or for the latest session."""
+    copy_cases(projects, "2.1.325--a_simple")
+    assert main(["show", ""]) == 2
+    assert capsys.readouterr().err.startswith("cc-trace: the session id is empty; ")
 
 
 def test_ambiguous_session_prefix_is_reported(projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,6 +267,20 @@ def test_ambiguous_session_prefix_is_reported(projects: Path, capsys: pytest.Cap
     write(streams / "abcdef00-0000-4000-8000-000000000003.jsonl", [prompt("hi", 0), reply("m1", "hello", at=1)])
     assert main(["show", "abcdef"]) == 2
     assert capsys.readouterr().err.startswith("cc-trace: 3 sessions begin with abcdef: ")
+
+
+def test_a_prefix_is_ambiguous_though_only_one_is_in_the_store(
+    projects: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        session_id = f"abcdef00-0000-4000-8000-00000000000{number}"
+        write(projects / f"{session_id}.jsonl", [prompt("hi", 0), reply("m1", "hello", at=1)])
+        if number == 1:
+            asked(capsys, "sessions")
+    assert main(["show", "abcdef"]) == 2
+    assert main(["show", "abc"]) == 2
+    assert main(["view", "--no-browser", "abcdef"]) == 2
+    assert main(["export", "abcdef", "-o", "x.json"]) == 2
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["show", "latest"], ["preview"], ["preview", "latest"]])
