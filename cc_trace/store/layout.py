@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cc_trace.store.terminal import plain
 
@@ -14,11 +14,21 @@ if TYPE_CHECKING:
     from cc_trace.spans import Span
     from cc_trace.transcript import JsonValue
 
+Wait: TypeAlias = tuple[str, int, int]  # what for, from, to
 _MS: Final = 1_000_000
 _LABEL_CHARS: Final = 160
 _MAX_WAIT_MS: Final = 1 << 40
 # The fields of a tool's input that identify a call.
 _TELLING: Final = ("command", "file_path", "notebook_path", "pattern", "path", "url", "query", "description", "prompt")
+
+
+# What the result of a refused call begins with, where its line does not say that it was refused.
+_REFUSED_BY_USER: Final = ("The user doesn't want to ",)
+_NOT_ALLOWED: Final = (
+    *("This command requires approval", "Claude requested permissions to ", "Permission to use "),
+    *("Permission for this tool use was denied", "This Bash command contains multiple operations. The following part"),
+)
+_INSTANT: Final = ("Edit", "MultiEdit", "Write", "NotebookEdit", "ExitPlanMode")  # no time but that of the dialog
 
 
 @dataclass(slots=True)
@@ -33,7 +43,7 @@ class Row:
     total_usd: float | None = None
     hot: bool = False
     lane: tuple[int, int] | None = None  # start and end of the agent's run that it belongs to
-    waits: list[tuple[str, int, int]] = field(default_factory=list)  # kind, from, to
+    waits: list[Wait] = field(default_factory=list)
 
 
 def rows(spans: Sequence[Span]) -> list[Row]:
@@ -50,8 +60,54 @@ def rows(spans: Sequence[Span]) -> list[Row]:
         if span.kind == "subagent" and span.start_ns is not None and span.end_ns is not None:
             lane = (span.start_ns, span.end_ns)
         stack += [(each, depth + 1, lane) for each in reversed(below.get(span.span_id, []))]
+    _share_pause(made)
     _sum_up(made)
     return made
+
+
+def _share_pause(made: list[Row]) -> None:
+    """Give each call that asked a human, and does not say for how long, the least that it must have waited.
+
+    How long such calls of a turn waited together is what it spent on permissions beyond the other calls.
+    """
+    times = made[0].span.metadata.get("time_ms") if made else None
+    paused = _milliseconds(times.get("permission")) * _MS if isinstance(times, dict) else 0
+    own = [row for row in made if row.span.kind == "tool" and row.span.agent_id is None]
+    paused -= sum(end - begin for row in own for kind, begin, end in row.waits if kind == "permission")
+    asked = [(row, _length(row.span)) for row in own if not row.waits and _asked(row.span)]
+    together = sum(length for _, length in asked)
+    for row, length in asked:
+        waited = min(length, paused - (together - length))
+        if waited > 0 and row.span.start_ns is not None:
+            row.waits.append(("permission", row.span.start_ns, row.span.start_ns + waited))
+
+
+def _asked(span: Span) -> bool:
+    """Return whether a human was asked before a call ran."""
+    match span.metadata.get("permission"):
+        case {"decision": "accept", "source": str(source), **others}:
+            # One that is always allowed has the source of the answer that made it so.
+            return source.startswith("user_") and (source == "user_temporary" or others.get("reason") is None)
+        case _:
+            return False
+
+
+def _length(span: Span) -> int:
+    return max(0, span.end_ns - span.start_ns) if span.start_ns is not None and span.end_ns is not None else 0
+
+
+def refused_by(span: Span) -> Literal["user", "settings"] | None:
+    """Return who refused a call; None if it ran, or was no call. Who is not named is the user's settings."""
+    if span.kind != "tool" or span.status != "error":
+        return None
+    permission, denial, told = span.metadata.get("permission"), span.metadata.get("denial"), span.error or ""
+    known = permission if isinstance(permission, dict) else {}
+    by_user = str(known.get("source") or denial or "").startswith("user")
+    if told.startswith(_REFUSED_BY_USER) or (by_user and known.get("decision") != "accept"):
+        return "user"
+    if known.get("decision") == "reject" or isinstance(denial, str) or told.startswith(_NOT_ALLOWED):
+        return "settings"
+    return None
 
 
 def _sum_up(made: list[Row]) -> None:
@@ -81,14 +137,16 @@ def _mark_most_expensive(made: list[Row]) -> None:
         current = dearest if dearest is not None and (dearest.total_usd or 0.0) > (own or 0.0) else None
 
 
-def waits(span: Span) -> list[tuple[str, int, int]]:
-    """Return when a span was waiting: for permission, an answer, a retry or a hook."""
+def waits(span: Span) -> list[Wait]:
+    """Return when a span was waiting: for permission, an answer, a retry or a hook, as far as it says so itself."""
     start, metadata = span.start_ns, span.metadata
     if start is None:
         return []
     permission = metadata.get("permission")
     if isinstance(permission, dict) and (waited := _milliseconds(permission.get("wait_ms"))):
         return [("permission", start, start + waited * _MS)]
+    if span.name in _INSTANT and span.end_ns is not None and refused_by(span) == "user":
+        return [("permission", start, span.end_ns)] if span.end_ns > start else []
     if span.name == "api_retry":
         waited = _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))
         again_ns = (start if span.end_ns is None else span.end_ns) + waited * _MS

@@ -20,7 +20,7 @@ from cc_trace.files import check_beside_database, prepare_database
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION: Final = 3
+VERSION: Final = 4
 BUSY_SECONDS: Final = 10.0
 OTHER_VERSION: Final = "it was written by another version of cc-trace"
 # What of a span has columns; docs/store.md says what each is. `span` is all of it, as JSON.
@@ -51,6 +51,7 @@ TYPED: Final = {
     "attempts": "INTEGER",
     "wait_ms": "REAL",
     "calls": "TEXT",
+    "refused": "TEXT",
 }
 # Its place among the spans of its turn. NULL: it was delivered, and its turn has not been laid out since.
 PLACED: Final = {
@@ -79,8 +80,8 @@ CREATE INDEX spans_by_kind ON spans (kind, start_ns);
 CREATE INDEX spans_without_place ON spans (session_id) WHERE place IS NULL;
 {_INDEX_OF_COPIES}
 CREATE TABLE sessions (session_id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', project TEXT, repository TEXT,
-    cwd TEXT, branch TEXT, first_ns INTEGER, last_ns INTEGER, turns INTEGER, cost_usd REAL, tokens INTEGER,
-    errors INTEGER, state TEXT, predecessor TEXT, path TEXT, stamp TEXT, summary TEXT);
+    cwd TEXT, branch TEXT, first_ns INTEGER, last_ns INTEGER, active_ns INTEGER, turns INTEGER, cost_usd REAL,
+    tokens INTEGER, errors INTEGER, state TEXT, predecessor TEXT, path TEXT, stamp TEXT, summary TEXT);
 CREATE INDEX sessions_by_time ON sessions (last_ns);
 CREATE TABLE turns (session_id TEXT, turn INTEGER, digest TEXT, running INTEGER, PRIMARY KEY (session_id, turn));
 CREATE TABLE usage (session_id TEXT NOT NULL, quarter INTEGER NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
@@ -102,12 +103,21 @@ INSERT INTO spans (span_id, session_id, trace_id, parent_id, turn, kind, name, t
     cache_write_tokens, cost_usd, span FROM earlier ORDER BY rowid;
 DROP TABLE earlier;
 """  # noqa: S608  (ours)
+# What is new is computed as each session is read, or laid out, again; until then it is missing.
+_FROM_3: Final = f"""
+ALTER TABLE spans ADD COLUMN refused TEXT;
+ALTER TABLE sessions ADD COLUMN active_ns INTEGER;
+UPDATE turns SET digest = '';
+UPDATE spans SET place = NULL WHERE session_id IN (SELECT session_id FROM sessions WHERE stamp IS NULL);
+UPDATE sessions SET stamp = '' WHERE stamp IS NOT NULL;
+PRAGMA user_version = {VERSION};
+"""  # noqa: S608  (likewise)
 _FROM_2: Final = f"""
 {_INDEX_OF_COPIES}
-PRAGMA user_version = {VERSION};
+{_FROM_3}
 """
 # What brings a file to this version, by the version that it has.
-_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1, 2: _FROM_2}
+_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1, 2: _FROM_2, 3: _FROM_3}
 
 
 def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection:

@@ -6,11 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cc_trace.spans import Response, Span, Tool
-from cc_trace.store.layout import waits
+from cc_trace.store.layout import refused_by, waits
 from cc_trace.transcript import Usage
 from cc_trace.values import INT64, json_text, readable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cc_trace.store.layout import Wait
     from cc_trace.transcript import JsonValue
 
 Value: TypeAlias = str | int | float | None
@@ -40,15 +43,18 @@ def from_json(data: str) -> Span:
     return Span(**fields)
 
 
-def typed(span: Span) -> tuple[Value, ...]:
-    """Return the typed columns of a span, in the order of `schema.TYPED`."""
+def typed(span: Span, known_waits: Sequence[Wait] | None = None) -> tuple[Value, ...]:
+    """Return the typed columns of a span, in the order of `schema.TYPED`.
+
+    `known_waits`: what it waited for, if its whole turn is known.
+    """
     response, metadata = span.response, span.metadata
     usage = response.usage if response is not None else None
     tokens: tuple[int | None, ...] = (None, None, None, None, None)
     if usage is not None:
         written = usage.cache_write_5m + usage.cache_write_1h
         tokens = (usage.input, usage.output, usage.cache_read, written, usage.input + usage.cache_read + written)
-    waited = sum(end - begin for _, begin, end in waits(span))
+    waited = sum(end - begin for _, begin, end in (waits(span) if known_waits is None else known_waits))
     attempts = metadata.get("attempts")
     return (
         span.span_id,
@@ -72,6 +78,7 @@ def typed(span: Span) -> tuple[Value, ...]:
         integer(attempts) if isinstance(attempts, int) else None,
         waited / _NS_PER_MS if waited else None,
         _calls(span.output) if span.kind == "generation" else None,
+        refused_by(span),
     )
 
 

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.errors import StateError
 from cc_trace.spans import TITLE_CHARS, Session
+from cc_trace.store import terminal
 from cc_trace.store.delivered import StoredSession, read_session
+from cc_trace.store.doubts import untimed_turns
 from cc_trace.store.layout import rows
 from cc_trace.store.schema import PLACED, TYPED, connect
 from cc_trace.store.span_rows import integer, to_json, typed
@@ -220,7 +222,7 @@ class Store:
         for row in rows(outgoing):
             encoded = unmasked.get(id(row.span)) or to_json(row.span)  # the same object, if nothing was masked
             data, text = encoded.decode(), searchable(row.span)
-            prepared.append((typed(row.span), (*_placed(row), data), text))
+            prepared.append((typed(row.span, row.waits), (*_placed(row), data), text))
             size += len(data) + len(text)
         return _Made((session_id, number, digest, running), prepared, size)
 
@@ -275,8 +277,14 @@ class Store:
             "unseen_cost_usd": summary.unseen_cost_usd,
             "unpriced": summary.unpriced,
         }
+        untimed = untimed_turns(self, session_id)
         with self._transaction() as database:
             _count_usage(database, session_id)
+            active_ns = database.execute(
+                "SELECT SUM(end_ns - start_ns) FROM spans WHERE session_id = ? AND place = 0"
+                " AND turn NOT IN (SELECT value FROM json_each(?))",
+                (session_id, json.dumps(sorted(untimed))),
+            ).fetchone()[0]
             totals = database.execute(
                 "SELECT SUM(cost_usd), SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens),"
                 " SUM(status = 'error' AND kind <> 'turn') FROM spans WHERE session_id = ?",
@@ -291,6 +299,7 @@ class Store:
                 "branch": readable(outgoing(summary.git_branch or "")),
                 "first_ns": integer(summary.first_ns),
                 "last_ns": integer(summary.last_ns),
+                "active_ns": active_ns,
                 "turns": summary.turns,
                 "cost_usd": totals[0],
                 "tokens": totals[1] or 0,
@@ -343,7 +352,7 @@ def searchable(span: Span) -> str:
 def _texts(value: JsonValue, depth: int) -> Iterator[str]:
     match value:
         case str():
-            yield value[:_TEXT_CHARS]
+            yield terminal.searchable(value[:_TEXT_CHARS])
         case list() if depth < 20:  # noqa: PLR2004
             for item in value[:1000]:
                 yield from _texts(item, depth + 1)

@@ -15,10 +15,17 @@ SEQUENCE: Final = re.compile(
     r"|\x1b[ -/]{0,4}[0-~]?"
 )
 
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and line feeds
+
 
 def plain(text: str) -> str:
     """Return a terminal's output without its escape sequences."""
     return escaped(SEQUENCE.sub("", overwritten(text)))
+
+
+def searchable(text: str) -> str:
+    """Return a terminal's output as words to search for, also those that were overwritten."""
+    return _CONTROL.sub(" ", SEQUENCE.sub("", text) if "\x1b" in text else text)
 
 
 def overwritten(text: str) -> str:

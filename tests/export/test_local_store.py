@@ -156,6 +156,7 @@ def test_columns_of_a_span(store: LocalStore) -> None:
             "attempts": None,
             "wait_ms": None,
             "calls": None,
+            "refused": None,
             "copied": 0,
             **dict.fromkeys(("place", "last", "depth", "label", "total_usd", "hot", "lane", "waits")),
             "span": to_json(SPAN).decode(),

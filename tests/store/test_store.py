@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from claude_process import ended_pid, write_record
-from lines import NOON, prompt, reply, tool_use, write
+from lines import NOON, prompt, reply, result, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
@@ -23,6 +23,7 @@ from cc_trace.export import Accepted
 from cc_trace.export.local import LocalStore
 from cc_trace.spans import Session
 from cc_trace.store import VERSION, Store, filters, insights, questions, read_session, store_path, to_json
+from cc_trace.store.layout import rows
 from cc_trace.store.schema import TYPED
 from cc_trace.store.span_rows import typed
 
@@ -174,6 +175,9 @@ def test_a_store_of_the_first_version_is_read_and_brought_to_this_one(tmp_path: 
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'earlier'").fetchone() == (0,)
 
 
+WITHOUT_NEW_COLUMNS = "ALTER TABLE spans DROP COLUMN refused; ALTER TABLE sessions DROP COLUMN active_ns;"
+
+
 def test_what_a_fork_copied_counts_once_also_in_a_store_of_the_second_version(tmp_path: Path, projects: Path) -> None:
     copy_cases(projects, "2.1.325--d_resume_fork")
     path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
@@ -184,7 +188,7 @@ def test_what_a_fork_copied_counts_once_also_in_a_store_of_the_second_version(tm
             " cache_read_tokens + cache_write_tokens), SUM(status = 'error') FROM spans WHERE copied = 0"
         ).fetchone()
         copied = database.execute("SELECT COUNT(*) FROM spans WHERE copied = 1 AND kind = 'turn'").fetchone()[0]
-        database.executescript("DROP INDEX spans_copied; PRAGMA user_version = 2")
+        database.executescript(f"DROP INDEX spans_copied; {WITHOUT_NEW_COLUMNS} PRAGMA user_version = 2")
     with contextlib.closing(Store(path)) as store:
         found = questions.sessions_total(store, filters.Filter())
         assert store.read("PRAGMA user_version")[0][0] == VERSION
@@ -192,6 +196,95 @@ def test_what_a_fork_copied_counts_once_also_in_a_store_of_the_second_version(tm
     assert found[:2] == once[:2]
     assert (found.cost_usd, found.tokens, found.errors) == (pytest.approx(once[2]), *once[3:])
     assert found.copied == copied > 0
+
+
+def test_a_store_of_the_third_version_gets_what_is_new_as_its_sessions_are_read_again(
+    tmp_path: Path, projects: Path
+) -> None:
+    copy_cases(projects, "2.1.325--shop")
+    sessions(tmp_path)
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        before = database.execute("SELECT span_id, wait_ms, waits FROM spans ORDER BY span_id").fetchall()
+        active = database.execute("SELECT active_ns FROM sessions").fetchone()[0]
+        database.executescript(f"UPDATE spans SET waits = '[]'; {WITHOUT_NEW_COLUMNS} PRAGMA user_version = 3")  # noqa: S608
+    with contextlib.closing(Store(path)) as store:  # until then it is readable
+        assert len(questions.search(store, "discounts")) > 0
+    with running(tmp_path) as viewer:
+        found = viewer.index.read("SELECT span_id, wait_ms, waits FROM spans ORDER BY span_id")
+        assert [tuple(row) for row in found] == before
+        assert viewer.index.read("SELECT active_ns FROM sessions")[0][0] == active > 0
+
+
+def test_a_wait_for_permission_that_only_the_turn_tells_is_the_call_s(tmp_path: Path, projects: Path) -> None:
+    """The line of a command says that you were asked, not for how long; the turn's duration leaves it out."""
+    copy_cases(projects, "2.1.325--shop")
+    with running(tmp_path) as viewer:
+        waited = viewer.index.read("SELECT wait_ms FROM spans WHERE turn = 2 AND name = 'Bash' AND wait_ms IS NOT NULL")
+        spent = viewer.index.read(
+            "SELECT json_extract(span, '$.metadata.time_ms.permission') FROM spans WHERE turn = 2 AND place = 0"
+        )
+    assert [row[0] for row in waited] == [row[0] for row in spent] == [4_075]
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "paused_ms", "waited_ms"),
+    [
+        ((4_000,), 3_900, (3_900,)),
+        ((4_000, 2_000), 5_900, (3_900, 1_900)),  # at least: each may have run for 100 ms
+        ((4_000, 60_000), 5_000, (0, 1_000)),  # who waited for the other four is not known
+        ((4_000, 4_000), 2_000, (0, 0)),
+    ],
+)
+def test_calls_that_waited_together_have_the_least_that_each_must_have_waited(
+    took_ms: tuple[int, ...], paused_ms: int, waited_ms: tuple[int, ...]
+) -> None:
+    spans = {span.kind: span for span in recorded("2.1.325--b_tools")}
+    root = spans["turn"]._replace(metadata={"time_ms": {"permission": paused_ms}})
+    asked = {"permission": {"decision": "accept", "source": "user_temporary"}}
+    calls = [
+        spans["tool"]._replace(span_id=str(ms), parent_id=root.span_id, metadata=asked, start_ns=0, end_ns=ms * 10**6)
+        for ms in took_ms
+    ]
+    made = rows([root, *calls])[1:]
+    assert tuple(sum(end - begin for _, begin, end in row.waits) // 10**6 for row in made) == waited_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        ("The user doesn't want to proceed with this tool use. The tool use was rejected (eg. …", "user"),
+        ("This command requires approval", "settings"),
+        ("Claude requested permissions to write to /p/a.py, but you haven't granted it yet.", "settings"),
+        ("Exit code 1\nPermission denied", None),
+    ],
+)
+def test_a_call_that_was_refused_is_told_from_one_that_failed(
+    text: str, by: str | None, tmp_path: Path, projects: Path
+) -> None:
+    call = tool_use("t1", "Write", file_path="/p/a.py", content="x")
+    write(projects / f"{OWN}.jsonl", [prompt("a", 0), reply("m1", call, at=1), result("t1", text, at=91, error=True)])
+    with running(tmp_path) as viewer:
+        found = viewer.index.read("SELECT status, refused, wait_ms FROM spans WHERE kind = 'tool'")
+    assert [tuple(row) for row in found] == [("error", by, 90_000 if by == "user" else None)]
+
+
+def test_words_beside_escape_codes_are_found(tmp_path: Path, projects: Path) -> None:
+    output = "\rRebasing (2/3)\r\x1b[KSuccessfully rebased\x07\x1b[2m - waiting\x1b[0m"
+    call = tool_use("t1", "Bash", command="git rebase")
+    write(projects / f"{OWN}.jsonl", [prompt("a", 0), reply("m1", call, at=1), result("t1", output, at=2)])
+    with running(tmp_path) as viewer:
+        (hit,) = questions.search(viewer.index, "Successfully rebased waiting")
+    assert hit.snippet.replace("\x01", "").replace("\x02", "").split() == [
+        *("git", "rebase", "Rebasing", "(2/3)", "Successfully", "rebased", "-", "waiting")
+    ]
+
+
+def test_the_active_time_of_a_session_leaves_out_what_was_between_its_turns(tmp_path: Path, projects: Path) -> None:
+    turns = [prompt("a", 0), reply("m1", "A", at=10), prompt("b", 9_000), reply("m2", "B", at=9_005)]
+    write(projects / f"{OWN}.jsonl", turns)
+    with running(tmp_path) as viewer:
+        assert viewer.index.read("SELECT active_ns FROM sessions")[0][0] == 15 * 10**9
 
 
 def test_a_session_stays_when_its_transcript_is_deleted(tmp_path: Path, projects: Path) -> None:
