@@ -21,7 +21,7 @@ _SUMS: Final = (
     "SUM(spans.cost_usd) cost_usd, SUM(input_tokens) input, SUM(output_tokens) output,"
     " SUM(cache_read_tokens) cache_read, SUM(cache_write_tokens) cache_write, COUNT(*) requests"
 )
-# When a turn ended, if its times can be right.
+# When a span ended, if the times of its turn can be right.
 _ENDED: Final = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN end_ns END"
 
 
@@ -144,10 +144,10 @@ def _times(store: Store, where: Where) -> sqlite3.Row:
 
 
 def _tools(store: Store, where: Where) -> list[Latency]:
-    """Return the tools with the most calls. Percentiles are by nearest rank, of the calls that have ended."""
+    """Return the tools with the most calls. Percentiles are by nearest rank, of the calls whose length is known."""
     found = store.read(
         f"WITH calls AS (SELECT {TOOL} name, status,"
-        " CASE status WHEN 'incomplete' THEN NULL ELSE (end_ns - start_ns) / 1e6 END took"
+        f" CASE WHEN status <> 'incomplete' THEN ({_ENDED} - start_ns) / 1e6 END took"
         f" FROM spans JOIN sessions USING (session_id) WHERE kind = 'tool' AND {where.text}),"
         " ranked AS (SELECT name, status = 'error' failed, took, COUNT(took) OVER (PARTITION BY name) timed,"
         " ROW_NUMBER() OVER (PARTITION BY name ORDER BY took NULLS LAST) place FROM calls)"

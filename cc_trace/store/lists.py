@@ -24,14 +24,14 @@ _PICK: Final = (
     " total_usd, waits, spans.error,"
     " CASE WHEN spans.error LIKE '%…' THEN substr(json_extract(span, '$.output'), 1, 20000) END said"
 )
-_TOOK: Final = f"CASE WHEN kind <> 'turn' OR (session_id, turn) NOT IN ({UNTIMED}) THEN end_ns - start_ns END"
+_TOOK: Final = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN end_ns - start_ns END"
 # What a list prints and sorts by: turns and agents with all that is below them, everything else alone.
 _PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
 _SORTS: Final = {
     "recent": "start_ns DESC",
     "oldest": "start_ns",
     "cost": f"{_PAID} DESC NULLS LAST",
-    "duration": f"{_TOOK} DESC",
+    "duration": f"{_TOOK} DESC NULLS LAST",
     "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
 

@@ -29,11 +29,14 @@ _ORIGINS: Final = {
     "tool calls": "o2",
     "answers": "o1",
     "thinking": "o3",
-    "read from cache": "o0",
-    "written to cache": "o1",
-    "not cached": "o2",
+    "cache read": "o0",
+    "cache write": "o1",
+    "uncached input": "o2",
 }
-_CAUSES: Final = {"unknown": "no cause found", "not recorded": "cause not recorded"}  # where the word says too little
+_CAUSES: Final = {
+    "unknown": "no cause found",
+    "not recorded": "unknown (older Claude Code)",
+}  # where the word says too little
 _LITTLE_USD: Final = 0.01  # a miss that cost less is not told
 _FEW_TOKENS: Final = 1_024  # nor is one of fewer marked
 _FAR: Final = 3  # times as much as was needed: a limit so far above is not drawn
@@ -315,9 +318,9 @@ def _by_origin(row: sqlite3.Row, context: dict[str, Any]) -> dict[str, int]:
     return {
         name: count
         for name, count in (
-            ("read from cache", row["cache_read"]),
-            ("written to cache", row["cache_write"]),
-            ("not cached", row["input"]),
+            ("cache read", row["cache_read"]),
+            ("cache write", row["cache_write"]),
+            ("uncached input", row["input"]),
         )
         if count
     }

@@ -115,9 +115,9 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
     if row["input_tokens"] is not None:
         read = row["cache_read_tokens"] or 0
         share = figures.percent(read, row["input_tokens"] + read + (row["cache_write_tokens"] or 0))
-        add(("Input, not cached", figures.tokens(row["input_tokens"])))
-        add(("Read from cache", f"{figures.tokens(read)} ({share})"))
-        add(("Written to cache", figures.tokens(row["cache_write_tokens"])))
+        add(("Uncached input", figures.tokens(row["input_tokens"])))
+        add(("Cache read", f"{figures.tokens(read)} ({share})"))
+        add(("Cache write", figures.tokens(row["cache_write_tokens"])))
         add(("Output", figures.tokens(row["output_tokens"])))
     if row["agent"]:
         add(("Agent", row["agent"]))

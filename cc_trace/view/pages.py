@@ -58,6 +58,7 @@ class Pages:
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
+            auto_reload=False,  # an upgrade must not change the pages of a server that runs
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -85,7 +86,11 @@ class Pages:
             decider=words.decider,
             without=lambda asked, name: {key: value for key, value in asked.items() if key != name},
         )
-        self._templates.globals.update(between=figures.between, percent=figures.percent, now_ns=time.time_ns)
+        self._templates.globals.update(
+            between=figures.between, percent=figures.percent, now_ns=time.time_ns, period_of=_period_of
+        )
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
 
     def _page(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         watch = self._watch
@@ -218,24 +223,28 @@ class Pages:
 
     def turn_rows(self, request: Request) -> Response:
         """Return some rows of the waterfall, as numbers."""
-        asked = request.query_params
+        session_id, number, asked = (
+            request.path_params["session_id"],
+            request.path_params["number"],
+            request.query_params,
+        )
         folded = [_number(place) for place in asked.get("folded", "").split(",")[: questions.MAX_FOLDED] if place]
         found = questions.turn_rows(
             self._index,
-            request.path_params["session_id"],
-            request.path_params["number"],
+            session_id,
+            number,
             folded,
             _number(asked.get("offset")),
             _number(asked.get("limit"), questions.MAX_ROWS),
         )
+        timed = number not in doubts.untimed_turns(self._index, session_id, number)
         answer: dict[str, Any] = {
             "total": found.total,
-            "duration": (found.end_ns - found.start_ns) / 1e6,
-            "clock": figures.since_midnight(found.start_ns) if found.start_ns else None,
-            "rows": [_visible(row) for row in found.rows],
+            "duration": (found.end_ns - found.start_ns) / 1e6 if timed else 0,
+            "clock": figures.since_midnight(found.start_ns) if found.start_ns and timed else None,
+            "rows": [_row(row, timed=timed) for row in found.rows],
         }
         if "after" in asked:
-            session_id, number = request.path_params["session_id"], request.path_params["number"]
             answer["error"] = lists.next_error(self._index, session_id, number, _number(asked["after"]))
         return JSONResponse(answer)
 
@@ -346,6 +355,7 @@ class Pages:
         offset = _number(request.query_params.get("offset"))
         asked = chosen.asked()
         session = questions.session(self._index, chosen.session) if chosen.session else None
+        found = lists.spans(self._index, chosen, offset)
         return self._page(
             "spans.html",
             session=session,
@@ -354,9 +364,10 @@ class Pages:
             seen=seen,
             chosen=chosen,
             asked=asked,
-            kept={name: value for name, value in asked.items() if name in filters.PERIOD},
+            kept=_period_of(asked),
+            noun=_noun(chosen, found.total),
             heading=_heading(chosen),
-            found=lists.spans(self._index, chosen, offset),
+            found=found,
             offset=offset,
             page_size=questions.MAX_ROWS,
         )
@@ -462,7 +473,7 @@ def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
 def _heading(chosen: filters.Filter) -> str:
     """Return the heading of a list."""
     if chosen.file:
-        return f"Edits of {chosen.file.rpartition('/')[2]}"
+        return f"Edits to {chosen.file.rpartition('/')[2]}"
     if chosen.status == "error" and not chosen.spans_kind:
         return "What failed"
     if chosen.time:
@@ -472,14 +483,29 @@ def _heading(chosen: filters.Filter) -> str:
     if chosen.called:
         return f"Requests that called {chosen.called}"
     if chosen.tool:
-        return f"{'Failed calls' if chosen.status == 'error' else 'Calls'} of {chosen.tool}"
+        return f"{'Failed ' if chosen.status == 'error' else ''}{chosen.tool} calls"
     return {"generation": "Requests", "turn": "Turns", "tool": "Tool calls", "subagent": "Agents"}.get(
         chosen.kind, "Steps"
     )
 
 
-def _visible(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "name": escaped(row["name"]), "label": escaped(row["label"])}
+def _noun(chosen: filters.Filter, count: int) -> str:
+    """Return what a list counts."""
+    noun = {"generation": "request", "turn": "turn", "tool": "call", "subagent": "agent"}.get(chosen.spans_kind, "step")
+    return noun if count == 1 else f"{noun}s"
+
+
+def _period_of(asked: dict[str, str]) -> dict[str, str]:
+    """Return the parameters that choose a project and a period; a day is one."""
+    day = asked.get("day")
+    period = {"since": day, "until": day} if day else {}
+    return period | {name: value for name, value in asked.items() if name in filters.PERIOD}
+
+
+def _row(row: dict[str, Any], *, timed: bool) -> dict[str, Any]:
+    """Return a row of the waterfall; without its times if they cannot be right."""
+    times: dict[str, object] = {} if timed else {"start": None, "end": None, "first": None, "lane": None, "waits": []}
+    return {**row, "name": escaped(row["name"]), "label": escaped(row["label"]), **times}
 
 
 def _marked(snippet: str) -> Markup:

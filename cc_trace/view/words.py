@@ -6,7 +6,7 @@ from typing import Final
 
 _WORDS: Final = {
     "idle": "waiting",
-    "unknown": "unexplained",
+    "unknown": "other",
     "no tool": "no tool called",
     "generation": "request",
     "subagent": "agent",
@@ -17,16 +17,16 @@ _MEANINGS: Final = {
     "permission": "Waiting for you to allow or deny a call",
     "hooks": "Running hooks",
     "retries": "From a failed request to the next attempt",
-    "idle": "Waiting for you or a background task after a response, or for the answer to a question",
+    "idle": "Waiting for you or a background task after a response, or for your answer to a question",
     "unknown": "Claude Code's own work in between, and calls for which it is not known how long you were asked",
 }
 _TRIGGERS: Final = {
     "prompt": "your prompt",
-    "command": "a / command",
+    "command": "a slash command",
     "bash": "a ! command",
     "notification": "a notification",
     "teammate": "another agent",
-    "continuation": "going on after a summary",
+    "continuation": "continuing after compaction",
     "injected": "Claude Code itself",
 }
 _DECIDERS: Final = {

@@ -4,7 +4,7 @@ import { clock, node, time } from "./texts.js";
 const DAY = 86400000;
 // Where clocks have their marks: seconds, minutes, hours.
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400].map((seconds) => seconds * 1000);
-const LEAST = 0.01;  // milliseconds that can be shown
+const LEAST = 0.01;  // milliseconds that can be shown: a turn whose times are not known has fewer
 const DRAGGED = 4;  // pixels: less is a click
 
 // Times are milliseconds from the turn's start. `changed` is called when another part is to be shown.
@@ -53,7 +53,7 @@ export function timeline(root, scroll, space, changed) {
     const step = rough < 1000 ? [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)
       : STEPS.find((size) => size >= rough) ?? Math.ceil(rough / DAY) * DAY;
     const marks = [], lines = [];
-    for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
+    if (duration > LEAST) for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
       const at = percent(mark);
       lines.push(`transparent ${at}%`, `var(--line) ${at}%`, `var(--line) calc(${at}% + 1px)`, `transparent calc(${at}% + 1px)`);
       if (at > 91) continue;  // a text has no room there

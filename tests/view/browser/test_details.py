@@ -232,9 +232,9 @@ def test_numbers_of_a_response_are_the_stores(page: Page, viewer: Viewer) -> Non
         )
     )
     assert facts["Cost"] == f"${found['cost_usd']:.4f}"
-    assert facts["Input, not cached"] == "12"
-    assert facts["Read from cache"] == "50,000 (94 %)"
-    assert facts["Written to cache"] == "3,000"
+    assert facts["Uncached input"] == "12"
+    assert facts["Cache read"] == "50,000 (94 %)"
+    assert facts["Cache write"] == "3,000"
     assert facts["Output"] == "400"
 
 

@@ -35,7 +35,7 @@ COMPACTED = "44444444-0000-4000-8000-000000000004"
 FORK = "35e95895-b490-45b6-99f9-2d715768dc02"
 LONG = "8463c716-a2ea-4c14-9efa-87158ebd9f20"  # of the corpus
 SESSIONS = [MADE, OLD, COPIED, TOOLS, BACKGROUND, SHOP, RETRIED, ASKED, COMPACTED, FORK, LONG]
-WORDS = {"idle": "waiting", "unknown": "unexplained"}  # for kinds of time
+WORDS = {"idle": "waiting", "unknown": "other"}  # for kinds of time
 TIMES = " \N{MULTIPLICATION SIGN} "
 TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
 
@@ -190,7 +190,11 @@ def test_the_list_of_sessions(
     assert texts(page, "#sums")[0] == (
         f"{plural(len(spans), 'session')} · {plural(own['turns'], 'turn')} · {figures.short(own['tokens'])} tokens ·"
         f" {figures.money(own['cost'])}{failures(own['errors'])}"
-        + (f" · excluding {plural(copied, 'turn')} copied by forks" if copied else "")
+        + (
+            f" · {plural(copied, 'turn')} copied into forks {'is' if copied == 1 else 'are'} counted once"
+            if copied
+            else ""
+        )
     )
 
 
@@ -243,8 +247,11 @@ def test_the_head_and_the_turns_of_a_session(
         "cost": figures.money(sums["cost"]),
         "tokens": f"{sums['tokens'] or 0:,}",
         "error" if sums["errors"] == 1 else "errors": str(sums["errors"]),
-        "lines": f"+{sum(added for added, _ in lines):,} \N{MINUS SIGN}{sum(removed for _, removed in lines):,}",
-    }
+    } | (
+        {"lines": f"+{sum(added for added, _ in lines):,} \N{MINUS SIGN}{sum(removed for _, removed in lines):,}"}
+        if any(map(sum, lines))
+        else {}
+    )
     turns = ask(
         "SELECT turn, MAX(CASE kind WHEN 'turn' THEN start_ns END) start,"
         " MAX(CASE kind WHEN 'turn' THEN end_ns END) end,"
@@ -256,7 +263,7 @@ def test_the_head_and_the_turns_of_a_session(
     form = "%H:%M:%S" if len({clock(row["start"], "%Y-%m-%d") for row in turns}) == 1 else "%Y-%m-%d %H:%M:%S"
     expected = [
         f"{clock(row['start'], form)} · "
-        f"{'time not recorded' if (session_id, row['turn']) in unknown else milliseconds(row['start'], row['end'])} · "
+        f"{'no timings' if (session_id, row['turn']) in unknown else milliseconds(row['start'], row['end'])} · "
         f"{plural(row['tools'], 'tool call')} ·"
         f" {figures.money(row['cost'])}{failures(row['errors'])}"
         for row in turns
@@ -413,7 +420,7 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
         }
         assert texts(page, ".steps .quiet") == [f"of {len(turns)}"]
         times = (not unknown and json.loads(turn["span"])["metadata"].get("time_ms")) or {}
-        assert any(text.startswith("Times not recorded") for text in texts(page, "#untimed")) == unknown
+        assert any(text.startswith("No timings") for text in texts(page, "#untimed")) == unknown
         assert texts(page, ".spent .legend li") == [
             f"{WORDS.get(kind, kind)} {figures.duration(ms)}" for kind, ms in times.items() if ms
         ]
@@ -463,13 +470,13 @@ def test_what_stands_out_in_a_session(
     if failed:
         page.locator(".figure a:has(.bad)").click()
         page.wait_for_url("**/spans?*")
-        assert heads(page)["total"] == str(len(failed))
+        assert heads(page)["step" if len(failed) == 1 else "steps"] == str(len(failed))
         hrefs = page.locator("a.row").evaluate_all("all => all.map(each => each.getAttribute('href'))")
         assert {href.partition("?span=")[2] for href in hrefs} == set(failed)
         assert page.locator("a.row .c-error").count() == len([row for row in spans if row["span_id"] in failed])
     for turn in sorted({row["turn"] for row in spans if row["span_id"] in failed}):
         page.goto(viewer.url(f"/spans?{urlencode({'status': 'error', 'session': session_id, 'turn': turn})}"))
-        assert heads(page)["total"] == str(sum(turns[span_id] == turn for span_id in failed))
+        assert next(iter(heads(page).values())) == str(sum(turns[span_id] == turn for span_id in failed))
 
 
 def slow(page: Page) -> list[str]:
@@ -538,10 +545,16 @@ def test_the_rows_of_a_waterfall(page: Page, viewer: Viewer, ask: Callable[..., 
         if row["top"] not in told:  # far from the screen
             continue
         took, cost = told[row["top"]]
+        if (session_id, 1) in untimed(ask):
+            assert took == ""
+            took = figures.duration(row["took"])
         assert took == figures.duration(row["took"]) or (row["took"] or 0) < 1, row["top"]
         assert cost == (f"${row['cost']:.{2 if row['cost'] >= 1 else 4}f}" if row["cost"] else "")
         seen += 1
     assert seen == len(told) > 1
+    if (session_id, 1) in untimed(ask):
+        assert page.locator(".tick").count() == 0
+        return
     # The marks of the axis stand where they say.
     length = (
         ask("SELECT MAX(end_ns) - MIN(start_ns) FROM spans WHERE session_id = ? AND turn = 1", session_id)[0][0] / 1e6
@@ -572,9 +585,9 @@ def test_the_details_of_a_span(page: Page, viewer: Viewer, ask: Callable[..., li
                 expected["Cost with agents"] = figures.money(row["total_usd"])
         if row["input_tokens"] is not None:
             share = figures.percent(row["cache_read_tokens"], row["context_tokens"])
-            expected["Input, not cached"] = f"{row['input_tokens']:,}"
-            expected["Read from cache"] = f"{row['cache_read_tokens']:,} ({share})"
-            expected["Written to cache"] = f"{row['cache_write_tokens']:,}"
+            expected["Uncached input"] = f"{row['input_tokens']:,}"
+            expected["Cache read"] = f"{row['cache_read_tokens']:,} ({share})"
+            expected["Cache write"] = f"{row['cache_write_tokens']:,}"
             expected["Output"] = f"{row['output_tokens']:,}"
         assert {name: told.get(name) for name in expected} == expected
         notes = " ".join([*texts(page, ".detail-body .note"), f"Cache miss of {told.get('Cache miss')}"])
@@ -632,7 +645,7 @@ def test_what_an_agent_did(page: Page, viewer: Viewer, ask: Callable[..., list[A
 # Insights
 
 CAUSE = "json_extract(span, '$.metadata.cache_miss.causes[0].kind')"
-CAUSES = {"unknown": "no cause found", "not recorded": "cause not recorded"}
+CAUSES = {"unknown": "no cause found", "not recorded": "unknown (older Claude Code)"}
 DAY = "date(start_ns / 1000000000, 'unixepoch', 'localtime')"
 PERIODS = ["all", "project", "since", "until"]
 
@@ -684,9 +697,9 @@ def test_the_sums_of_insights(page: Page, period: tuple[list[Any], str]) -> None
         "cost": figures.money(total("cost_usd")),
         "sessions": f"{len({row['session_id'] for row in responses}):,}",
         "requests": f"{len(responses):,}",
-        "tokens in, not cached": figures.short(total("input_tokens")),
-        "read from cache": figures.short(total("cache_read_tokens")),
-        "written to cache": figures.short(total("cache_write_tokens")),
+        "uncached input": figures.short(total("input_tokens")),
+        "cache read": figures.short(total("cache_read_tokens")),
+        "cache write": figures.short(total("cache_write_tokens")),
         "tokens out": figures.short(total("output_tokens")),
     }
     assert texts(page, "#cache .big") == [figures.percent(total("cache_read_tokens"), total("context_tokens"))]
@@ -695,7 +708,7 @@ def test_the_sums_of_insights(page: Page, period: tuple[list[Any], str]) -> None
         days.setdefault(clock(row["start_ns"], "%Y-%m-%d"), []).append(row)
     costs = {name: sum(row["cost_usd"] or 0 for row in rows) for name, rows in sorted(days.items())}
     assert texts(page, "#by-day svg a title") == [
-        f"{name}: {figures.money(cost)}, {sum(map(size, days[name])):,} tokens in {len(days[name]):,} requests"
+        f"{name}: {figures.money(cost)}, {sum(map(size, days[name])):,} tokens in {plural(len(days[name]), 'request')}"
         for name, cost in costs.items()
     ]
     assert (f"the last {len(days)} days" if len(days) > 1 else "the only day") in texts(page, "#by-day figcaption")[0]
@@ -726,7 +739,7 @@ def test_the_shares_of_insights(page: Page, period: tuple[list[Any], str]) -> No
         told = [[title, *bar] for title, bar in zip(titles, bars, strict=True)]
         assert sorted(told) == sorted(
             [
-                f"{each}: {round(tokens):,} tokens in {count:,} requests",
+                f"{each}: {round(tokens):,} tokens in {plural(int(count), 'request')}",
                 figures.money(cost),
                 figures.short(round(tokens)),
             ]
@@ -747,8 +760,8 @@ def test_the_times_and_cache_misses_of_insights(
         for kind, ms in kinds.items()
     ]
     without = f"{times.count(None)} of {len(times)} turns"
-    assert [text.partition(":")[0] for text in texts(page, "#time .sums")] == (
-        [f"Times not recorded for {without}"] if None in times else []
+    assert texts(page, "#time .sums") == (
+        [f"{without} have no usable times and are not included."] if None in times else []
     )
     misses: dict[str, list[float]] = {}
     of_all = unrecorded_misses(ask("SELECT * FROM spans ORDER BY session_id, turn, place"))
@@ -769,7 +782,7 @@ def test_the_times_and_cache_misses_of_insights(
                 CAUSES.get(cause, cause),
                 figures.money(cost),
                 figures.short(tokens),
-                f"{count:,} requests, {tokens:,} tokens",
+                f"{plural(int(count), 'request')}, {tokens:,} tokens",
             ]
             for cause, (count, tokens, cost) in misses.items()
         )
@@ -789,14 +802,20 @@ def test_the_times_and_cache_misses_of_insights(
 
 
 @pytest.mark.parametrize("period", PERIODS, indirect=True)
-def test_the_percentiles_and_error_rates_of_tools(page: Page, period: tuple[list[Any], str]) -> None:
+def test_the_percentiles_and_error_rates_of_tools(
+    page: Page, ask: Callable[..., list[Any]], period: tuple[list[Any], str]
+) -> None:
     tools: dict[str, list[Any]] = {}
     for row in period[0]:
         if row["kind"] == "tool":
             tools.setdefault(row["tool"], []).append(row)
-    expected = []
+    expected, unknown = [], untimed(ask)
     for name, calls in sorted(tools.items(), key=lambda item: (-len(item[1]), item[0])):
-        took = [(row["end_ns"] - row["start_ns"]) / 1e6 for row in calls if row["status"] != "incomplete"]
+        took = [
+            (row["end_ns"] - row["start_ns"]) / 1e6
+            for row in calls
+            if row["status"] != "incomplete" and (row["session_id"], row["turn"]) not in unknown
+        ]
         failed = sum(row["status"] == "error" for row in calls)
         rate = [str(failed), figures.percent(failed, len(calls))] if failed else ["", ""]
         latency = [figures.duration(rank(took, percent)) for percent in (50, 95)]
@@ -869,7 +888,7 @@ def test_a_list_of_spans(
     unknown = untimed(ask)
 
     def took(row: Any) -> float | None:
-        if row["kind"] == "turn" and (row["session_id"], row["turn"]) in unknown:
+        if (row["session_id"], row["turn"]) in unknown:
             return None
         if "time" in query:
             return float(metadata(row, "time_ms")[query["time"]])
@@ -877,12 +896,17 @@ def test_a_list_of_spans(
         return length / 1e6
 
     of_tools = "tool" in query
+    kind = {"tool": "tool", "time": "turn", "called": "generation", "miss": "generation", "model": "generation"}
+    implied = next((kind[name] for name in kind if name in query), query.get("kind"))
+    noun = {"generation": "request", "turn": "turn", "tool": "call", "subagent": "agent"}.get(implied or "", "step")
     tokens = sum(size(row) * share(row) for row in rows)
     expected = {
-        "total": f"{len(rows):,}",
+        plural(len(rows), noun).partition(" ")[2]: f"{len(rows):,}",
         "cost": figures.money(sum((cost(row) or 0) * share(row) for row in rows)),
         "tokens": figures.short(round(tokens)),
-        f"{query['time']} time" if "time" in query else "time": figures.duration(sum(took(row) or 0 for row in rows)),
+        f"{query['time']} time" if "time" in query else "total time": figures.duration(
+            sum(took(row) or 0 for row in rows)
+        ),
     }
     if of_tools:
         del expected["cost"]

@@ -326,11 +326,11 @@ def test_cache_misses_are_seen_from_token_counts(page: Page, viewer: Viewer) -> 
     """A cause is told only if the session shows it."""
     page.goto(viewer.url(f"/sessions/{OLD}"))
     told = [text.partition("from the cache: ")[2] for text in page.locator(".explained .miss").all_text_contents()]
-    unknown = "cause not recorded"
+    unknown = "unknown (older Claude Code)"
     assert told == [unknown, "expired (608 s after the request before)", "model changed", unknown, unknown]
     page.locator(".explained .miss a").first.click()
     expect(page.locator(".detail .note.miss")).to_contain_text("Cache miss of 32,900 tokens")
-    expect(page.locator(".detail .note.miss")).to_contain_text("cause not recorded.")
+    expect(page.locator(".detail .note.miss")).to_contain_text("unknown (older Claude Code).")
 
 
 def test_a_session_tells_its_files_hooks_and_permissions(page: Page, viewer: Viewer) -> None:
@@ -366,9 +366,15 @@ def test_every_mark_of_insights_leads_to_what_it_counts(page: Page, viewer: View
         marks.append((mark.get_attribute("href") or "", f"{kind} time", mark.locator(".value").inner_text()))
     for row in page.locator("#tools tbody tr").all():
         calls, errors = row.locator("td").nth(1), row.locator("td").nth(4)
-        marks.append((calls.locator("a").get_attribute("href") or "", "total", calls.inner_text()))
+        marks.append(
+            (
+                calls.locator("a").get_attribute("href") or "",
+                "call" if calls.inner_text() == "1" else "calls",
+                calls.inner_text(),
+            )
+        )
         if count := errors.inner_text():
-            marks.append((errors.locator("a").get_attribute("href") or "", "total", count))
+            marks.append((errors.locator("a").get_attribute("href") or "", "call" if count == "1" else "calls", count))
     assert len(marks) > 20
     for href, name, value in marks:
         page.goto(viewer.url(href))
