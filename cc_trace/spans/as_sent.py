@@ -38,9 +38,11 @@ def assistant_message(response: Iterable[Block], calls: list[JsonValue]) -> dict
     texts: list[str] = []
     thinking: list[JsonValue] = []
     for block in response:
+        if isinstance(block, ToolUse):
+            continue
         if isinstance(block, Thinking):
             thinking.append("[redacted]" if block.redacted else block.text)
-        elif not isinstance(block, ToolUse) and block.text.strip():
+        elif block.text.strip():
             texts.append(block.text)
     message: dict[str, JsonValue] = {"role": "assistant", "content": "\n".join(texts)}
     if thinking:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from cc_trace.pricing import cost_usd
 from cc_trace.spans.as_sent import as_sent, assistant_message
-from cc_trace.spans.model import Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
+from cc_trace.spans.model import NOBODY, Origins, Response, Span, Tool, TraceLink, span_id, tool_span_id
 from cc_trace.spans.time_spent import turn_time
 from cc_trace.text import rfc3339
 from cc_trace.transcript import make_tuple, plain_text
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cc_trace.requests import SessionRequests
+    from cc_trace.spans.model import Kind
     from cc_trace.transcript import Advice, Context, JsonValue, Permission, RequestSent
     from cc_trace.turns import Call, FailedRequest, Message, Origin, Run, Runs, Status, Turn
 
 
 def turn_start(turn: Turn) -> int | None:
     """Return when a turn started: its prompt's time, or the first request's if that is earlier (clocks disagree)."""
-    times = [turn.start.head.time_ns, *(request_start(step) for step in turn.generations)]
-    return min((time for time in times if time is not None), default=None)
+    times = [turn.start.head.time_ns, *[request_start(step) for step in turn.generations]]
+    return min([time for time in times if time is not None], default=None)
 
 
 def request_start(step: Generation) -> int | None:
@@ -171,6 +172,7 @@ class _TraceBuilder:
         self._about |= _circumstances(start.head.context)
         if start.permission_mode is not None:
             self._about["permission_mode"] = start.permission_mode
+        start_ns = turn_start(turn)
         metadata: dict[str, JsonValue] = {
             **_circumstances(turn.context),  # a later line may have what the prompt's line lacks
             **self._about,
@@ -179,15 +181,25 @@ class _TraceBuilder:
             "duration_ms": turn.duration_ms,
             "unanswered_prompts": [message.text for message in start.earlier] or None,
             "launched_by": self._link(start.launched_by),
-            "time_ms": _time_ms(turn),
+            "time_ms": _time_ms(turn, start_ns),
             "max_turns_reached": turn.limit is not None or None,
             "run": None if turn.run_facts is None else {**turn.run_facts},
             "rewound": turn.rewound or None,
         }
         self._about |= {"started_by": f"/{start.command}" if start.trigger == "command" else start.trigger}
-        root, final, name = span_id("turn", turn.key or ""), turn.closed, f"Turn {turn.number}"
-        self.spans.append(self._root(turn, root, parent_id, "turn", name, turn_status(turn), final, metadata))
-        self._add_steps(turn, root, runs, final=final)
+        root = self._add_root(
+            turn,
+            start_ns,
+            span_id("turn", turn.key or ""),
+            parent_id,
+            "turn",
+            f"Turn {turn.number}",
+            status=turn_status(turn),
+            final=turn.closed,
+            output=turn.output,
+            metadata=metadata,
+        )
+        self._add_steps(turn, root, runs)
 
     def _link(self, tool_use_id: str | None) -> JsonValue:
         if tool_use_id is None:
@@ -199,7 +211,6 @@ class _TraceBuilder:
 
     def _add_run(self, run: Run, parent_id: str, call: Call | None) -> None:
         agent, turn, outer = run.agent, run.turn, (self._agent_id, self._agent_name)
-        root = span_id("agent", turn.key or "")
         background = call is not None and call.result is not None and call.result.task_id is not None
         kind = agent.kind or (call.use.agent_kind if call is not None else None)
         metadata: dict[str, JsonValue] = {
@@ -216,78 +227,139 @@ class _TraceBuilder:
         lacks_answer = agent.source == "progress" and status[0] == "incomplete" and not background
         if lacks_answer and call is not None and call.result is not None:  # the call got it
             status, output = tool_status(call, turn), call.result.output
-        span = self._root(turn, root, parent_id, "subagent", self._agent_name, status, run.ended, metadata)
-        self.spans.append(span if output is None else span._replace(output=output))
-        self._add_steps(turn, root, run.below, final=run.ended, complete=agent.source != "progress")
+        root = self._add_root(
+            turn,
+            turn_start(turn),
+            span_id("agent", turn.key or ""),
+            parent_id,
+            "subagent",
+            self._agent_name,
+            status=status,
+            final=run.ended,
+            output=turn.output if output is None else output,
+            metadata=metadata,
+        )
+        self._add_steps(turn, root, run.below, complete=agent.source != "progress")
         self._agent_id, self._agent_name = outer
 
-    def _root(
+    def _add_span(
+        self,
+        kind: Kind,
+        own_id: str,
+        parent_id: str | None,
+        name: str,
+        start_ns: int | None,
+        end_ns: int | None,
+        *,
+        final: bool,
+        status: Status = "ok",
+        error: str | None = None,
+        input_: JsonValue,
+        output: JsonValue,
+        metadata: dict[str, JsonValue],
+        response: Response | None = None,
+        tool: Tool | None = None,
+        origins: Origins = NOBODY,
+    ) -> Span:
+        """Add a span to the trace, and return it."""
+        span = make_tuple(  # by position, in a fifth of the time; tests/spans/test_span_fields.py compares each field
+            Span,
+            (
+                self._trace_id,
+                own_id,
+                parent_id,
+                kind,
+                name,
+                start_ns,
+                end_ns,
+                self._session_id,
+                self._number,
+                self._agent_id,
+                final,
+                status,
+                error,
+                input_,
+                output,
+                metadata,
+                response,
+                tool,
+                self._agent_name,
+                self._about,
+                origins,
+            ),
+        )
+        self.spans.append(span)
+        return span
+
+    def _add_root(
         self,
         turn: Turn,
-        root: str,
+        start_ns: int | None,
+        own_id: str,
         parent_id: str | None,
         kind: Literal["turn", "subagent"],
         name: str,
+        *,
         status: tuple[Status, str | None],
-        final: bool,  # noqa: FBT001
+        final: bool,
+        output: JsonValue,
         metadata: dict[str, JsonValue],
     ) -> Span:
-        """Return the span of a turn, or of an agent's run. Metadata that is None is left out."""
-        start_ns = turn_start(turn)
+        """Add the span of a turn, or of an agent's run. Metadata that is None is left out."""
         metadata = _without_none(metadata) | _changes(turn)
         if turn.start.head.time_ns is None:
             metadata["time"] = "unknown" if start_ns is None else "start unknown"
-        return Span(
-            trace_id=self._trace_id,
-            span_id=root,
-            parent_id=parent_id,
-            kind=kind,
-            name=name,
-            start_ns=start_ns,
-            end_ns=latest_ns(start_ns, turn.end_ns),
-            session_id=self._session_id,
-            turn=self._number,
-            agent_id=self._agent_id,
+        return self._add_span(
+            kind,
+            own_id,
+            parent_id,
+            name,
+            start_ns,
+            latest_ns(start_ns, turn.end_ns),
             final=final,
             status=status[0],
             error=status[1],
-            input=turn.start.text,
-            output=turn.output,
+            input_=turn.start.text,
+            output=output,
             metadata=metadata,
-            agent_name=self._agent_name,
-            about=self._about,
             origins=_origins(turn),
         )
 
-    def _add_steps(self, turn: Turn, parent_id: str, runs: Runs, *, final: bool, complete: bool = True) -> None:
-        last = len(turn.steps) - 1
-        seeds, retries = _event_seeds(turn), _retries_by_outcome(turn)
+    def _add_steps(self, turn: Turn, root: Span, runs: Runs, *, complete: bool = True) -> None:
+        """Add what belongs below the root of a turn, or of an agent's run. `complete`: no usage is missing."""
+        parent_id, began_ns, final, last = root.span_id, root.start_ns, root.final, len(turn.steps) - 1
+        events = [(index, step) for index, step in enumerate(turn.steps) if not isinstance(step, Generation)]
+        event_ids, retries = _event_ids(turn, events), _retries_by_outcome(events)
         generations = (index for index in range(last, -1, -1) if isinstance(turn.steps[index], Generation))
         last_generation = next(generations, -1)
+
+        def add_retries(outcome_key: str | None, outcome_id: str) -> None:
+            for index, retry in retries.get(outcome_key, ()):
+                self._add_event(retry, event_ids[index], outcome_id, turn, began_ns, final=True)
+
         for index, step in enumerate(turn.steps):
             if isinstance(step, Generation):
                 is_final = final or (index != last_generation and all(call.result is not None for call in step.calls))
-                generation_id = span_id("generation", step.key)
-                self.spans.append(self._generation(step, generation_id, parent_id, final=is_final, complete=complete))
-                self._add_retries(turn, retries.get(step.key, ()), seeds, generation_id)
+                own_id = span_id("generation", step.key)
+                self._add_generation(step, own_id, parent_id, final=is_final, complete=complete)
+                add_retries(step.key, own_id)
                 for number, advice in enumerate(step.advisors):
-                    self._add_advice(advice, step, number, generation_id, final=is_final)
+                    self._add_advice(advice, step, number, own_id, final=is_final)
                 for call in step.calls:
-                    self._add_tool(call, step, generation_id, turn, runs, final=final)
+                    self._add_tool(call, step, own_id, turn, runs, final=final)
             elif step.failed_request is not None:
-                failed_id = span_id("event", seeds[index])  # the id it was sent with before it became a generation
-                self.spans.append(
-                    self._failed_request(step, step.failed_request, failed_id, parent_id, turn, final or index != last)
-                )
-                self._add_retries(turn, retries.get(step.key or "", ()), seeds, failed_id)
+                own_id = event_ids[index]  # it was sent as an event before it became a generation
+                is_final = final or index != last
+                self._add_failed_request(step, step.failed_request, own_id, parent_id, began_ns, final=is_final)
+                add_retries(step.key, own_id)
             elif step.outcome_key is None:
                 # A retry's parent is known once its request has ended or been abandoned.
                 is_final = final or (index != last and step.kind != "api_retry")
-                self.spans.append(self._event(step, seeds[index], parent_id, turn, final=is_final))
+                self._add_event(step, event_ids[index], parent_id, turn, began_ns, final=is_final)
         for run in runs.without_call:
             self._add_run(run, parent_id, None)
 
-    def _generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> Span:
+    def _add_generation(self, step: Generation, own_id: str, parent_id: str, *, final: bool, complete: bool) -> None:
         usage, model, context = step.usage, step.model, step.head.context
         start_ns, end_ns, time_note = _generation_times(step)
         metadata = response_metadata(step)
@@ -300,87 +372,67 @@ class _TraceBuilder:
             metadata["time"] = time_note
         input_, origins = self._input(step.inputs, step.request, metadata)
         counted = context.partial_usage is None and _counts_all(context.version)
-        response = Response(
-            message_id=step.message_id,
-            request_id=step.request_id,
-            model=model,
-            first_token_ns=step.first_ns,
-            usage=usage,
-            usage_complete=complete and usage is not None and not step.aborted and counted,
-            cost_usd=cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None,
-        )
-        return make_tuple(  # by position, in a fifth of the time; tests/spans/test_span_fields.py compares each field
-            Span,
-            (
-                self._trace_id,
-                own_id,
-                parent_id,
-                "generation",
-                model or "unknown model",
-                start_ns,
-                end_ns,
-                self._session_id,
-                self._number,
-                self._agent_id,
-                final,
-                "interrupted" if step.aborted else "ok",
-                "interrupted while answering" if step.aborted else None,
-                input_,
-                output_message(step),
-                metadata,
-                response,
-                None,
-                self._agent_name,
-                self._about,
-                Origins(origins, AGENT if step.head.sidechain else MODEL),
-            ),
+        usage_complete = complete and usage is not None and not step.aborted and counted
+        cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
+        response = Response(step.message_id, step.request_id, model, step.first_ns, usage, usage_complete, cost)
+        self._add_span(
+            "generation",
+            own_id,
+            parent_id,
+            model or "unknown model",
+            start_ns,
+            end_ns,
+            final=final,
+            status="interrupted" if step.aborted else "ok",
+            error="interrupted while answering" if step.aborted else None,
+            input_=input_,
+            output=output_message(step),
+            metadata=metadata,
+            response=response,
+            origins=Origins(origins, AGENT if step.head.sidechain else MODEL),
         )
 
-    def _failed_request(
+    def _add_failed_request(
         self,
         step: Event,
         failed: FailedRequest,
         own_id: str,
         parent_id: str,
-        turn: Turn,
-        final: bool,  # noqa: FBT001
-    ) -> Span:
-        """Return the span of a request that failed for good: its input and model, without a response."""
-        began_ns = turn_start(turn)
+        began_ns: int | None,
+        *,
+        final: bool,
+    ) -> None:
+        """Add a request that failed for good, as a generation: its input and model, without a response."""
         start_ns, end_ns, note = known_times(latest_ns(began_ns, step.start_ns), step.end_ns, began_ns)
         metadata = {**failed.last_attempt.metadata, **step.metadata}
         input_, origins = self._input(failed.inputs, failed.last_attempt, metadata)
         if note is not None:
             metadata["time"] = note
-        model, request_id = metadata.get("requested_model"), step.metadata.get("request_id")
-        return Span(
-            trace_id=self._trace_id,
-            span_id=own_id,
-            parent_id=parent_id,
-            kind="generation",
-            name=model if isinstance(model, str) else step.kind,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            session_id=self._session_id,
-            turn=self._number,
-            agent_id=self._agent_id,
+        requested, request_id = metadata.get("requested_model"), step.metadata.get("request_id")
+        model = requested if isinstance(requested, str) else None
+        response = Response(
+            message_id=None,
+            request_id=request_id if isinstance(request_id, str) else None,
+            model=model,
+            first_token_ns=None,
+            usage=None,
+            usage_complete=True,
+            cost_usd=None,
+        )
+        self._add_span(
+            "generation",
+            own_id,
+            parent_id,
+            step.kind if model is None else model,
+            start_ns,
+            end_ns,
             final=final,
             status="error",
             error=shortened_error(step.text),
-            input=input_,
+            input_=input_,
             output=None,
             metadata=metadata,
-            response=Response(
-                message_id=None,
-                request_id=request_id if isinstance(request_id, str) else None,
-                model=model if isinstance(model, str) else None,
-                first_token_ns=None,
-                usage=None,
-                usage_complete=True,
-                cost_usd=None,
-            ),
-            agent_name=self._agent_name,
-            about=self._about,
+            response=response,
             origins=Origins(origins, step.origin),
         )
 
@@ -400,41 +452,23 @@ class _TraceBuilder:
             metadata["tools"] = parts.tools
         return as_sent(parts.messages), ()
 
-    def _add_retries(self, turn: Turn, places: Sequence[int], seeds: dict[int, str], parent_id: str) -> None:
-        """Add a request's failed attempts below the response, or error, that it ended with."""
-        for place in places:
-            step = turn.steps[place]
-            assert isinstance(step, Event)  # noqa: S101  (`places` are indexes of events)
-            self.spans.append(self._event(step, seeds[place], parent_id, turn, final=True))
-
     def _add_advice(self, advice: Advice, step: Generation, number: int, parent_id: str, *, final: bool) -> None:
         """Add the use of an advisor model during a response. Its times are not recorded."""
         model, usage = advice.model, advice.usage
         start_ns, end_ns, _ = known_times(request_start(step), step.last_ns, step.earliest_request_ns)
         cost = cost_usd(model, usage, step.first_ns) if model is not None else None
-        self.spans.append(
-            Span(
-                trace_id=self._trace_id,
-                span_id=span_id("generation", f"{step.key}:advisor:{number}"),
-                parent_id=parent_id,
-                kind="generation",
-                name=model or "unknown model",
-                start_ns=start_ns,
-                end_ns=end_ns,
-                session_id=self._session_id,
-                turn=self._number,
-                agent_id=self._agent_id,
-                final=final,
-                status="ok",
-                error=None,
-                input=None,
-                output=None,
-                metadata={"advisor": True, "time": "inherited"},
-                response=Response(None, None, model, None, usage, usage_complete=True, cost_usd=cost),
-                tool=None,
-                agent_name=self._agent_name,
-                about=self._about,
-            )
+        self._add_span(
+            "generation",
+            span_id("generation", f"{step.key}:advisor:{number}"),
+            parent_id,
+            model or "unknown model",
+            start_ns,
+            end_ns,
+            final=final,
+            input_=None,
+            output=None,
+            metadata={"advisor": True, "time": "inherited"},
+            response=Response(None, None, model, None, usage, usage_complete=True, cost_usd=cost),
         )
 
     def _add_tool(self, call: Call, step: Generation, parent_id: str, turn: Turn, runs: Runs, *, final: bool) -> None:
@@ -452,36 +486,31 @@ class _TraceBuilder:
                 metadata["lines_added"], metadata["lines_removed"] = result.lines
         if note is not None:
             metadata["time"] = note
-        span = Span(
-            trace_id=self._trace_id,
-            span_id=own_id,
-            parent_id=parent_id,
-            kind="tool",
-            name=use.name,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            session_id=self._session_id,
-            turn=self._number,
-            agent_id=self._agent_id,
+        self._add_span(
+            "tool",
+            own_id,
+            parent_id,
+            use.name,
+            start_ns,
+            end_ns,
             final=final or result is not None,
             status=status,
             error=error,
-            input=use.input,
+            input_=use.input,
             output=result.output if result is not None else None,
             metadata=metadata,
             tool=Tool(call.id, use.name, use.file_path),
-            agent_name=self._agent_name,
-            about=self._about,
         )
-        self.spans.append(span)
         if runs.by_call:
             for run in runs.by_call.get(call.id, ()):
                 self._add_run(run, own_id, call)
 
-    def _event(self, step: Event, seed: str, parent_id: str, turn: Turn, *, final: bool) -> Span:
+    def _add_event(
+        self, step: Event, own_id: str, parent_id: str, turn: Turn, began_ns: int | None, *, final: bool
+    ) -> None:
+        """Add an event. `began_ns`: when the turn began, as its root has it."""
         start_ns, end_ns, note = known_times(step.start_ns, step.end_ns, turn.start.head.time_ns)
         metadata: dict[str, JsonValue] = dict(step.metadata)
-        began_ns = turn_start(turn)
         if start_ns is not None and began_ns is not None and start_ns < began_ns:
             # What happened between turns, such as a compaction hours before the prompt, must not stretch the trace.
             metadata["happened_at"] = rfc3339(start_ns)
@@ -494,57 +523,52 @@ class _TraceBuilder:
         status: Status = "error" if step.kind == "api_error" or metadata.pop("failed", False) else "ok"
         if step.kind == "interruption":
             status = "interrupted"
-        return Span(
-            trace_id=self._trace_id,
-            span_id=span_id("event", seed),
-            parent_id=parent_id,
-            kind="event",
-            name=step.kind,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            session_id=self._session_id,
-            turn=self._number,
-            agent_id=self._agent_id,
+        self._add_span(
+            "event",
+            own_id,
+            parent_id,
+            step.kind,
+            start_ns,
+            end_ns,
             final=final,
             status=status,
             error=shortened_error(step.text) if status != "ok" else None,
-            input=step.text if is_input else None,
+            input_=step.text if is_input else None,
             output=None if is_input else step.text,
             metadata=metadata,
-            agent_name=self._agent_name,
-            about=self._about,
             origins=Origins((step.origin,), step.origin),
         )
 
 
-def _event_seeds(turn: Turn) -> dict[int, str]:
-    """Return the id seed of each event of a turn, by its index: kind and number, or the attempt that failed."""
-    seeds: dict[int, str] = {}
+def _event_ids(turn: Turn, events: list[tuple[int, Event]]) -> dict[int, str]:
+    """Return the span ids of a turn's events, by index: made from kind and number, or the attempt that failed."""
+    ids: dict[int, str] = {}
     counts: dict[str, int] = {}
-    for place, step in enumerate(turn.steps):
-        if isinstance(step, Generation):
-            continue
-        if step.kind == "api_retry" and step.key is not None:
-            seeds[place] = f"{turn.key}:attempt:{step.key}"
+    for index, event in events:
+        if event.kind == "api_retry" and event.key is not None:
+            name = f"attempt:{event.key}"
         else:
-            ordinal = counts[step.kind] = counts.get(step.kind, -1) + 1
-            seeds[place] = f"{turn.key}:{step.kind}:{ordinal}"
-    return seeds
+            ordinal = counts[event.kind] = counts.get(event.kind, -1) + 1
+            name = f"{event.kind}:{ordinal}"
+        ids[index] = span_id("event", f"{turn.key}:{name}")
+    return ids
 
 
-def _retries_by_outcome(turn: Turn) -> dict[str, list[int]]:
-    """Return the indexes of a turn's retries, by the key of the response or error that their request ended with."""
-    places: dict[str, list[int]] = {}
-    for place, step in enumerate(turn.steps):
-        if isinstance(step, Event) and step.outcome_key is not None:
-            places.setdefault(step.outcome_key, []).append(place)
-    return places
+def _retries_by_outcome(events: list[tuple[int, Event]]) -> dict[str | None, list[tuple[int, Event]]]:
+    """Return a turn's retries by the key of the response or error that their request ended with."""
+    retries: dict[str | None, list[tuple[int, Event]]] = {}
+    for index, event in events:
+        if event.outcome_key is not None:
+            retries.setdefault(event.outcome_key, []).append((index, event))
+    return retries
 
 
-def _time_ms(turn: Turn) -> JsonValue:
+def _time_ms(turn: Turn, start_ns: int | None) -> JsonValue:
     """Return how a turn's time was spent, or None if its times are unknown or cannot be right."""
-    start_ns, responses = turn_start(turn), [(request_start(step), step.last_ns) for step in turn.generations]
-    end_ns = latest_ns(start_ns, turn.end_ns)
+    end_ns, responses = (
+        latest_ns(start_ns, turn.end_ns),
+        [(request_start(step), step.last_ns) for step in turn.generations],
+    )
     spent = turn_time(turn, start_ns, end_ns, responses) if start_ns is not None and end_ns is not None else None
     return None if spent is None else {**spent}
 
@@ -555,7 +579,7 @@ def _changes(turn: Turn) -> dict[str, JsonValue]:
     lines = [call.result.lines for call in calls if call.result is not None and call.result.lines is not None]
     paths = [call.use.file_path for call in calls if tool_status(call, turn)[0] == "ok"]
     cwd = turn.context.cwd or ""
-    files = {posixpath.join(cwd, path) for path in (*turn.files, *paths) if path is not None}
+    files = {posixpath.join(cwd, path) for path in {*turn.files, *paths} if path is not None}
     changes: dict[str, JsonValue] = {}
     if lines:
         changes |= {"lines_added": sum(added for added, _ in lines), "lines_removed": sum(gone for _, gone in lines)}

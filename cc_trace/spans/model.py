@@ -50,7 +50,7 @@ class Origins:
     unanswered: tuple[Origin, ...] = field(default=(), compare=False)  # of `unanswered_prompts`
 
 
-_NOBODY: Final = Origins()
+NOBODY: Final = Origins()
 
 
 class Span(NamedTuple):
@@ -76,7 +76,7 @@ class Span(NamedTuple):
     tool: Tool | None = None
     agent_name: str | None = None  # the kind of agent it belongs to; None: the main thread
     about: dict[str, JsonValue] | None = None  # metadata of the whole trace, known when it began
-    origins: Origins = _NOBODY
+    origins: Origins = NOBODY
 
 
 class TraceLink(NamedTuple):

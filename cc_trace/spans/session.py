@@ -366,7 +366,7 @@ class Session:
         opened = self._transcript if path == self.path else None
         for line in read_lines(path, start, torn=True) if opened is None else opened.lines(start):
             for entry in parse(line):
-                if isinstance(entry, Skipped):
+                if type(entry) is Skipped:
                     reason = entry.reason
                     skipped[reason] += 1
                     if line.data is not None and len(line.data) < _SHORT_BYTES:  # keeping long ones takes time

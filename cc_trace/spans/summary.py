@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cc_trace.spans.model import Response, Span
     from cc_trace.transcript import JsonValue, ToolUse
 
+_NOTHING: Final = ModelTotals()
 _DIGITS: Final = 9  # decimals of a sum in USD; the rest is floating-point error
 TITLE_CHARS: Final = 200  # of a title, and of the first prompt, which stands in for one
 OUTPUT_CHARS: Final = 500
@@ -64,7 +65,7 @@ class SessionSummary:
     reported_models: dict[str, ModelTotals] = field(default_factory=dict)  # the same by model
     compacted_models: dict[str, None] = field(default_factory=dict)  # whose conversations were compacted
     skipped: Counter[str] = field(default_factory=Counter)
-    _traced: dict[str, list[float]] = field(default_factory=dict)  # what is traced of what that total covers
+    _traced: dict[str, list[float]] = field(default_factory=dict)  # what is traced of that, as in `ModelTotals`
     _last_model: str | None = None  # of the main thread
 
     @property
@@ -86,11 +87,10 @@ class SessionSummary:
         """
         if self.reported_cost_usd is None:
             return None
-        nothing = ModelTotals()
         return not any(
             traced > reported
             for model, counts in self._traced.items()
-            for traced, reported in zip(counts[:-1], self.reported_models.get(model, nothing)[:-1], strict=True)
+            for traced, reported in zip(counts[:-1], self.reported_models.get(model, _NOTHING)[:-1], strict=True)
         )
 
     @property
@@ -98,7 +98,7 @@ class SessionSummary:
         """Return the tokens and cost, by model, that Claude Code counted beyond what is traced."""
         unseen_by_model: dict[str, ModelTotals] = {}
         for model, reported in self.reported_models.items():
-            traced = self._traced.get(model, [0.0] * len(reported))
+            traced = self._traced.get(model, _NOTHING)
             *tokens, cost = (max(0.0, theirs - ours) for theirs, ours in zip(reported, traced, strict=True))
             unseen = ModelTotals._make([*map(int, tokens), round(cost, _DIGITS)])
             if any(unseen):
@@ -142,10 +142,8 @@ class SessionSummary:
             self.tool_calls += 1
             if tool.file_path is not None and span.status == "ok":
                 self.files_modified[tool.file_path] = None
-            added, removed = span.metadata.get("lines_added"), span.metadata.get("lines_removed")
-            if isinstance(added, int) and isinstance(removed, int):
-                self.lines_added += added
-                self.lines_removed += removed
+            if "lines_added" in span.metadata:
+                self._count_lines(span.metadata)
         elif (response := span.response) is not None and span.status != "error":  # a failed request costs nothing
             if response.model is not None:
                 self.models[response.model] = None
@@ -167,13 +165,23 @@ class SessionSummary:
         elif span.name == "compaction" and span.kind == "event" and self._last_model is not None:
             self.compacted_models[self._last_model] = None
 
+    def _count_lines(self, metadata: Mapping[str, JsonValue]) -> None:
+        added, removed = metadata.get("lines_added"), metadata.get("lines_removed")
+        if isinstance(added, int) and isinstance(removed, int):
+            self.lines_added += added
+            self.lines_removed += removed
+
     def _count_model(self, model: str, response: Response) -> None:
-        usage, counts = response.usage, self._traced.setdefault(model, [0.0] * len(ModelTotals._fields))
-        counts[-1] += response.cost_usd or 0.0
-        if usage is not None:
-            tokens = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
-            for place, number in enumerate(tokens):
-                counts[place] += number
+        totals = self._traced.get(model)
+        if totals is None:
+            totals = self._traced[model] = [*ModelTotals()]
+        if (usage := response.usage) is not None:
+            totals[0] += usage.input
+            totals[1] += usage.output
+            totals[2] += usage.cache_read
+            totals[3] += usage.cache_write_5m
+            totals[4] += usage.cache_write_1h
+        totals[5] += response.cost_usd or 0.0
 
 
 def _name(folder: str) -> str:

@@ -347,6 +347,8 @@ def usage(raw: object) -> Usage | None:
             count_field(object_field(raw, "server_tool_use"), "web_search_requests") if "server_tool_use" in raw else 0,
             raw.get("speed") == "fast",
             bool(writes) or not total,
-            count_field(object_field(raw, "output_tokens_details"), "thinking_tokens"),
+            count_field(object_field(raw, "output_tokens_details"), "thinking_tokens")
+            if "output_tokens_details" in raw
+            else 0,
         ),
     )

@@ -7,7 +7,7 @@ skipped, mostly by its first bytes and without parsing it.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,7 +130,7 @@ def ignored(kind: str) -> str:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS_PER_DAY: Final = 86_400
+_MICROSECOND: Final = timedelta(microseconds=1)
 _MAX_NS: Final = (1 << 63) - 1  # the most that backends and SQLite can store: the year 2262
 
 _HOOK: Final = "hook_"  # prefix of the types of hook attachments
@@ -213,11 +213,11 @@ def entry(raw: dict[str, Any], offset: int, number: int) -> Entry:
 def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) -> Head:
     get = raw.get
     time, uuid, parent = get("timestamp") or inner.get("timestamp"), get("uuid"), get("parentUuid")
-    forked, agent, prompt, origin = get("forkedFrom"), get("agentId"), get("promptId"), get("origin")
+    agent, prompt = get("agentId"), get("promptId")
     values = (
         get("sessionId"),
         get("session_id"),
-        None if forked is None else _forked_from(forked),
+        text_field(object_field(raw, "forkedFrom"), "sessionId") if "forkedFrom" in raw else None,
         get("cwd"),
         get("gitBranch"),
         get("version"),
@@ -239,18 +239,14 @@ def _head(raw: dict[str, Any], inner: dict[str, Any], offset: int, number: int) 
     if prompt is not None and not isinstance(prompt, str):
         prompt = None
     time_ns = parse_time(time) if isinstance(time, str) else None
-    author = None if origin is None else text_field(object_field(raw, "origin"), "kind")
+    author = text_field(object_field(raw, "origin"), "kind") if "origin" in raw else None
     sidechain = get("isSidechain") is True
     return make_tuple(Head, (offset, number, time_ns, uuid, parent, sidechain, agent, prompt, context, author))
 
 
-def _forked_from(forked: Any) -> Any:
-    return forked.get("sessionId") if isinstance(forked, dict) else None
-
-
 @lru_cache(maxsize=256)
 def _context(values: tuple[object, ...]) -> Context:
-    """Return a shared object for equal contexts: thousands of lines have the same one."""
+    """Return one object for equal contexts: thousands of lines have the same one."""
     # No real value has a NUL, and no path or id with one can be used.
     return Context(*(value if isinstance(value, str) and value and "\0" not in value else None for value in values))
 
@@ -263,8 +259,7 @@ def parse_time(text: str) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    since = moment - _EPOCH
-    nanoseconds = (since.days * _SECONDS_PER_DAY + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    nanoseconds = (moment - _EPOCH) // _MICROSECOND * 1000
     return nanoseconds if 0 <= nanoseconds <= _MAX_NS else None
 
 
@@ -281,7 +276,7 @@ def line_time(line: Line) -> int | None:
 def _content(raw: dict[str, Any]) -> object:
     """Return a user or assistant line's content, from `message` (an object or plain text) or from the line itself."""
     message = raw.get("message")
-    if isinstance(message, dict) and message:
+    if message and isinstance(message, dict):
         return message.get("content")
     return message if isinstance(message, str) else raw.get("content")
 
@@ -294,7 +289,8 @@ def _reply(raw: dict[str, Any], head: Head) -> Entry:
     get = raw.get
     if get("isMeta") is True:
         return Skipped(head, "meta response")
-    inner, content = object_field(raw, "message"), _content(raw)
+    inner = object_field(raw, "message")
+    content = inner.get("content") if inner else _content(raw)
     model, tokens = text_field(inner, "model"), inner.get("usage")
     synthetic, failed = model == "<synthetic>", get("isApiErrorMessage") is True
     error: str | None = None
@@ -321,8 +317,8 @@ def _reply(raw: dict[str, Any], head: Head) -> Entry:
             text_field(details, "service_tier"),
             advisors(tokens) if "iterations" in details else (),
             text_field(raw, "requestRef"),
-            _milliseconds(get("thinkingDurationMs")),
-            _milliseconds(get("toolInputStreamMs")),
+            _milliseconds(get("thinkingDurationMs")) if "thinkingDurationMs" in raw else None,
+            _milliseconds(get("toolInputStreamMs")) if "toolInputStreamMs" in raw else None,
             count_field(raw, "apiErrorStatus") or None if failed else None,
             text_field(raw, "apiErrorType") if failed else None,
         ),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from cc_trace.transcript import Prompt, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from cc_trace.transcript import Entry
     from cc_trace.turns.model import Call, Turn
@@ -189,7 +189,8 @@ class Run:
 class _Index:
     """Agents by every key that they are looked up by: a session may have tens of thousands."""
 
-    def __init__(self, agents: Iterable[Agent]) -> None:
+    def __init__(self, agents: Collection[Agent]) -> None:
+        self.has_agents = bool(agents)
         self.by_name: dict[str, list[Agent]] = {}
         self.by_call: dict[str, list[Agent]] = {}
         self.by_workflow: dict[str, list[Agent]] = {}
@@ -247,7 +248,8 @@ class Agents:
         for the last turn. `followed`: whether there is a next turn.
         """
         inline = [agent for agent in inline if not agent.is_helper and agent.id not in self._index.by_name]
-        placement = _Placement(turn, (self._index, _Index(inline)), self._ended, until_ns if followed else None)
+        indexes = [index for index in (self._index, _Index(inline)) if index.has_agents]
+        placement = _Placement(turn, indexes, self._ended, until_ns if followed else None)
         runs = placement.place_linked(turn)
         if not followed or until_ns is not None:
             placement.place_continued(runs)
@@ -308,7 +310,7 @@ def _by_start(agent: Agent) -> tuple[bool, int]:
 class _Placement:
     """Places the runs below one turn of the main thread."""
 
-    def __init__(self, turn: Turn, indexes: tuple[_Index, _Index], ended: set[str], until_ns: int | None) -> None:
+    def __init__(self, turn: Turn, indexes: list[_Index], ended: set[str], until_ns: int | None) -> None:
         self.turn = turn
         self._indexes = indexes
         self._ended = ended
@@ -343,8 +345,7 @@ class _Placement:
                 self._place_under_call(runs, agent, run, call, None, continued=True)
 
     def _agents_of(self, call: Call) -> list[Agent]:
-        own, inline = self._indexes
-        return [*own.of_call(call), *inline.of_call(call)]
+        return [agent for index in self._indexes for agent in index.of_call(call)]
 
     def _place_under_call(
         self, runs: Runs, agent: Agent, run: Turn, call: Call, parent: Agent | None, *, continued: bool = False

@@ -456,11 +456,11 @@ class _Assembler:
             injected = self._between.injected or Injected(entry.head, "")
             self._open = self._new_turn(Start(injected.head, "injected", injected.text, _origin_of(injected)))
         key = self._open.key_of(entry)
-        if self._is_copied(key):
+        if entry.message_id is None and self._is_copied(key):
             return closed
         if not self._open.has_generation(key):
             self._add_queued(entry.head.time_ns)
-        self._seen.responses.add(key)
+            self._seen.responses.add(key)
         if entry.api_error is not None:
             self._open.add_api_error(entry, key)
         else:

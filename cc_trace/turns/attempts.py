@@ -68,6 +68,8 @@ class Attempts:
         Return that attempt, how many were sent, and the failed ones before it that have no line. Attempts sent after it
         keep waiting for another response.
         """
+        if not (self._sent or self._reported):  # as always before 2.1.3xx
+            return None, 0, []
         request = self._sent.get(attempt_id or "")
         if request is None:
             self._end(key, {*self._sent})

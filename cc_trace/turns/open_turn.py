@@ -178,29 +178,21 @@ class OpenTurn:
         earliest_request_ns = self.earliest_request_ns
         if self._newest is not None:
             earliest_request_ns = latest_ns(earliest_request_ns, self._newest.last_ns)
-        request, attempts, failures = self._attempts.end_with_response(entry.request_ref, key)
-        generation = Generation(
-            key=key,
-            head=entry.head,
-            message_id=entry.message_id,
-            earliest_request_ns=earliest_request_ns,
-            inputs=self.next_inputs,
-            request_id=entry.request_id,
-            model=entry.model,
-            first_ns=time_ns,
-            last_ns=time_ns,
-            usage=entry.usage,
-            stop_reason=entry.stop_reason,
-            aborted=entry.aborted,
-            effort=entry.effort,
-            speed=entry.speed,
-            service_tier=entry.service_tier,
-            advisors=entry.advisors,
-            request=request,
-            attempts=attempts,
-            thinking_ms=entry.thinking_ms,
-            tool_input_ms=entry.tool_input_ms,
-        )
+        # Field by field: twenty keyword arguments take three times as long.
+        generation = Generation(key, entry.head, entry.message_id, earliest_request_ns, self.next_inputs)
+        generation.request_id = entry.request_id
+        generation.model = entry.model
+        generation.first_ns = generation.last_ns = time_ns
+        generation.usage = entry.usage
+        generation.stop_reason = entry.stop_reason
+        generation.aborted = entry.aborted
+        generation.effort = entry.effort
+        generation.speed = entry.speed
+        generation.service_tier = entry.service_tier
+        generation.advisors = entry.advisors
+        generation.thinking_ms = entry.thinking_ms
+        generation.tool_input_ms = entry.tool_input_ms
+        generation.request, generation.attempts, failures = self._attempts.end_with_response(entry.request_ref, key)
         self.next_inputs = []
         self._generations[key] = self._newest = generation
         self.turn.steps += failures
