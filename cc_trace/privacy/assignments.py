@@ -125,6 +125,7 @@ _SHORTEST_PIN: Final[dict[Written, int]] = {"password": 4, "data": 6, "quoted": 
 _SHORTEST_TOKEN: Final = 8
 # A terraform plan shows the old value and the new one.
 _CHANGED: Final = r"\\{0,7}\" -> \\{0,7}\"[^\"\\\r\n]{1,256}"
+_OF_NAMES: Final = ascii_letters + digits + "_-.$"  # characters
 # Where a shell, a URL or a connection string ends a value, and what follows one in code.
 _NEXT: Final = r"[;&][\w .-]+="
 _BEHIND: Final = ",;&)}]>|."
@@ -195,7 +196,7 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
     before = text[max(0, at - 48) : at]
     if name == "key" and not _is_secret_key(text[max(0, at - 32) : start]) and not _any_key(match, before):
         return None
-    left = before[len(before.rstrip(ascii_letters + digits + "_-.$")) :]
+    left = before[len(before.rstrip(_OF_NAMES)) :]
     written: Written = "quoted"
     if group == "element" and not value.isalnum() and any(map(str.isspace, value)):
         return _of_words(name, match)

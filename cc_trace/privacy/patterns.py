@@ -90,7 +90,8 @@ _OPTION: Final = rf"(?: |{_QUOTE},\s{{0,40}})(?P<o>{_QUOTE})(?P<option>[\w!@#%^*
 # In prose, text also follows a name; so an argument must have a character that words do not have.
 _ARGUMENT: Final = rf" (?P<argument>(?!-)(?={BARE}{{0,99}}?[0-9A-Z!@#%^*+~]){BARE}{{4,{LONGEST}}})"
 _LISTED: Final = rf",(?P<listed>[\w.+/=~-]{{12,{LONGEST}}})"
-_VALUE: Final = rf"(?:{_IN_ELEMENT}|{_ASSIGNED}|{_OPTION}|{_ARGUMENT}|{_LISTED})"
+# Each begins with one of a few characters. Most names are followed by another one, which ends the attempt at once.
+_VALUE: Final = rf"(?=[<>=:?|+.,\s\\'\"`])(?:{_IN_ELEMENT}|{_ASSIGNED}|{_OPTION}|{_ARGUMENT}|{_LISTED})"
 # Between the name of a service and its secret.
 _SERVICE: Final = (
     rf"[\w \t.-]{{0,24}}+(?:{_ELEMENT}|(?:{_QUOTE}\]?)?(?:{_TYPE}|[ \t]value(?==))?"
