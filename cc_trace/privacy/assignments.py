@@ -101,7 +101,7 @@ _LONGEST_PARAMETER: Final = 99
 _CONNECTION_VALUE: Final = r"[^;'\"`\\\s]++(?: [^;'\"`\\\s]++){0,5}+(?=;)|[^;'\"`\\\s]++"
 _LIBPQ: Final = r"\b(?:host|hostaddr|port|dbname|user|sslmode)"
 # Named arguments, as in commands and PHP.
-_TOLD: Final = (
+_NAMED_ARGUMENT: Final = (
     r"(?:--from-literal=|--set(?:-string)?[ =]|\s-d |--data(?:-raw|-urlencode)? |\bkv put \S{1,32} )['\"]?[^\s'\"]*\Z"
 )
 _DEFINE: Final = r"\bdefine\(\s{0,4}['\"]\w*\Z"
@@ -126,6 +126,9 @@ _SHORTEST_TOKEN: Final = 8
 # A terraform plan shows the old value and the new one.
 _CHANGED: Final = r"\\{0,7}\" -> \\{0,7}\"[^\"\\\r\n]{1,256}"
 _OF_NAMES: Final = ascii_letters + digits + "_-.$"  # characters
+# How much of the text before an ending of a name is looked at, in characters.
+_BEFORE: Final = 48
+_LONGEST_KEY_WORDS: Final = 32
 # Where a shell, a URL or a connection string ends a value, and what follows one in code.
 _NEXT: Final = r"[;&][\w .-]+="
 _BEHIND: Final = ",;&)}]>|."
@@ -190,34 +193,40 @@ def says_password(key: str) -> bool:
 
 
 def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the span of the value assigned to a name, if it may be a secret."""
+    """Return the span of the value assigned to a name, if it may be a secret.
+
+    A match begins with the ending of a name (`_PASSWORD` of `DB_PASSWORD`) and ends with the value, in the group that
+    says how it is written (see `_VALUE` in `patterns`).
+    """
     text, at, group = match.string, match.start(), match.lastgroup or ""
     (start, end), value = match.span(group), match[group]
-    before = text[max(0, at - 48) : at]
-    if name == "key" and not _is_secret_key(text[max(0, at - 32) : start]) and not _any_key(match, before):
+    before = text[max(0, at - _BEFORE) : at]
+    if (
+        name == "key"
+        and not _is_secret_key(text[max(0, at - _LONGEST_KEY_WORDS) : start])
+        and not _any_key(match, before)
+    ):
         return None
-    left = before[len(before.rstrip(_OF_NAMES)) :]
-    written: Written = "quoted"
-    if group == "element" and not value.isalnum() and any(map(str.isspace, value)):
-        return _of_words(name, match)
-    if group == "listed" or (group == "argument" and not left.startswith("--")):
-        return (start, end) if _is_plainly_generated(name, value) else None
-    if group in ("argument", "option"):
-        told = _told(match, before, left)
-        if told is None:
-            return None
-        written = told
-    elif group == "quoted":
-        written = _written_in_quotes(match)
-    elif group == "bare":
-        if name == "password" and (of_login := _connection_value(match, left)):
-            return of_login if may_be_secret(name, text[slice(*of_login)], "login") else None
-        value = compiled(_NEXT).split(value, maxsplit=1)[0].rstrip(_BEHIND)
-        if len(value) < _SHORTEST["data"]:
-            return None
-        written = _written_bare(match, start + len(value), before, left)
-        end = start + len(value)
-    if not may_be_secret(name, value, written):
+    left = before[len(before.rstrip(_OF_NAMES)) :]  # the beginning of the name: `DB`
+    written: Written | None = "quoted"
+    match group:
+        case "element" if not value.isalnum() and any(map(str.isspace, value)):
+            return _of_words(name, match)
+        case "argument" if left.startswith("--"):
+            written = "argument"
+        case "argument" | "listed":
+            return (start, end) if _is_plainly_generated(name, value) else None
+        case "option":
+            written = _written_in_call(before, left)
+        case "quoted":
+            written = _written_in_quotes(match)
+        case "bare":
+            if name == "password" and (password := _connection_value(match, left)):
+                return password if may_be_secret(name, text[slice(*password)], "login") else None
+            value = compiled(_NEXT).split(value, maxsplit=1)[0].rstrip(_BEHIND)
+            end = start + len(value)
+            written = _written_bare(match, end, before, left) if len(value) >= _SHORTEST["data"] else None
+    if written is None or not may_be_secret(name, value, written):
         return None
     changed = compiled(_CHANGED).match(text, end) if group == "quoted" else None
     return start, changed.end() if changed else end
@@ -239,10 +248,8 @@ def _is_secret_key(named: str) -> bool:
     return any(word in lowered for word in _KEY_WORDS) and compiled(_KEYS).search(named) is not None
 
 
-def _told(match: re.Match[str], before: str, left: str) -> Written | None:
-    """Return how a function or an option receives the value, or None if the name before it takes none."""
-    if match.lastgroup == "argument":
-        return "argument"
+def _written_in_call(before: str, left: str) -> Written | None:
+    """Classify a value in quotes that follows a name in quotes, or an option; None if it is not the name's value."""
     if compiled(_DEFINE).search(before):
         return "data"
     if left.startswith("--") or compiled(_SETTER).search(before):
@@ -288,7 +295,7 @@ def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Wri
         or dashed
         or ansible
         or before.removesuffix(left)[-1:] in ("?", "&")
-        or compiled(_TOLD).search(before) is not None
+        or compiled(_NAMED_ARGUMENT).search(before) is not None
         or (ends and _is_property(match, left))
         or (left == "pas" and _is_libpq(match, end, before))
     )

@@ -33,23 +33,9 @@ _WITHOUT_TEXT: Final = frozenset(
         # of an agent
         *("agent_type", "name", "stage", "workflow_run", "background"),
         # of a response
-        *("tool_count", "stop_reason", "effort", "speed", "service_tier", "web_searches"),
-        *(
-            "requested_model",
-            "max_tokens",
-            "thinking",
-            "thinking_budget",
-            "betas",
-            "query_source",
-            "attempts",
-            "advisor",
-            "error_type",
-            "cache_breakpoints",
-            "thinking_ms",
-            "tool_input_ms",
-            "context",
-            "cache_miss",
-        ),
+        *("tool_count", "stop_reason", "effort", "speed", "service_tier", "web_searches", "requested_model"),
+        *("max_tokens", "thinking", "thinking_budget", "betas", "query_source", "attempts", "advisor", "error_type"),
+        *("cache_breakpoints", "thinking_ms", "tool_input_ms", "context", "cache_miss"),
         # of a tool call
         *("tool_name", "tool_id", "denial", "status", "interrupted", "exitCode", "code"),
         *("userModified", "type", "durationMs", "durationSeconds", "numFiles", "numLines", "bytes", "truncated"),
@@ -65,17 +51,9 @@ _TYPED: Final = frozenset(("slug", "command", "started_by"))
 _WITHOUT_TOOL_CONTENT: Final = _WITHOUT_TEXT | _TYPED
 # Fields that may have several words: places, names, the names in `run`, and notes of cc-trace's own. The texts of all
 # others are one word each: a program that puts a sentence into one of them does not get it out.
-_WITH_WORDS: Final = _TYPED | {
-    "cwd",
-    "git_branch",
-    "agent_type",
-    "agentType",
-    "name",
-    "stage",
-    "run",
-    "time",
-    "cache_miss",
-}
+_WITH_WORDS: Final = frozenset(
+    (*_TYPED, "cwd", "git_branch", "agent_type", "agentType", "name", "stage", "run", "time", "cache_miss")
+)
 _WORD: Final = re.compile(r"\S{1,128}")
 _LAST_WORD: Final = re.compile(r"\s*[!-~]+\Z")
 # Authors whose texts are prompts and answers. A hook's output comes from a program, like a tool's.
