@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.cli.output import EscapedText
 from cc_trace.delivery import StateFolder
-from cc_trace.doctor import Subject, failed, run_check, secret_values
+from cc_trace.doctor import Subject, check_all, failed, secret_values
 from cc_trace.errors import ConfigError
 from cc_trace.export import redacted
 from cc_trace.paths import claude_folder, home, state_folder
@@ -26,18 +24,6 @@ if TYPE_CHECKING:
 
     from cc_trace.doctor import Check
 
-# In this order: the state folder is looked at before a test span is sent into it.
-_GROUPS: Final = (
-    "registration",
-    "hook_run",
-    "machine",
-    "configuration",
-    "state_folder",
-    "destinations",
-    "deliveries",
-    "locks",
-    "transcripts",
-)
 _FIRST: Final = ("failed", "warning", "ok")
 _COLOURS: Final = {"failed": 31, "warning": 33, "ok": 32}
 _BREAKS: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
@@ -47,7 +33,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print every check, failures first, or all in JSON; exit 1 if one failed. The state folder is not made."""
     done = list(_checks(environment))
     if options.json:
-        print(json.dumps([asdict(check) for check in done], indent=2))
+        print(json.dumps([check._asdict() for check in done], indent=2))
     else:
         coloured = sys.stdout.isatty() and not environment.get("NO_COLOR")
         for check in sorted(done, key=lambda check: _FIRST.index(check.verdict)):
@@ -64,11 +50,9 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
         yield failed("home", str(error), "set HOME to the home folder of the user who runs Claude Code")
         return
     secrets = secret_values(subject)
-    for group in _GROUPS:
-        for check in importlib.import_module(f"cc_trace.doctor.{group}").CHECKS:
-            for made in run_check(check, subject):
-                fix = None if made.fix is None else _clean(made.fix, secrets)
-                yield replace(made, found=_clean(made.found, secrets), fix=fix)
+    for check in check_all(subject):
+        fix = None if check.fix is None else _clean(check.fix, secrets)
+        yield check._replace(found=_clean(check.found, secrets), fix=fix)
 
 
 def _subject(environment: Mapping[str, str]) -> Subject:

@@ -1,60 +1,27 @@
-"""Whether everything works: one check after another, each with a verdict and, unless all is well, with what to do.
-
-Rules: a check changes nothing but the spans it sends to prove a destination; it runs nothing that only a project's own
-files name; it never raises.
-"""
+"""The result of a check, and how it is worded."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from cc_trace.settings import read_config
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from cc_trace.delivery import StateFolder
-    from cc_trace.settings import Config, Settings, Sources
+    from cc_trace.doctor.subject import Subject
 
 Verdict: TypeAlias = Literal["ok", "warning", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """The result of one check. Every result that is not ok says how to fix it."""
 
     name: str
     verdict: Verdict
     found: str
     fix: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is checked: a user's installation, as seen by a session started in `project`."""
-
-    sources: Sources
-    config_dir: Path  # Claude Code's
-    states: StateFolder  # the folder may not exist
-    project: Path
-    now: float
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Return the environment of this process."""
-        return self.sources.environment
-
-    def settings(self) -> Settings:
-        """Return the settings. Raises ConfigError if a file cannot be read."""
-        return self.sources.settings(self.project)
-
-    def config(self) -> Config:
-        """Return the settings, checked and converted. Raises ConfigError."""
-        return read_config(self.settings(), self.states.folder, self.sources.home)
 
 
 def ok(name: str, found: str) -> Check:

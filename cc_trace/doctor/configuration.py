@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_trace.doctor.check import failed, listed, ok, warning
-from cc_trace.doctor.registration import enabled_plugins, settings_files
 from cc_trace.errors import ConfigError
 from cc_trace.privacy import Privacy
 from cc_trace.settings import SETTINGS, env_layer, project_tables, read_toml, unknown_keys, why_off
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cc_trace.doctor.check import Check, Subject
-    from cc_trace.doctor.registration import SettingsFile
+    from cc_trace.doctor.check import Check
+    from cc_trace.doctor.subject import SettingsFile, Subject
 
 _SECRETS: Final = [setting for setting in SETTINGS if setting.secret]
 _MIN_CHARS: Final = 6  # shorter values would be found in any text
@@ -31,7 +31,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
         fix = "correct the setting; `cc-trace config` shows every setting and where it is set"
-        if enabled_plugins(settings_files(subject)):
+        if subject.plugins:
             # Claude Code keeps secret options where it keeps its own secrets, and we do not read those.
             fix += ". Keys in the plugin's options reach only hooks; `cc-trace config set` works everywhere"
         yield failed("configuration", str(error), fix)
@@ -53,22 +53,17 @@ def configuration(subject: Subject) -> Iterator[Check]:
 def config_file(subject: Subject) -> Iterator[Check]:
     """Check for unknown keys in config.toml, which are mostly typos."""
     path = subject.sources.config_file
-    try:
-        unknown = unknown_keys(path)
-    except ConfigError:
-        unknown = []  # `configuration` reports what is wrong with it
-    if unknown:
-        fix = f"fix them in {path}; `cc-trace config` lists all settings"
-        yield failed("config.toml", f"{path} has unknown settings: {listed(map(repr, unknown))}", fix)
-    else:
-        yield ok("config.toml", str(path) if path.exists() else "none")
+    with contextlib.suppress(ConfigError):  # `configuration` reports what is wrong with it
+        if unknown := unknown_keys(path):
+            fix = f"fix them in {path}; `cc-trace config` lists all settings"
+            yield failed("config.toml", f"{path} has unknown settings: {listed(map(repr, unknown))}", fix)
 
 
 def keys(subject: Subject) -> Iterator[Check]:
     """Check that other users cannot read files with keys."""
     toml = subject.sources.config_file
     paths = [toml] if any(table.get(setting.name) for table in _toml_tables(toml) for setting in _SECRETS) else []
-    for file in settings_files(subject):
+    for file in subject.files:
         variables = _variables(file)
         if any(variables.get(name) for setting in _SECRETS for name in setting.variables):
             paths.append(file.path)
@@ -77,8 +72,8 @@ def keys(subject: Subject) -> Iterator[Check]:
         found = f"{path} contains a key that other users can read (mode {stat.S_IMODE(path.stat().st_mode):04o})"
         fix = f"chmod 600 {shlex.quote(str(path))}"
         yield warning("keys", found, fix if path == toml else f"{fix}, or keep the keys with `cc-trace config set`")
-    if not exposed:
-        yield ok("keys", f"in {listed(paths)}, which only you can read" if paths else "none in any file")
+    if paths and not exposed:
+        yield ok("keys", f"in {listed(paths)}, which only you can read")
 
 
 def _toml_tables(path: Path) -> list[dict[str, Any]]:
@@ -94,14 +89,14 @@ def _variables(file: SettingsFile) -> Mapping[str, object]:
     """Return our variables in a settings file, and the options of the plugin."""
     try:
         return env_layer(file.path).values
-    except ConfigError:  # as for a number of thousands of digits, which Claude Code can read
+    except ConfigError:
         return file.mapping("env")
 
 
 def secret_values(subject: Subject) -> frozenset[str]:
     """Return every value of a secret setting, wherever it is set: none of them may be printed."""
     tables = _toml_tables(subject.sources.config_file)
-    layers = [subject.environment, *map(_variables, settings_files(subject))]
+    layers = [subject.environment, *map(_variables, subject.files)]
     values = [(setting, table.get(setting.name)) for table in tables for setting in _SECRETS]
     values += [(setting, layer.get(name)) for layer in layers for setting in _SECRETS for name in setting.variables]
     secrets: set[str] = set()
@@ -111,6 +106,3 @@ def secret_values(subject: Subject) -> frozenset[str]:
             texts += [part.partition("=")[2].strip() for text in texts for part in text.split(",")]
         secrets.update(word for text in texts for word in (text, *text.split()))
     return frozenset(text for text in secrets if len(text) >= _MIN_CHARS)
-
-
-CHECKS: Final = (configuration, config_file, keys)

@@ -1,30 +1,32 @@
-"""What has not been delivered, per destination, and why."""
+"""What has not been delivered, per destination, and why; whether a sync hangs."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+import shlex
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.delivery import AgentListing
 from cc_trace.doctor.check import failed, listed, moment, mtime, ok, warning
 from cc_trace.errors import ConfigError
+from cc_trace.paths import is_session_id
 from cc_trace.settings import read_config
 from cc_trace.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cc_trace.delivery import Cursor, SessionState
-    from cc_trace.doctor.check import Check, Subject
+    from cc_trace.doctor.check import Check
+    from cc_trace.doctor.subject import Subject
 
 _DAY: Final = 86_400.0
 _RECENT_SECONDS: Final = 7 * _DAY  # older refusals are mentioned, and no reason to worry
+_LONG_SECONDS: Final = 300.0  # for a sync
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivery:
+class _Delivery(NamedTuple):
     """What is known of a session's delivery to one destination."""
 
     state: SessionState
@@ -86,7 +88,8 @@ def _check(name: str, sessions: Sequence[_Delivery], subject: Subject) -> Check:
         return _pending(name, pending, subject)
     refused = [note for each in sessions for note in each.cursor.notes]
     if recent := [note for note in refused if _time(note) > subject.now - _RECENT_SECONDS]:
-        found = f"{plural(_spans(recent), 'span')} refused for good: {_refusals(recent)}"
+        said = [(f"{n.get('status', '')} {n.get('message', '')}".strip(), _spans([n]), _time(n)) for n in recent]
+        found = f"{plural(_spans(recent), 'span')} refused for good: {_reasons('span', said)}"
         return warning(title, found, "nothing, if you do not need them; `cc-trace status` shows which ones")
     if unfinished := sum(each.is_unfinished_since(yesterday) for each in sessions):
         return warning(title, f"{plural(unfinished, 'session')} unfinished for more than a day", "cc-trace sync")
@@ -107,7 +110,11 @@ def _check(name: str, sessions: Sequence[_Delivery], subject: Subject) -> Check:
 def _pending(name: str, pending: Sequence[_Delivery], subject: Subject) -> Check:
     """Return that sessions are pending. Whether `sync` can help depends on the settings of their projects."""
     title, states = f"delivery {name}", [each.state for each in pending]
-    found = f"{plural(len(pending), 'session')} pending: {_errors([each.cursor for each in pending])}"
+    said = [
+        (cursor.error or "the last attempt got no response", 1, cursor.error_at or cursor.last_attempt_at or 0.0)
+        for cursor in (each.cursor for each in pending)
+    ]
+    found = f"{plural(len(pending), 'session')} pending: {_reasons('session', said)}"
     for state in {(state.cwd, repr(state.environment)): state for state in states}.values():
         if name in _destinations(subject, state):
             here = name in _destinations(subject)
@@ -118,26 +125,18 @@ def _pending(name: str, pending: Sequence[_Delivery], subject: Subject) -> Check
     return warning(title, f"{found}. As configured here, {name} is not a destination of {where}", fix)
 
 
-def _errors(cursors: Sequence[Cursor]) -> str:
-    """Return the most common errors, each with when it was last seen."""
-    times_by_error: defaultdict[str, list[float]] = defaultdict(list)
-    for cursor in cursors:
-        error = cursor.error or "the last attempt got no response"
-        times_by_error[error].append(cursor.error_at or cursor.last_attempt_at or 0.0)
-    common = sorted(times_by_error.items(), key=lambda item: -len(item[1]))
-    return listed(f"{error} ({plural(len(times), 'session')}, last at {moment(max(times))})" for error, times in common)
+def _reasons(noun: str, reasons: Iterable[tuple[str, int, float]]) -> str:
+    """Return the most common reasons, each with its count and when it was last seen."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    times: defaultdict[str, float] = defaultdict(float)
+    for reason, count, time in reasons:
+        counts[reason] += count
+        times[reason] = max(times[reason], time)
+    common = sorted(counts, key=counts.__getitem__, reverse=True)
+    return listed(f"{reason} ({plural(counts[reason], noun)}, last at {moment(times[reason])})" for reason in common)
 
 
-def _refusals(notes: Sequence[dict[str, Any]]) -> str:
-    """Return the most common reasons for refusing spans, and when that last happened."""
-    spans: Counter[str] = Counter()
-    for note in notes:
-        spans[f"{note.get('status', '')} {note.get('message', '')}".strip()] += _spans([note])
-    reasons = listed(f"{reason} ({count})" for reason, count in spans.most_common())
-    return f"{reasons}, last at {moment(max(map(_time, notes)))}"
-
-
-def _spans(notes: Sequence[dict[str, Any]]) -> int:
+def _spans(notes: Iterable[dict[str, Any]]) -> int:
     return sum(count if isinstance(count := note.get("spans", 1), int) else 1 for note in notes)
 
 
@@ -146,11 +145,11 @@ def _time(note: dict[str, Any]) -> float:
     return float(time) if isinstance(time, int | float) else 0.0
 
 
-def suppressed(subject: Subject) -> Iterator[Check]:
-    """Report how many sessions were written to while tracing was off."""
-    if subject.states.folder.is_dir():
-        count = len(subject.states.all_suppressed())
-        yield ok("suppressed sessions", f"{count:,}, written to while tracing was off" if count else "none")
-
-
-CHECKS: Final = (deliveries, suppressed)
+def locks(subject: Subject) -> Iterator[Check]:
+    """Check that no process holds a session's lock for long: a worker that hangs blocks all others."""
+    for path in (subject.states.folder / "locks").glob("*.lock"):
+        since = mtime(path)  # whoever takes a lock updates its file's time
+        old = since < subject.now - _LONG_SECONDS
+        if old and is_session_id(path.stem) and subject.states.is_locked(path.stem):
+            found = f"session {path.stem} has been locked by a process since {moment(since)}; nobody else can sync it"
+            yield warning("locks", found, f"find the process with `lsof {shlex.quote(str(path))}`; if it hangs, end it")

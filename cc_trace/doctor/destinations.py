@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import io
-import queue
 import re
 import secrets
 import shlex
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from cc_trace.delivery import ERROR_NOTE
 from cc_trace.doctor.check import failed, ok, warning
-from cc_trace.doctor.local_store import check_store, remove_span
+from cc_trace.doctor.databases import check_store, remove_span
 from cc_trace.errors import CcTraceError, ConfigError
 from cc_trace.export import Accepted, Rejected, Retryable, Unclear, open_destination
+from cc_trace.files import read_regular
 from cc_trace.settings import why_off
 from cc_trace.spans import Span
+from cc_trace.store import store_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cc_trace.doctor.check import Check, Subject
+    from cc_trace.doctor.check import Check
+    from cc_trace.doctor.subject import Subject
     from cc_trace.export import Destination, DestinationSettings, EncodedSpan
 
 # Langfuse takes spans into a queue and shows them after some seconds.
@@ -37,14 +41,47 @@ _OLD_LANGFUSE: Final = (
 _ENVIRONMENT: Final = "cc-trace-doctor"  # of the test span in Langfuse, where it can be filtered out should it stay
 # Third-party exporters do not respect our timeout.
 _MAX_SECONDS: Final = 90.0
-# The kind of a refusal, by its message: an HTTP status, a gRPC status, or a connection error.
-_KINDS: Final = (
-    ("redirect", re.compile(r"^3\d\d |header with status: 3")),
-    ("key", re.compile(r"^40[13] |^UNAUTHENTICATED|^PERMISSION_DENIED")),
-    ("url", re.compile(r"^(?:404|405|410|501) |^UNIMPLEMENTED|^NOT_FOUND|a web page")),
-    ("plain", re.compile(r"WRONG_VERSION_NUMBER")),
-    ("certificate", re.compile(r"certificate|handshake|\bSSL\b|\bTLS\b", re.IGNORECASE)),
-    ("network", re.compile(r"^cannot connect|^no response|no response within|^UNAVAILABLE|DEADLINE_EXCEEDED")),
+
+
+class _Fix(NamedTuple):
+    """What to do if a destination says this: an HTTP status, a gRPC status, or a connection error."""
+
+    said: re.Pattern[str]
+    fix: str
+    langfuse: str | None = None  # where that differs
+
+
+_FIXES: Final = (
+    _Fix(
+        re.compile(r"^3\d\d |header with status: 3"), "use the address it redirects to: `cc-trace config set {url} URL`"
+    ),
+    _Fix(
+        re.compile(r"^40[13] |^UNAUTHENTICATED|^PERMISSION_DENIED"),
+        "`cc-trace config set otlp_headers` with the header that the backend requires, such as authorization=...",
+        "`cc-trace config set langfuse_public_key` and `cc-trace config set langfuse_secret_key`"
+        " with the keys of this project on this server ({address})",
+    ),
+    _Fix(
+        re.compile(r"^(?:404|405|410|501) |^UNIMPLEMENTED|^NOT_FOUND|a web page"),
+        "correct the address: `cc-trace config set {url} URL`",
+    ),
+    _Fix(re.compile(r"WRONG_VERSION_NUMBER"), "the server speaks plain HTTP: `cc-trace config set {url} http://...`"),
+    _Fix(
+        re.compile(r"certificate|handshake|\bSSL\b|\bTLS\b", re.IGNORECASE),
+        "`cc-trace config set otlp_ca_file FILE` with the certificate to trust",
+        "set SSL_CERT_FILE to a file with the certificate to trust, also in the env of settings.json",
+    ),
+    _Fix(
+        re.compile(r"^cannot connect|^no response|no response within|^UNAVAILABLE|DEADLINE_EXCEEDED"),
+        "start the server, or correct the address: `cc-trace config set {url} URL`; nothing is lost",
+    ),
+)
+_WAIT: Final = "wait until the backend has recovered; nothing is lost, the next turn or `cc-trace sync` sends it"
+_REJECTED: Final = _Fix(
+    re.compile(""),
+    "set the headers it requires, `cc-trace config set otlp_headers`,"
+    " or try another protocol: `cc-trace config set otlp_protocol http/protobuf|http/json|grpc`",
+    "update the server, or correct the address: `cc-trace config set langfuse_base_url URL`",
 )
 
 
@@ -72,7 +109,15 @@ def trial_span(now: float) -> Span:
 
 
 def destinations(subject: Subject) -> Iterator[Check]:
-    """Check every destination of this project by sending a test span."""
+    """Check the local store, and every destination of this project by sending a test span."""
+    folder = subject.states.folder
+    damaged = check_store(store_path(folder))
+    if damaged is not None:
+        yield damaged
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        why = read_regular(folder / ERROR_NOTE).decode("utf-8", "replace")[:500]
+        fix = "make it writable or free some disk space, then run `cc-trace usage`; deliveries are not affected"
+        yield warning("local store", f"it could not be brought up to date: {why}", fix)
     try:
         config = subject.config()
     except ConfigError:
@@ -80,37 +125,28 @@ def destinations(subject: Subject) -> Iterator[Check]:
     if why_off(config, str(subject.project)) is not None:
         return
     for settings in config.destinations:
-        if settings.store is not None:
-            if not subject.states.folder.is_dir():
-                continue  # to be made by the hook or `install`, not by us; the state folder has its own check
-            if settings.store.exists():
-                store = check_store(settings.store)
-                yield store
-                if store.verdict == "failed":
-                    continue
-        yield _prove_in_time(settings, subject.now)
+        # The folder is made by the hook or `install`, not by us.
+        if settings.store is None or (folder.is_dir() and damaged is None):
+            yield _prove_in_time(settings, subject.now)
 
 
 def _prove_in_time(settings: DestinationSettings, now: float) -> Check:
     """Prove a destination; a failure if that does not finish in time."""
-    results: queue.Queue[Check | Exception] = queue.Queue()
+    outcome: Future[Check] = Future()
 
     def work() -> None:
         try:
-            results.put(prove(settings, now))
-        except Exception as error:  # noqa: BLE001  (raised below)
-            results.put(error)
+            outcome.set_result(prove(settings, now))
+        except Exception as error:  # noqa: BLE001  (raised again by `result`)
+            outcome.set_exception(error)
 
     with contextlib.redirect_stdout(io.StringIO()):  # some exporters print what they get
         threading.Thread(target=work, daemon=True).start()
         try:
-            result = results.get(timeout=_MAX_SECONDS)
-        except queue.Empty:
+            return outcome.result(_MAX_SECONDS)
+        except TimeoutError:
             found = f"sending a test span did not finish within {_MAX_SECONDS:g} seconds"
-            return failed(_name(settings), found, f"set a shorter timeout: {_set('timeout_seconds', '10')}")
-    if isinstance(result, Exception):
-        raise result
-    return result
+            return failed(_name(settings), found, "set a shorter timeout: `cc-trace config set timeout_seconds 10`")
 
 
 def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
@@ -133,7 +169,9 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
                 found = f"{address} accepted the test span but discarded it: {message or 'no reason given'}"
                 return failed(name, found, "check the server's log for more")
             case Rejected(status=status, message=message):
-                return failed(name, f"{address} refused the test span: {status} {message}", _fix_rejected(settings))
+                return failed(
+                    name, f"{address} refused the test span: {status} {message}", fix(settings, message, (_REJECTED,))
+                )
             case Retryable(message=message) | Unclear(message=message):
                 return failed(name, message if address in message else f"{address}: {message}", fix(settings, message))
 
@@ -184,46 +222,19 @@ def _remove_from_langfuse(address: str, destination: Any, encoded: EncodedSpan, 
     return f"a test span was sent to {where} and read back; it is in environment {_ENVIRONMENT}"
 
 
-def fix(settings: DestinationSettings, message: str) -> str:
+def fix(settings: DestinationSettings, message: str, rows: Sequence[_Fix] = _FIXES) -> str:
     """Return what to do about the message of a destination that stored nothing."""
-    url = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
-    kind = next((kind for kind, words in _KINDS if words.search(message)), None)
     if settings.path is not None:
         return f"make {shlex.quote(str(settings.path))} writable, and make sure the disk is not full"
-    match kind, settings.kind:
-        case _, "otel":
-            return f"check the exporter's own settings, such as OTEL_EXPORTER_*, or use OTLP: {_set(url, 'URL')}"
-        case "redirect", _:
-            return f"use the address it redirects to: {_set(url, 'URL')}"
-        case "key", "langfuse":
-            keys = f"{_set('langfuse_public_key')} and {_set('langfuse_secret_key')}"
-            return f"{keys} with the keys of this project on this server ({_address(settings)})"
-        case "key", _:
-            return f"{_set('otlp_headers')} with the header that the backend requires, such as authorization=..."
-        case "url", _:
-            return f"correct the address: {_set(url, 'URL')}"
-        case "plain", _:
-            return f"the server speaks plain HTTP: {_set(url, 'http://...')}"
-        case "certificate", "langfuse":
-            return "set SSL_CERT_FILE to a file with the certificate to trust, also in the env of settings.json"
-        case "certificate", _:
-            return f"{_set('otlp_ca_file', 'FILE')} with the certificate to trust"
-        case "network", _:
-            return f"start the server, or correct the address: {_set(url, 'URL')}; nothing is lost"
-        case _:
-            return "wait until the backend has recovered; nothing is lost, the next turn or `cc-trace sync` sends it"
-
-
-def _fix_rejected(settings: DestinationSettings) -> str:
-    if settings.kind == "langfuse":
-        return f"update the server, or correct the address: {_set('langfuse_base_url', 'URL')}"
-    protocol = _set("otlp_protocol", "http/protobuf|http/json|grpc")
-    return f"set the headers it requires, {_set('otlp_headers')}, or try another protocol: {protocol}"
-
-
-def _set(name: str, value: str | None = None) -> str:
-    """Return the command that sets a setting; without a value it prompts for it, as for keys."""
-    return f"`cc-trace config set {name}{'' if value is None else f' {value}'}`"
+    if settings.kind == "otel":
+        own = "check the exporter's own settings, such as OTEL_EXPORTER_*"
+        return f"{own}, or use OTLP: `cc-trace config set otlp_endpoint URL`"
+    row = next((row for row in rows if row.said.search(message)), None)
+    if row is None:
+        return _WAIT
+    is_langfuse = settings.kind == "langfuse"
+    text = row.langfuse if is_langfuse and row.langfuse is not None else row.fix
+    return text.format(url="langfuse_base_url" if is_langfuse else "otlp_endpoint", address=_address(settings))
 
 
 def _name(settings: DestinationSettings) -> str:
@@ -243,6 +254,3 @@ def _address(settings: DestinationSettings) -> str:
     except ValueError:
         return settings.name
     return f"{host}:{port}" if port else host
-
-
-CHECKS: Final = (destinations,)

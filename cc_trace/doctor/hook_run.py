@@ -9,29 +9,28 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import dataclass
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace import __version__
 from cc_trace.doctor.check import failed, ok, warning
-from cc_trace.doctor.registration import enabled_plugins, hook_environment, settings_files
 from cc_trace.errors import CcTraceError
 from cc_trace.files import read_regular
 from cc_trace.install import HOOK, check_hook, find_install_paths, own_python, registered_command
+from cc_trace.paths import stopped_since
 from cc_trace.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cc_trace.doctor.check import Check, Subject
-    from cc_trace.doctor.registration import SettingsFile
+    from cc_trace.doctor.check import Check
+    from cc_trace.doctor.subject import Subject
 
 _SECRETS: Final = tuple(f"{variable}=" for setting in SETTINGS if setting.secret for variable in setting.variables)
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
+class _Command(NamedTuple):
     """A registered command."""
 
     text: str
@@ -43,41 +42,38 @@ class _Command:
 
 def hook_run(subject: Subject) -> Iterator[Check]:
     """Check that a sample session, sent through each registered command, arrives, and that no command shows a key."""
-    environment = hook_environment(subject, trusted=True)
-    for command in _commands(subject):
+    commands: dict[str, _Command] = {}
+    for command in sorted((*_in_settings(subject), *_in_plugins(subject)), key=lambda each: not each.trusted):
+        commands.setdefault(command.text, command)
+    for command in commands.values():
         if any(secret in command.text for secret in _SECRETS):
             found = f"the command in {command.place} contains a key, and Claude Code writes commands to transcripts"
             fix = f"remove the key from {command.place} and set it with `cc-trace config set`"
             yield warning("hook command", found, fix)
         if command.trusted:
-            yield _try(command, environment)
+            yield _try(command, subject.hook_environment(trusted=True))
         else:
             found = f"not tried, because only this project registers it: {command.place}"
             yield _broken_program("project hook", command) or ok("project hook", found)
 
 
-def hook_python(subject: Subject) -> Iterator[Check]:
-    """Check that CC_TRACE_PYTHON, if it is set, names a program: the hook ignores one that does not."""
-    python = hook_environment(subject).get("CC_TRACE_PYTHON")
-    if python and not (Path(python).is_file() and os.access(python, os.X_OK)):
-        found = f"CC_TRACE_PYTHON is {python}, which is not a program; the hook ignores it"
+def python(subject: Subject) -> Iterator[Check]:
+    """Report which Python runs this, and check whether hooks have found theirs."""
+    yield ok("python", f"{sys.version.split()[0]} at {sys.executable}, with cc-trace {__version__}")
+    chosen = subject.hook_environment().get("CC_TRACE_PYTHON")
+    if chosen and not (Path(chosen).is_file() and os.access(chosen, os.X_OK)):
+        found = f"CC_TRACE_PYTHON is {chosen}, which is not a program; the hook ignores it"
         yield warning("hook python", found, "correct or unset CC_TRACE_PYTHON")
+    if (stopped := stopped_since(subject.states.folder)) is not None:
+        yield warning("hook python", stopped, "cc-trace install, then `cc-trace sync` delivers what is pending")
 
 
-def _commands(subject: Subject) -> list[_Command]:
-    """Return the registered commands, each once; trusted ones count first."""
-    files = settings_files(subject)
-    commands = [*_settings_commands(subject, files), *_plugin_commands(subject, files)]
-    commands.sort(key=lambda command: not command.trusted)
-    by_text: dict[str, _Command] = {}
-    for command in commands:
-        by_text.setdefault(command.text, command)
-    return list(by_text.values())
-
-
-def _settings_commands(subject: Subject, files: list[SettingsFile]) -> Iterator[_Command]:
-    installed = _installed_command(subject)
-    for file in files:
+def _in_settings(subject: Subject) -> Iterator[_Command]:
+    try:
+        installed = registered_command(find_install_paths(subject.environment, None).hook, own_python())
+    except CcTraceError:
+        installed = None
+    for file in subject.files:
         for hook in file.hooks:
             # What `install` registers can only start what is installed, even if a project's file names it.
             trusted = file.scope != "project" or hook.command == installed
@@ -85,15 +81,8 @@ def _settings_commands(subject: Subject, files: list[SettingsFile]) -> Iterator[
             yield _Command(hook.command, str(file.path), trusted, fix=install, reinstall=install)
 
 
-def _installed_command(subject: Subject) -> str | None:
-    try:
-        return registered_command(find_install_paths(subject.environment, None).hook, own_python())
-    except CcTraceError:
-        return None
-
-
-def _plugin_commands(subject: Subject, files: list[SettingsFile]) -> Iterator[_Command]:
-    for name, file in enabled_plugins(files).items():
+def _in_plugins(subject: Subject) -> Iterator[_Command]:
+    for name, file in subject.plugins.items():
         for folder in _plugin_folders(subject, name):
             yield _Command(
                 text=f"exec {shlex.quote(str(folder / 'hooks' / HOOK))}",
@@ -145,6 +134,3 @@ def _broken_program(name: str, command: _Command) -> Check | None:
     if not os.access(path, os.R_OK | os.X_OK):
         return failed(name, f"{path} cannot be executed", f"chmod +rx {shlex.quote(str(path))}")
     return None
-
-
-CHECKS: Final = (hook_run, hook_python)

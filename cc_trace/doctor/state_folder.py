@@ -6,26 +6,26 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import stat
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.delivery import ERROR_NOTE
 from cc_trace.doctor.check import failed, listed, moment, mtime, ok, warning
-from cc_trace.doctor.local_store import check_ledger, check_store
-from cc_trace.errors import ConfigError
-from cc_trace.files import open_regular, read_regular
+from cc_trace.doctor.databases import check_ledger
+from cc_trace.files import open_regular
 from cc_trace.log import MAX_BYTES
-from cc_trace.store import store_path
 from cc_trace.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.doctor.check import Check, Subject
+    from cc_trace.doctor.check import Check
+    from cc_trace.doctor.subject import Subject
 
+_MIN_FREE_BYTES: Final = 100_000_000
 _MAX_FILES: Final = 20_000
 _WORKER_SECONDS: Final = 120.0  # a worker takes what its hook spooled within a tenth of a second
 _PAYLOADS: Final = (".json", ".tmp", ".request")
@@ -33,9 +33,10 @@ _FAILURE: Final = re.compile(r"^(\d{4}-\S+Z) \d+ the worker ended: (.*)$", re.MU
 
 
 def state_folder(subject: Subject) -> Iterator[Check]:
-    """Check that the folder exists, is ours, closed to others and writable."""
+    """Check that the folder exists, is ours, closed to others and writable, and that there is space left for it."""
     folder = subject.states.folder
     quoted = shlex.quote(str(folder))
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     if not os.path.lexists(folder):
         yield _missing(folder)
     elif not folder.is_dir():
@@ -44,6 +45,10 @@ def state_folder(subject: Subject) -> Iterator[Check]:
         yield failed("state folder", f"{folder} cannot be written to", f"chmod u+rwx {quoted}")
     else:
         yield _not_private(subject) or _linked(subject) or ok("state folder", f"{folder}, writable and private")
+    free = shutil.disk_usage(existing).free
+    if free < _MIN_FREE_BYTES:
+        found = f"only {free // 1_000_000} MB free for {folder}"
+        yield warning("disk", found, "free some space, or set CC_TRACE_HOME to a folder on another disk")
 
 
 def _missing(folder: Path) -> Check:
@@ -65,7 +70,7 @@ def _not_private(subject: Subject) -> Check | None:
             files.append((path, os.lstat(path)))
     if foreign := [(path, status.st_uid) for path, status in files if status.st_uid != user]:
         found = f"{listed(path for path, _ in foreign)} belongs to user {foreign[0][1]}, but you are user {user}"
-        fix = f"chown -R $(id -u) {shlex.quote(str(folder))}, or set CC_TRACE_HOME to a folder of yours"
+        fix = f"sudo chown -R $(id -u) {shlex.quote(str(folder))}, or set CC_TRACE_HOME to a folder of yours"
         return failed("state folder", found, fix)
     modes = ((path, status.st_mode) for path, status in files if not stat.S_ISLNK(status.st_mode))
     if exposed := [f"{path} (mode {stat.S_IMODE(mode):04o})" for path, mode in modes if mode & 0o077]:
@@ -89,16 +94,21 @@ def _linked(subject: Subject) -> Check | None:
     return None
 
 
+def hooks_state_folder(subject: Subject) -> Iterator[Check]:
+    """Check that hooks use the state folder that is checked here."""
+    for_hooks, here = subject.hook_environment().get("CC_TRACE_HOME"), subject.environment.get("CC_TRACE_HOME")
+    if for_hooks and for_hooks != here:
+        found = f"a settings file sets CC_TRACE_HOME to {for_hooks} for hooks, but it is not set in this shell"
+        yield warning("state folder of hooks", found, f"export CC_TRACE_HOME={shlex.quote(for_hooks)}")
+
+
 def spool(subject: Subject) -> Iterator[Check]:
     """Check that no payloads wait for workers that never came, or died."""
     folders = [folder for folder in (subject.states.spool.folder, subject.states.spool.earlier) if folder.is_dir()]
     waiting = [path for folder in folders for path in folder.iterdir() if path.suffix in _PAYLOADS]
-    old = [time for time in map(mtime, waiting) if 0 < time < subject.now - _WORKER_SECONDS]
-    if old:
+    if old := [time for time in map(mtime, waiting) if 0 < time < subject.now - _WORKER_SECONDS]:
         found = f"{plural(len(old), 'hook payload')} waiting for a worker, the oldest since {moment(min(old))}"
         yield warning("spool", found, "`cc-trace sync` delivers now; `hook run` and `log` may show why no worker came")
-    elif subject.states.folder.is_dir():
-        yield ok("spool", f"{plural(len(waiting), 'payload')} waiting")
 
 
 def log(subject: Subject) -> Iterator[Check]:
@@ -134,38 +144,17 @@ def _last_delivery(subject: Subject) -> float:
     return max((cursor.last_attempt_at or 0.0 for cursor in cursors if cursor.error is None), default=0.0)
 
 
-def damaged_files(subject: Subject) -> Iterator[Check]:
+def put_aside(subject: Subject) -> Iterator[Check]:
     """Check whether damaged files were renamed."""
     folder = subject.states.folder
-    renamed = sorted([*folder.glob("*.aside-*"), *folder.glob("sessions/*.aside-*")])
-    if renamed:
+    if renamed := sorted([*folder.glob("*.aside-*"), *folder.glob("sessions/*.aside-*")]):
         found = f"{plural(len(renamed), 'damaged file')} put aside: {listed(path.name for path in renamed)}"
-        fix = f"look at them if you like, then: rm {folder}/*.aside-* {folder}/sessions/*.aside-*"
+        all_of_them = " ".join(f"{shlex.quote(str(parent))}/*.aside-*" for parent in {path.parent for path in renamed})
+        fix = f"look at them if you like, then: rm {all_of_them}"
         yield warning("files put aside", f"{found}. Nothing is sent twice because of that", fix)
-    elif folder.is_dir():
-        yield ok("files put aside", "none")
 
 
 def ledger(subject: Subject) -> Iterator[Check]:
     """Check the ledger."""
-    path = subject.states.folder / "ledger.db"
-    if os.path.lexists(path):
-        yield check_ledger(path)
-
-
-def store(subject: Subject) -> Iterator[Check]:
-    """Check the local store, unless it is a destination, which is checked as such."""
-    path = store_path(subject.states.folder)
-    try:
-        is_destination = any(each.store is not None for each in subject.config().destinations)
-    except ConfigError:  # which has its own check
-        is_destination = False
-    if os.path.lexists(path) and not is_destination:
-        yield check_store(path)
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        why = read_regular(subject.states.folder / ERROR_NOTE).decode("utf-8", "replace")[:500]
-        fix = "make it writable or free some disk space, then run `cc-trace usage`; deliveries are not affected"
-        yield warning("local store", f"it could not be brought up to date: {why}", fix)
-
-
-CHECKS: Final = (state_folder, spool, log, damaged_files, ledger, store)
+    if (damaged := check_ledger(subject.states.folder / "ledger.db")) is not None:
+        yield damaged

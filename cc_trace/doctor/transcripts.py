@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery import main_transcripts
 from cc_trace.doctor.check import failed, listed, moment, mtime, ok, warning
-from cc_trace.doctor.registration import enabled_plugins, settings_files
 from cc_trace.spans import Session
 from cc_trace.text import plural
 from cc_trace.transcript import first_cwd
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.doctor.check import Check, Subject
+    from cc_trace.doctor.check import Check
+    from cc_trace.doctor.subject import Subject
     from cc_trace.spans import SessionSummary
 
 _UNKNOWN: Final = "unknown type "  # as `transcript` counts them
@@ -71,8 +71,7 @@ def _missed(subject: Subject, ran: float) -> list[Path]:
         return []  # all sessions are from before the installation
     since = max(ran + _LATE_SECONDS, installed)
     until = subject.now - _LATE_SECONDS
-    files = settings_files(subject)
-    everywhere = any(file.hooks for file in files if file.scope != "project") or enabled_plugins(files)
+    everywhere = any(file.hooks for file in subject.files if file.scope != "project") or subject.plugins
     late = [path for path in main_transcripts(subject.config_dir) if since < mtime(path) < until]
     return [
         path
@@ -141,8 +140,3 @@ def clock(subject: Subject) -> Iterator[Check]:
     if time > subject.now + _AHEAD_SECONDS:
         found = f"it is {moment(subject.now)} here, but {what} is from {moment(time)}"
         yield warning("clock", found, "set the clock, for example with `timedatectl set-ntp true`")
-    else:
-        yield ok("clock", moment(subject.now))
-
-
-CHECKS: Final = (transcripts, last_run, line_types, clock)

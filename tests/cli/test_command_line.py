@@ -265,7 +265,7 @@ def test_doctor_json_has_no_secrets_and_no_content(tmp_path: Path) -> None:
     done = cc_trace(tmp_path, "doctor", "--json", **environment)
     checks = json.loads(done.stdout)
     assert {tuple(check) for check in checks} == {("name", "verdict", "found", "fix")}
-    assert {check["name"] for check in checks} > {"python", "hook", "spool"}
+    assert {check["name"] for check in checks} > {"python", "hook", "hook run"}
     said = "\n".join(text for check in checks for text in check.values() if text)
     hidden = ["hidden-8", "headed-7", "around-6", "queried", "someone:word", "mine-[", "whispered wo"]
     assert [text for text in (*hidden, *texts) if text in said] == []

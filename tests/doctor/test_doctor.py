@@ -20,7 +20,6 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,16 +33,15 @@ from cc_trace.cli.doctor import run
 from cc_trace.delivery.app import App
 from cc_trace.delivery.cursor import Cursor
 from cc_trace.delivery.state import StateFolder
-from cc_trace.doctor.check import Check, Subject, moment, ok, run_check
+from cc_trace.doctor.check import Check, moment, ok, run_check
 from cc_trace.doctor.configuration import configuration
-from cc_trace.doctor.deliveries import deliveries
+from cc_trace.doctor.databases import check_store
+from cc_trace.doctor.deliveries import deliveries, locks
 from cc_trace.doctor.destinations import destinations, fix, prove
-from cc_trace.doctor.hook_run import hook_python, hook_run
-from cc_trace.doctor.local_store import check_store
-from cc_trace.doctor.locks import locks
-from cc_trace.doctor.machine import environment, hooks_state_folder
+from cc_trace.doctor.hook_run import hook_run
 from cc_trace.doctor.registration import hook, hook_events, hooks_enabled
-from cc_trace.doctor.state_folder import log
+from cc_trace.doctor.state_folder import hooks_state_folder, log
+from cc_trace.doctor.subject import Subject
 from cc_trace.doctor.transcripts import last_run
 from cc_trace.export.destination import DestinationSettings
 from cc_trace.install.hooks import with_hooks
@@ -52,6 +50,7 @@ from cc_trace.settings.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from cc_trace.export.destination import DestinationKind
 
@@ -283,7 +282,7 @@ def test_odd_places_are_no_reason_to_give_up(home: Home, environment: dict[str, 
     home.environment |= environment
     code, checks = home.checks(process=True)
     assert code == 1
-    assert len(checks) >= 14
+    assert len(checks) >= 4
     assert [check for check in checks if "the check failed with" in check.found] == []
 
 
@@ -669,7 +668,7 @@ FAULTS = {
     "spans refused": Fault(
         delivered_while(partial_success(1, "bad span")),
         "delivery otlp",
-        "1 span refused for good: partial success bad span (1)",
+        "1 span refused for good: partial success bad span (1 span, last at 20",
         "cc-trace status",
         "warning",
     ),
@@ -822,17 +821,17 @@ def test_a_store_of_an_earlier_version_is_no_fault(healthy: Home) -> None:
     path = healthy.state / "traces.db"
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 1")
-    assert check_store(path) == ok("local store", f"{path}, no damage found")
+    assert check_store(path) is None
 
 
 def test_a_store_that_is_in_use_is_not_damaged(healthy: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """As while another program has locked it."""
-    monkeypatch.setattr("cc_trace.doctor.local_store._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("cc_trace.doctor.databases._BUSY_SECONDS", 0.1)
     path = healthy.state / "traces.db"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        assert check_store(path) == ok("local store", f"{path}, no damage found")
+        assert check_store(path) is None
 
 
 def test_a_session_that_is_behind_elsewhere_is_told(healthy: Home) -> None:
@@ -974,30 +973,17 @@ def test_a_langfuse_that_is_too_old_to_be_asked_is_told(backend: HttpBackend) ->
     assert check.fix.startswith("update Langfuse to 4.16 or newer")
 
 
-def test_who_holds_a_lock_is_told(home: Home) -> None:
-    """By its process, and since when; after five minutes that is a warning."""
+def test_a_lock_that_is_held_for_long_is_told(home: Home) -> None:
+    """After five minutes; an old lock file that nobody holds is nothing."""
     home.installed()
-    program = (
-        "import sys; from pathlib import Path; from cc_trace.delivery.state import StateFolder\n"
-        f"with StateFolder(Path({str(home.state)!r})).locked({SESSION!r}):\n"
-        "    print('held', flush=True)\n    sys.stdin.read()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdin is not None
-        holder.stdout.readline()
-        kernel = Path("/proc/locks")
-        told = kernel.exists() and f" {holder.pid} " in kernel.read_text()  # not by every system
-        [now] = locks(home.subject())
+    path = home.state / "locks" / f"{SESSION}.lock"
+    with StateFolder(home.state).locked(SESSION) as held:
+        assert held
+        assert list(locks(home.subject())) == []
         [later] = locks(home.subject(time.time() + 1000))
-        holder.stdin.close()
-        assert holder.wait(30) == 0
-    [after] = locks(home.subject())
-    who = holder.pid if told else "(unknown)"
-    assert (now.verdict, after) == ("ok", ok("locks", "none held"))
-    assert now.found.startswith(f"1 session being synced: {SESSION} by process {who} since 20")
-    assert later.verdict == "warning"
-    assert (f"kill {holder.pid}" if told else "lsof ") in (later.fix or "")
+    assert list(locks(home.subject(time.time() + 1000))) == []
+    assert (later.verdict, later.fix) == ("warning", f"find the process with `lsof {path}`; if it hangs, end it")
+    assert f"session {SESSION} has been locked by a process since 20" in later.found
 
 
 @pytest.mark.parametrize(
@@ -1042,7 +1028,6 @@ def test_every_command_is_tried(healthy: Home) -> None:
     (healthy.claude / "plugins" / "installed_plugins.json").write_text(json.dumps(installed))
     healthy.change_settings(enabledPlugins={name: True})
     assert [check.verdict for check in hook_run(healthy.subject())] == ["ok", "failed"]
-    assert list(hook_python(healthy.subject())) == []
 
 
 def test_an_exporter_that_prints_does_not_spoil_the_json(home: Home) -> None:
@@ -1055,14 +1040,14 @@ def test_an_exporter_that_prints_does_not_spoil_the_json(home: Home) -> None:
 @pytest.mark.parametrize(
     ("managed", "own", "verdict"),
     [
-        ({"disableAllHooks": True}, {}, "failed"),
-        ({"allowManagedHooksOnly": True}, {}, "failed"),
-        ({}, {"disableAllHooks": True}, "failed"),
-        ({"allowManagedHooksOnly": True, "hooks": "ours"}, {"disableAllHooks": True}, "ok"),
+        ({"disableAllHooks": True}, {}, ["failed"]),
+        ({"allowManagedHooksOnly": True}, {}, ["failed"]),
+        ({}, {"disableAllHooks": True}, ["failed"]),
+        ({"allowManagedHooksOnly": True, "hooks": "ours"}, {"disableAllHooks": True}, []),
     ],
 )
 def test_what_an_administrator_says_goes_first(
-    home: Home, managed: dict[str, Any], own: dict[str, Any], verdict: str
+    home: Home, managed: dict[str, Any], own: dict[str, Any], verdict: list[str]
 ) -> None:
     """Users cannot switch off an administrator's hooks, and an administrator can switch off users'."""
     home.installed()
@@ -1073,7 +1058,7 @@ def test_what_an_administrator_says_goes_first(
     path.write_text(json.dumps(managed))
     subject = home.subject()
     subject = replace(subject, sources=replace(subject.sources, managed=(path,)))
-    assert [check.verdict for check in hooks_enabled(subject)] == [verdict]
+    assert [check.verdict for check in hooks_enabled(subject)] == verdict
 
 
 def test_an_event_that_only_newer_versions_know_is_a_warning_for_older_ones(home: Home) -> None:
@@ -1084,7 +1069,7 @@ def test_an_event_that_only_newer_versions_know_is_a_warning_for_older_ones(home
     for version in ("2.1.325", "2.0.77"):
         session(home.transcripts, prompt("hello", 0, version=version))
         verdicts.append([check.verdict for check in hook_events(home.subject())])
-    assert verdicts == [["ok"], ["warning"]]
+    assert verdicts == [[], ["warning"]]
 
 
 def test_a_plugin_alone_is_enough(home: Home) -> None:
@@ -1149,15 +1134,11 @@ def test_a_destination_that_does_not_end_is_given_up(home: Home, monkeypatch: py
     assert "did not finish within 0.2 seconds" in check.found
 
 
-def test_what_else_a_hook_gets_is_told(home: Home) -> None:
-    """Hooks may wait, use a proxy, and keep their state where this shell does not look."""
+def test_a_state_folder_that_only_hooks_use_is_told(home: Home) -> None:
     home.claude.mkdir()
-    env = {"CC_TRACE_HOME": "/elsewhere", "CI": "true", "HTTPS_PROXY": "http://user:secret@proxy.example"}
-    home.settings.write_text(json.dumps({"env": env}))
-    [state], [told] = hooks_state_folder(home.subject()), environment(home.subject())
+    home.settings.write_text(json.dumps({"env": {"CC_TRACE_HOME": "/elsewhere"}}))
+    [state] = hooks_state_folder(home.subject())
     assert (state.verdict, state.fix) == ("warning", "export CC_TRACE_HOME=/elsewhere")
-    said = "CI is set, so the hook waits for its worker; requests go through the proxy in HTTPS_PROXY"
-    assert told == ok("environment", said)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Final
 
-from cc_trace.doctor.check import failed, ok
+from cc_trace.doctor.check import failed
 from cc_trace.files import check_beside_database
 from cc_trace.store import VERSION
 
@@ -25,8 +25,8 @@ _STEPS: Final = 10_000  # of SQLite's machine, between two looks at the clock
 _NOT_FINISHED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY)  # it is large, or in use
 
 
-def check_store(path: Path) -> Check:
-    """Check the store, which exists."""
+def check_store(path: Path) -> Check | None:
+    """Return what is wrong with the store; None if nothing is, or there is none."""
     version, problem = _inspect(path, "ro")
     if version > VERSION:
         found = f"{path} has schema version {version}, but this cc-trace writes version {VERSION}"
@@ -35,17 +35,17 @@ def check_store(path: Path) -> Check:
         recover = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
         fix = f"{_move_away(path)}; `{recover}` recovers what can still be read"
         return failed("local store", f"{path} {problem}", fix)
-    return ok("local store", f"{path}, no damage found")
+    return None
 
 
-def check_ledger(path: Path) -> Check:
-    """Check the ledger, which exists: if it cannot be used, nothing is delivered."""
+def check_ledger(path: Path) -> Check | None:
+    """Return what is wrong with the ledger: if it cannot be used, nothing is delivered. None if nothing is wrong."""
     # Opened to be read only, it would leave the files behind that SQLite makes beside it.
     _, problem = _inspect(path, "rw")
     if problem is not None:
         fix = f"{_move_away(path)}; the next delivery creates a new one, and each session's state knows what was sent"
         return failed("ledger", f"{path} {problem}", fix)
-    return ok("ledger", f"{path}, no damage found")
+    return None
 
 
 def remove_span(path: Path, span_id: str) -> None:
@@ -56,6 +56,8 @@ def remove_span(path: Path, span_id: str) -> None:
 
 def _inspect(path: Path, mode: str) -> tuple[int, str | None]:
     """Return the version of a database's schema, and what is wrong with it. Of a large one only a part is read."""
+    if not os.path.lexists(path):
+        return 0, None
     if path.is_symlink():
         return 0, "is a symlink, which is not followed"
     if not path.is_file():  # such as a pipe, for whose other end SQLite would wait
