@@ -42,7 +42,7 @@ from cc_trace.transcript import (
     rewound_prompts,
     scan,
 )
-from cc_trace.turns import Agent, Agents, Seen, assemble, progress_agents, sidechain_agents
+from cc_trace.turns import Agent, Agents, Runs, Seen, assemble, progress_agents, sidechain_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cc_trace.requests import RequestContent
     from cc_trace.spans.model import Span, TraceLink
     from cc_trace.transcript import AgentFile, Context, Entry, Head, Line, OpenTranscript
-    from cc_trace.turns import Runs, Turn
+    from cc_trace.turns import Turn
 
 _BATCH: Final = 64
 _ASKED: Final = ("prompt", "command", "continuation", "teammate")
@@ -154,6 +154,7 @@ class Session:
         self._last_asked = -1  # offset of the last prompt
         self.summarized = False  # the last line is a summary
         self.last_turn_began_after_hook = False  # after the hook that reported the ending
+        self._unanswered: list[Turn] = []  # at most one, at the end
 
     def has_prompt_after(self, turn: Turn | None) -> bool:
         """Return whether a prompt after this turn has no response yet."""
@@ -181,7 +182,7 @@ class Session:
             main=main,
             call_by_task=resume.call_by_task,
             delegated=delegated,
-            unanswered=self.summary.unanswered_prompts,
+            unanswered=self._unanswered,
         ):
             if held is not None:
                 yield self._trace(held, turn, agents)
@@ -190,7 +191,25 @@ class Session:
             self.last_turn_began_after_hook = self._is_later(held.start.head.time_ns)
             held.closed |= self._is_over(held, agents)
             yield self._trace(held, None, agents)
+        for turn in self._unanswered:
+            texts = [*(message.text for message in turn.start.earlier), turn.start.text]
+            self.summary.unanswered_prompts += [text for text in texts if text]
         self._finish(with_files)
+
+    def unanswered(self) -> Trace | None:
+        """Return the turn at the end that has no response, once all others were read, and count it in the summary.
+
+        It is only shown, never sent: its spans get other ids with the first response.
+        """
+        if not self._unanswered:
+            return None
+        (turn,) = self._unanswered
+        self.summary.turns += 1
+        self._note_prompt(turn)
+        root, *others = from_turn(turn, Runs(), self.summary.session_id, {})
+        if root.status == "ok":
+            root = root._replace(status="incomplete", error="no response")
+        return Trace(turn, [root, *others], 0)
 
     def _is_over(self, turn: Turn, agents: Agents) -> bool:
         """Return whether the last turn counts as over although no line says so."""
@@ -224,9 +243,7 @@ class Session:
         unanswered = [call.use for call in turn.calls.values() if call.result is None]
         summary.pending_tool_use = unanswered[-1] if unanswered else None
         summary.max_turns_reached = turn.limit is not None
-        if turn.start.trigger in _ASKED and not summary.first_prompt:
-            summary.first_prompt = turn.start.text_without_ide_tags[:TITLE_CHARS]
-            summary.first_prompt_typed = turn.start.origin.speaker == "human"
+        self._note_prompt(turn)
         summary.latest_output = turn.output[:OUTPUT_CHARS] or summary.latest_output
         link = self._links.get(max((first for first in self._links if first <= turn.number), default=0))
         spans = from_turn(turn, runs, summary.session_id, resume.trace_by_call, link, self._requests)
@@ -236,6 +253,12 @@ class Session:
         if turn.start.launched_by is not None:
             resume.finished_tasks.add(turn.start.launched_by)
         return Trace(turn, spans, self._awaited(turn, runs))
+
+    def _note_prompt(self, turn: Turn) -> None:
+        summary = self.summary
+        if turn.start.trigger in _ASKED and not summary.first_prompt:
+            summary.first_prompt = turn.start.text_without_ide_tags[:TITLE_CHARS]
+            summary.first_prompt_typed = turn.start.origin.speaker == "human"
 
     def _awaited(self, turn: Turn, runs: Runs) -> int:
         """Count the launched agents that have no file yet."""

@@ -24,7 +24,9 @@ _SORTS: Final = {
     "duration": "last_ns - first_ns DESC",
     "errors": "errors DESC",
 }
-_SESSION: Final = "session_id, title, project, cwd, branch, first_ns, last_ns, turns, cost_usd, tokens, errors, state"
+_SESSION: Final = (
+    "session_id, title, project, cwd, branch, first_ns, last_ns, active_ns, turns, cost_usd, tokens, errors, state"
+)
 _ROW: Final = (
     "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_token_ns, status, cost_usd,"
     " total_usd, hot, lane, waits"

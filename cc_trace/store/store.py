@@ -157,6 +157,11 @@ class Store:
                 changed |= write(last, running=False)
             last = trace
             latest_ns = max(latest_ns, _ended_ns(trace.spans))
+        if (unanswered := session.unanswered()) is not None:
+            if last is not None:
+                changed |= write(last, running=False)
+            last = unanswered
+            latest_ns = max(latest_ns, _ended_ns(last.spans))
         turn = last.turn if last is not None else None
         latest = max(latest_ns, session.summary.last_ns or 0) / 1e9
         state = current_activity(

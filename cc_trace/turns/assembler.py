@@ -124,22 +124,23 @@ def assemble(
     main: bool = True,
     call_by_task: dict[str, str] | None = None,
     delegated: Collection[str] = (),
-    unanswered: list[str] | None = None,
+    unanswered: list[Turn] | None = None,
 ) -> Iterator[Turn]:
     """Yield the turns of one file; the last one may still be open.
 
     In a main file, sidechain lines belong to agents and are kept aside; in an agent's own file (`main` false) all lines
     are its own. `call_by_task` has the background tasks of earlier turns (id -> call); those of these turns are added.
     `delegated`: the prompt ids of commands that an agent ran, which no response of the main thread follows.
-    `unanswered`: a list that receives the prompts without a response at the end of the file.
+    `unanswered`: a list that receives the turn without a response at the end of the file, if there is one.
     """
     assembler = _Assembler(seen, number, {} if call_by_task is None else call_by_task, delegated, main=main)
     for entry in entries:
         if (turn := assembler.add(entry)) is not None:
             yield turn
-    if unanswered is not None:
-        unanswered += assembler.unanswered()
-    if (turn := assembler.unfinished()) is not None:
+    turn = assembler.unfinished()
+    if unanswered is not None and (last := assembler.unanswered()) is not None:
+        unanswered.append(last)
+    if turn is not None:
         yield turn
 
 
@@ -187,20 +188,29 @@ class _Assembler:
         self._call_by_task = call_by_task
         self._delegated = delegated
 
-    def unanswered(self) -> list[str]:
-        """Return the prompts at the end of the file that have no response."""
-        texts = [each.text for each in self._held[:1] if isinstance(each, Prompt)]
-        if self._open is not None and not self._open.answered and not self._open.copied:
-            start = self._open.turn.start
-            texts += [*(message.text for message in start.earlier), *([start.text] if start.text else [])]
-        return texts
-
     def unfinished(self) -> Turn | None:
         """Return the turn that is still open at the end of the file, if it has a response."""
         if self._open is None or not self._open.answered:
             return None
         self._seen.unmatched += self._open.unmatched
         return self._open.turn
+
+    def unanswered(self) -> Turn | None:
+        """Return the turn at the end of the file that has a prompt and no response. Nothing can be added any more."""
+        if self._held:
+            (prompt, *since), self._held = self._held, []
+            assert isinstance(prompt, Prompt)  # noqa: S101
+            self._number += 1  # the open turn stays as it is
+            self._open = self._new_turn(Start.from_prompt(prompt))
+            for each in since:
+                self._process(each)  # none of them closes a turn
+        if self._open is None or self._open.answered or self._open.copied:
+            return None
+        turn = self._open.turn
+        if not (turn.start.text or turn.start.earlier):
+            return None
+        turn.prompt_key = f"prompt:{turn.start.head.uuid or turn.start.head.offset}"
+        return turn
 
     def add(self, entry: Entry) -> Turn | None:
         """Process one entry; return the turn that it closed."""

@@ -208,6 +208,7 @@ class Turn:
     closed: bool = False
     delegated: bool = False  # a command that an agent ran instead of the main thread
     command_output: str = ""  # what such a command printed
+    prompt_key: str | None = None  # its key if the file ends without a response
 
     @property
     def key(self) -> str | None:
@@ -222,7 +223,7 @@ class Turn:
         for entry in self.sidechain:
             if isinstance(entry, Reply) and entry.message_id is not None:
                 return f"agent:{self.number}:{entry.message_id}"  # only an agent's lines remain
-        return None
+        return self.prompt_key
 
     @property
     def resting(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from claude_process import ended_pid, write_record
-from lines import NOON, prompt, reply, result, tool_use, write
+from lines import NOON, line, prompt, reply, result, tool_use, write
 from shared import CASES
 from viewer import copy_cases, running
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cc_trace.spans import Span
+    from cc_trace.transcript import JsonValue
 
 ORIGIN, FORK = "dddddddd-0000-4000-8000-000000000001", "35e95895-b490-45b6-99f9-2d715768dc02"
 OWN = "11111111-0000-4000-8000-000000000001"
@@ -241,7 +242,7 @@ def test_calls_that_waited_together_have_the_least_that_each_must_have_waited(
 ) -> None:
     spans = {span.kind: span for span in recorded("2.1.325--b_tools")}
     root = spans["turn"]._replace(metadata={"time_ms": {"permission": paused_ms}})
-    asked = {"permission": {"decision": "accept", "source": "user_temporary"}}
+    asked: dict[str, JsonValue] = {"permission": {"decision": "accept", "source": "user_temporary"}}
     calls = [
         spans["tool"]._replace(span_id=str(ms), parent_id=root.span_id, metadata=asked, start_ns=0, end_ns=ms * 10**6)
         for ms in took_ms
@@ -267,6 +268,48 @@ def test_a_call_that_was_refused_is_told_from_one_that_failed(
     with running(tmp_path) as viewer:
         found = viewer.index.read("SELECT status, refused, wait_ms FROM spans WHERE kind = 'tool'")
     assert [tuple(row) for row in found] == [("error", by, 90_000 if by == "user" else None)]
+
+
+def test_a_prompt_that_never_got_an_answer_is_a_turn_with_its_retries_and_its_interruption(
+    tmp_path: Path, projects: Path
+) -> None:
+    failed = {"cause": {"code": "ConnectionRefused"}, "level": "error", "maxRetries": 10}
+    lines = [
+        prompt("a", 0),
+        reply("m1", "A", at=1, message={"stop_reason": "end_turn"}),
+        prompt("resume", 100),
+        *(line("system", 102 + n, subtype="api_error", retryAttempt=n, retryInMs=500, **failed) for n in (1, 2)),
+        prompt("[Request interrupted by user]", 105),
+    ]
+    path = write(projects / f"{OWN}.jsonl", lines)
+    with running(tmp_path) as viewer:
+        session = questions.session(viewer.index, OWN)
+        found = viewer.index.read("SELECT name, status, start_ns, end_ns FROM spans WHERE turn = 2 ORDER BY place")
+        times = viewer.index.read("SELECT json_extract(span, '$.metadata.time_ms') FROM spans WHERE turn = 2")
+    assert session is not None
+    assert (session["turns"], session["active_ns"]) == (2, 6 * 10**9)
+    assert [tuple(row)[:2] for row in found] == [
+        ("Turn 2", "interrupted"),
+        *[("api_retry", "ok")] * 2,
+        ("interruption", "interrupted"),
+    ]
+    assert found[0]["end_ns"] - found[0]["start_ns"] == 5 * 10**9
+    assert json.loads(times[0][0])["retries"] == 1_000
+    assert [span.turn for span in Session(path).spans() if span.kind == "turn"] == [1]  # it is not sent
+
+
+def test_a_first_prompt_without_an_answer_is_shown_until_the_answer_comes(tmp_path: Path, projects: Path) -> None:
+    path = projects / f"{OWN}.jsonl"
+    shown = []
+    for lines in ([prompt("fix it", 0)], [prompt("fix it", 0), reply("m1", "done", at=5)]):
+        write(path, lines)
+        with running(tmp_path) as viewer:
+            title = viewer.index.read("SELECT title FROM sessions")[0][0]
+            shown.append((title, *(tuple(row) for row in viewer.index.read("SELECT turn, status, error FROM spans"))))
+    assert shown == [
+        ("fix it", (1, "incomplete", "no response")),
+        ("fix it", (1, "ok", None), (1, "ok", None)),
+    ]
 
 
 def test_words_beside_escape_codes_are_found(tmp_path: Path, projects: Path) -> None:
