@@ -193,6 +193,8 @@ def _preview(command: argparse.ArgumentParser) -> None:
     _session(command)
     _turn(command)
     command.add_argument("--to", metavar="DESTINATION", help="the destination; required if several are configured")
+    about = "print one line of JSON per span, as if the output were not a terminal"
+    command.add_argument("--json", action="store_true", help=about)
 
 
 def _report(command: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     with app.sync() as sync:
         reports = [sync_stream(app, sync, each, here()) for each in runs]
     for report in reports:
-        print_report(report)
+        print_report(app, report)
     if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
     return 0 if all(report.complete and report.why_off is None for report in reports) else 1
@@ -47,7 +47,7 @@ def read_runs(name: str, prompt: str | None) -> list[StreamTranscript]:
     made = convert_stream(messages, prompt=prompt, ended_ns=ended_ns)
     if not made:
         what = "stdin" if name == "-" else name
-        message = f"{what} is not JSON output of Claude Code; run claude with --output-format stream-json --verbose"
+        message = f"{what} has no messages of Claude Code; run `claude -p` with --output-format stream-json --verbose"
         raise NotFoundError(message)
     return made
 

@@ -1,10 +1,11 @@
-"""`cc-trace preview`: exactly what would be sent of a session to a destination, as JSON, and nothing is sent."""
+"""`cc-trace preview`: exactly what would be sent of a session to a destination; nothing is sent."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
+from cc_trace.cli.preview_text import readable
 from cc_trace.cli.show import no_turn
 from cc_trace.cli.transcripts import find_transcript
 from cc_trace.delivery import WRITTEN_WHILE_OFF, App
@@ -12,11 +13,12 @@ from cc_trace.errors import ConfigError
 from cc_trace.export import EncodesWithTurn
 from cc_trace.privacy import Privacy
 from cc_trace.spans import Session
+from cc_trace.text import plural
 from cc_trace.transcript import BEGINNING, MediaFinder, agent_paths
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cc_trace.export import Destination
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Print a line for each span, in the order they would be sent; on stderr where to, and what was masked."""
+    """Print each span, in the order they would be sent; on stderr where to, and what was masked.
+
+    A terminal shows names and values; a program, or a person who asks for JSON, gets a line of JSON for each span.
+    """
     app = App.open(environment, only_destination=options.to)
     transcript = find_transcript(options.session, app.config_dir, app.states.folder)
     started = app.project_and_environment(transcript)
@@ -43,9 +48,14 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     state = app.states.peek(transcript.stem)
     links = state.trace_links if state is not None else None
     session = Session(transcript, ending="over", links=links, request_content=config.request_content)
-    spans = _print(session, _encoder(plan.destinations[0], transcript), privacy, options.turn)
+    write = _write_json if options.json or not sys.stdout.isatty() else _write_text
+    encode, count = _encoder(plan.destinations[0], transcript), 0
+    for span, turn in _spans(session, options.turn):
+        write(span, encode(privacy(span, turn), turn))
+        count += 1
+    sys.stdout.flush()
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
-    said = f"{spans} spans to {config.destinations[0].name}, content {config.privacy.content}"
+    said = f"{plural(count, 'span')} to {config.destinations[0].name}, content {config.privacy.content}"
     print(f"cc-trace: {said}, masked: {masked or 'nothing'}", file=sys.stderr)
     return 0
 
@@ -62,17 +72,24 @@ def _encoder(destination: Destination, transcript: Path) -> Callable[[Span, Sequ
     return encode
 
 
-def _print(
-    session: Session, encode: Callable[[Span, Sequence[Span]], bytes], privacy: Privacy, turn: int | None
-) -> int:
-    out, count = sys.stdout.buffer, 0
+def _spans(session: Session, turn: int | None) -> Iterator[tuple[Span, Sequence[Span]]]:
+    """Yield the spans to preview, each with all spans of its turn."""
+    found = False
     for trace in session.traces():
-        if turn is not None and trace.turn.number != turn:
-            continue
-        for span in reversed(trace.spans):
-            out.write(encode(privacy(span, trace.spans), trace.spans) + b"\n")
-            count += 1
-    out.flush()
-    if turn is not None and not count:
+        if turn is None or trace.turn.number == turn:
+            found = True
+            yield from ((span, trace.spans) for span in reversed(trace.spans))
+    if turn is not None and not found:
         raise no_turn(session.summary, turn)
-    return count
+
+
+def _write_json(_: Span, row: bytes) -> None:
+    sys.stdout.buffer.write(row + b"\n")
+
+
+def _write_text(span: Span, row: bytes) -> None:
+    name = "" if span.kind == "turn" else f" · {span.kind} {span.name}"
+    print(f"Turn {span.turn}{name}")
+    for line in readable(row):
+        print(f"  {line}")
+    print()

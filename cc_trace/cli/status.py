@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -67,8 +68,10 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if more := known.keys() - shown:
         pending = sum(_is_pending(known[id_]) for id_ in more)
         print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
-    if not rows:
-        print("no session has been delivered yet")
+    if not rows and app.states.installed_ns is None:
+        print("nothing has been delivered, as the hook is not installed; run `cc-trace install`")
+    elif not rows:
+        print("nothing has been delivered yet; `cc-trace doctor` checks whether the hook runs")
     disk = _disk_usage(app.states)
     sizes = [f"{name} {_size(disk[key])}" for name, key in _SHOWN_SIZES.items()]
     print(f"on disk: {', '.join(sizes)} (in {disk['folder']})")
@@ -220,10 +223,16 @@ def _print(row: dict[str, Any]) -> None:
         if cursor["unfinished"]:
             parts.append(f"{cursor['unfinished']} unfinished")
         if cursor["time"]:
-            parts.append(f"at {cursor['time']}")
+            parts.append(f"last attempt {_local(cursor['time'])}")
         print(f"  {name}: {', '.join(parts)}")
         if cursor["error"]:
-            print(f"    {cursor['error']} ({cursor['error_at']})")
+            at = f" ({_local(cursor['error_at'])})" if cursor["error_at"] else ""
+            print(f"    {cursor['error']}{at}")
         for note in cursor["refused"]:
             what = note.get("span_id") or f"{note.get('spans')} spans"
             print(f"    refused: {what}: {note.get('status')} {note.get('message')}")
+
+
+def _local(time: str) -> str:
+    """Return a time of a row as the user's clock shows it."""
+    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")

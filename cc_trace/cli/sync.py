@@ -7,12 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from cc_trace.cli.interrupts import stop_on_interrupt
-from cc_trace.delivery import (
-    App,
-    main_transcript,
-    pending_sessions,
-    take_spool,
-)
+from cc_trace.delivery import App, main_transcript, pending_sessions, take_spool
 from cc_trace.errors import NotFoundError
 from cc_trace.paths import find, here
 from cc_trace.text import plural
@@ -34,7 +29,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     reports: list[Report] = []
     with app.sync() as sync, stop_on_interrupt(stop_flag):
         for report in _one(app, sync, named) if named is not None else _pending(app, sync):
-            print_report(report)
+            print_report(app, report)
             reports.append(report)
             if stop_flag.value:
                 break
@@ -69,12 +64,12 @@ def _pending(app: App, sync: Sync) -> Iterator[Report]:
         found = True
         yield sync.sync_session(path)
     if since_ns is None and not found:
-        message = "cc-trace is not installed yet: run `cc-trace install`; `cc-trace backfill` delivers earlier sessions"
+        message = "the hook is not installed; run `cc-trace install`. `cc-trace backfill` delivers earlier sessions"
         raise NotFoundError(message)
 
 
-def print_report(report: Report) -> None:
-    """Print the result of syncing one session."""
+def print_report(app: App, report: Report) -> None:
+    """Print the result of syncing one session: a line for each destination."""
     if report.locked:
         print(f"{report.session_id}: another process is delivering it")
         return
@@ -82,9 +77,13 @@ def print_report(report: Report) -> None:
         print(f"{report.session_id}: not traced: {report.why_off}")
     if "*" in report.pending:
         print(f"{report.session_id}: pending: {report.pending['*']}")
+    state = app.states.peek(report.session_id)
     for name in dict.fromkeys([*report.sent, *report.pending]):
         if name == "*":
             continue
-        sent = report.sent.get(name, 0)
-        why = f"; pending: {report.pending[name]}" if name in report.pending else ""
-        print(f"{report.session_id}: {plural(sent, 'span')} to {name}{why}")
+        sent, why = report.sent.get(name, 0), report.pending.get(name)
+        said = f"{plural(sent, 'span')} to {name}" if sent else f"nothing {'sent to' if why else 'new for'} {name}"
+        cursor = None if state is None else state.destinations.get(name)
+        if cursor is not None and cursor.unfinished_spans:
+            said += f"; {cursor.unfinished_spans:,} unfinished, sent when their turn is over"
+        print(f"{report.session_id}: {said}{f'; pending: {why}' if why else ''}")

@@ -13,6 +13,7 @@ from rich.tree import Tree
 
 from cc_trace.cli.output import bare
 from cc_trace.escapes import escaped
+from cc_trace.store import waits
 from cc_trace.text import dollars, local_time, plural, shortened
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ONE_LINE_CHARS: Final = 100
 _PIPED_WIDTH: Final = 140
 _CLOCK: Final = "%H:%M:%S"
+_WAITED_FOR: Final = {"permission": "for permission", "answer": "for an answer", "retry": "to try again"}
+_WAITING: Final = ("permission", "retries", "idle")  # of the kinds in a turn's `time_ms`
 # Why a line was skipped or repaired, where a reader should know.
 _MALFORMED: Final = {
     "malformed line": ("malformed line", "malformed lines"),
@@ -37,6 +40,13 @@ _MALFORMED: Final = {
 _REPAIRED: Final = ("repaired line", "several objects on one line")
 
 
+class _Console(Console):
+    """Leaves a reader that has gone to whoever called, as all other output does; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  (called where the error is handled)
+
+
 class Printer:
     """Prints a session turn by turn."""
 
@@ -44,7 +54,7 @@ class Printer:
         piped = not sys.stdout.isatty()
         width = _PIPED_WIDTH if piped else None
         # Colours are escape sequences of our own; all that comes from elsewhere is made `_printable` here.
-        self._console = Console(file=bare(sys.stdout), width=width, highlight=False, markup=False, emoji=False)
+        self._console = _Console(file=bare(sys.stdout), width=width, highlight=False, markup=False, emoji=False)
         self._full = full
         self._content = content
 
@@ -100,6 +110,8 @@ class Printer:
         parts = [_span_duration(root), _some(tools, "tool call"), f"{tokens:,} out", cost]
         # Totals stand first: what follows is cut at the edge of the terminal.
         totals = Text(no_wrap=True, overflow="ellipsis")
+        if waited_ms := _waited_ms(root):
+            parts.insert(1, f"waited {_duration(waited_ms * 1_000_000)}")
         if root.metadata.get("rewound"):
             parts.append("rewound")
         parts.insert(0, local_time(root.start_ns, _CLOCK))
@@ -129,7 +141,9 @@ class Printer:
                 parts = [_span_duration(span)]
         if span.metadata.get("background"):
             parts.append("in the background")
-        line.append("".join(f" · {part}" for part in parts if part), style="dim")
+        known, told = Text("".join(f" · {part}" for part in parts if part), style="dim"), _waits(span)
+        # What an event says may fill the line.
+        line.append_text(told + known if span.kind == "event" else known + told)
         self._ending(line, span)
         if self._content and span.kind == "tool" and not self._full:
             line.append(f"  {_one_line(span.input)}", style="dim")
@@ -147,6 +161,19 @@ class Printer:
         for name, value in (("in", span.input), ("out", span.output)):
             if text := _readable(value):
                 node.add(Text(f"{name}: ", style="dim").append(text, style="default"))
+
+
+def _waited_ms(root: Span) -> int:
+    """Return how long nothing went on in a turn, as far as that is known."""
+    spent = root.metadata.get("time_ms")
+    known = [spent.get(kind) for kind in _WAITING] if isinstance(spent, dict) else []
+    return sum(each for each in known if isinstance(each, int))
+
+
+def _waits(span: Span) -> Text:
+    """Say what a span waited for. Of a hook the line itself says so."""
+    known = [(kind, end_ns - start_ns) for kind, start_ns, end_ns in waits(span) if kind in _WAITED_FOR]
+    return Text("".join(f" · waited {_duration(ns)} {_WAITED_FOR[kind]}" for kind, ns in known), style="yellow")
 
 
 def _readable(value: JsonValue) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         row_of,
         write_spans,
     )
-    from cc_trace.store.layout import label
+    from cc_trace.store.layout import label, waits
     from cc_trace.store.schema import VERSION, connect
     from cc_trace.store.slowest import Slow
     from cc_trace.store.span_rows import to_json
@@ -53,6 +53,7 @@ __all__ = [
     "store_path",
     "to_json",
     "usage",
+    "waits",
     "write_spans",
 ]
 
@@ -75,6 +76,7 @@ _MODULES: Final = {
     "row_of": "delivered",
     "store_path": "store",
     "to_json": "span_rows",
+    "waits": "layout",
     "write_spans": "delivered",
 }
 

@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from shared import CASES, corpus, label
 
 from cc_trace.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CCUSAGE = shutil.which("ccusage")
 COUNTS = {

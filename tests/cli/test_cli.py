@@ -122,7 +122,7 @@ def test_tree_for_people(home: Path) -> None:
     """Turn with prompt and answer, generations with tokens and cost, tools with duration, agents nested, totals."""
     shown = cc_trace("show", SESSION, home=home).stdout.splitlines()
     assert shown[0] == (
-        "Turn 1 23:11:44 · 4.9 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate"
+        "Turn 1 23:11:44 · 4.9 s · waited 2.8 s · 2 tool calls · 210 out · $0.0055 [[bgagent]] delegate"
         " → Background agent finished, noted."
     )
     assert shown[1].startswith(

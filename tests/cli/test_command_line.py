@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SESSION = CASES / "2.1.325--b_tools"
+PLAN, RETRIED = "2.1.325--g3b_plan_keep_context", "2.1.325--e1_overloaded_then_ok"
 PUBLIC, SECRET = "pk-lf-" + "0" * 8, "sk-lf-" + "1" * 8
 
 
@@ -365,3 +366,28 @@ def test_a_worker_that_is_called_wrongly_says_so_in_one_line(tmp_path: Path, arg
     command = [sys.executable, "-m", "cc_trace", "sync", "--spooled", str(tmp_path / "1.json"), *arguments]
     done = subprocess.run(command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_show_marks_waits(tmp_path: Path) -> None:
+    plan, retried = (next((CASES / name).glob("*.jsonl")) for name in (PLAN, RETRIED))
+    said = cc_trace(tmp_path, "show", str(plan)).stdout
+    assert "ExitPlanMode · 2.1 s · waited 2.1 s for permission" in said
+    assert re.search(r"^Turn 1 .* · 4\.3 s · waited 2\.1 s · ", said)
+    assert "api_retry · waited 581 ms to try again · 529" in cc_trace(tmp_path, "show", str(retried)).stdout
+
+
+@pytest.mark.parametrize("command", ["show", "preview"])
+def test_a_reader_that_stops_early_is_no_error(tmp_path: Path, command: str) -> None:
+    path = next((CASES / PLAN).glob("*.jsonl"))
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "cc_trace", command, str(path)],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert b"Error" not in process.stderr.read()
+        assert process.wait(60) == 0

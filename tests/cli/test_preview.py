@@ -14,6 +14,9 @@ from backend import HttpBackend
 from google.protobuf.json_format import MessageToDict
 from lines import prompt, reply, write
 from shared import CASES
+from test_command_line import in_terminal
+
+from cc_trace.cli.preview_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +94,49 @@ def test_what_was_masked_is_counted(shell: Shell) -> None:
     shown = shell.run("preview", str(path))
     assert KEY not in shown.stdout
     assert shown.stderr == "cc-trace: 2 spans to local, content full, masked: 4 github token\n"
+
+
+def leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from leaves(item)
+    elif isinstance(value, str) and value[:1] not in ("{", "["):
+        yield from value.splitlines()
+
+
+@pytest.mark.parametrize("destination", ["local", "file"])
+def test_terminal_shows_all_that_would_be_sent(shell: Shell, destination: str) -> None:
+    """Each text of the JSON stands there, whatever form a destination gives it."""
+    rows = shell.run("preview", SESSION, "--to", destination).stdout.splitlines()
+    for row in rows:
+        shown = "\n".join(readable(row.encode()))
+        assert [text for text in leaves(json.loads(row)) if text not in shown] == []
+        assert '"stringValue"' not in shown
+        assert "stringValue:" not in shown
+
+
+def test_terminal_shows_names_and_values_unless_json_is_asked_for(shell: Shell) -> None:
+    shown = in_terminal(shell.home, 400, "preview", SESSION, "--to", "file", "--turn", "1")
+    assert f"    session.id: {SESSION}\n" in shown
+    assert shown.count("Turn 1 · generation ") == 5
+    as_json = in_terminal(shell.home, 400, "preview", SESSION, "--to", "file", "--turn", "1", "--json")
+    assert as_json.count('{"resourceSpans":') == 11
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        (b'{"a":[{"key":"b","value":{"stringValue":"c"}}],"d":null,"e":""}', "a:\n  b: c"),
+        (b'{"a":{"arrayValue":{"values":[{"intValue":"1"},{"boolValue":false}]}}}', "a:\n  - 1\n  - false"),
+        (b'{"a":"{\\"b\\":[]}","c":"[not JSON"}', "a:\nc: [not JSON"),
+        (b'{"a":"1\\n2","b":[{"c":1,"d":2},[],"x"]}', "a:\n  1\n  2\nb:\n  - c: 1\n    d: 2\n  -\n  - x"),
+        (b"not JSON", "not JSON"),
+        (b"[" * 900 + b"]" * 900, None),
+    ],
+)
+def test_json_is_shown_as_names_and_values(row: bytes, shown: str | None) -> None:
+    lines = [line.rstrip() for line in readable(row)]
+    assert shown is None or "\n".join(lines) == shown
 
 
 def test_one_turn_of_a_session(shell: Shell) -> None:

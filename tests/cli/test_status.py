@@ -9,6 +9,7 @@ import orjson
 import pytest
 from backend import HttpBackend
 from claude_process import ended_pid, write_record
+from lines import prompt, reply, write
 from test_worker import Home, quieten
 
 from cc_trace.cli.status import _disk_usage, _size
@@ -70,6 +71,17 @@ def test_status_shows_titles_that_the_store_knows(tmp_path: Path) -> None:
     title = orjson.loads(home.command("sessions", "--json").stdout)[0]["title"]
     assert orjson.loads(home.command("status", "--json").stdout)[0]["title"] == title
     assert home.command("status").stdout.splitlines()[0].endswith(f"  {title}")
+
+
+def test_sync_says_what_waits_for_its_turn_to_end(tmp_path: Path) -> None:
+    session_id = "aaaa1111-0000-4000-8000-000000000001"
+    with HttpBackend() as backend:
+        home = Home(tmp_path, backend)
+        call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "sleep 9"}}
+        write(home.projects / f"{session_id}.jsonl", [prompt("go", 0), reply("m1", call, at=1)])
+        done = home.command("sync", "--session", session_id)
+        assert done.stdout == f"{session_id}: nothing new for otlp; 3 unfinished, sent when their turn is over\n"
+        assert done.returncode == 0
 
 
 def test_a_session_whose_process_has_ended_is_idle(tmp_path: Path) -> None:

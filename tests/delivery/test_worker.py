@@ -306,12 +306,12 @@ def test_sync_command_reports_pending(tmp_path: Path, backend: HttpBackend) -> N
     backend.behaviour = REFUSE
     done = home.command("sync", "--transcript", str(transcript))
     assert done.returncode == 1
-    assert done.stdout.startswith(f"{transcript.stem}: 0 spans to otlp; pending: ")
+    assert done.stdout.startswith(f"{transcript.stem}: nothing sent to otlp; pending: ")
     assert "3 pending" in home.command("status").stdout
     backend.behaviour = OK
     done = home.command("sync", "--session", transcript.stem)
     assert (done.returncode, done.stdout) == (0, f"{transcript.stem}: 3 spans to otlp\n")
-    assert home.command("sync").stderr.startswith("cc-trace: cc-trace is not installed yet: run `cc-trace install`")
+    assert home.command("sync").stderr.startswith("cc-trace: the hook is not installed; run `cc-trace install`")
     home.install()
     assert home.command("sync").stdout == "nothing is pending\n"
     rows = orjson.loads(home.command("status", "--json").stdout)
