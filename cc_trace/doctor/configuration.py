@@ -30,6 +30,8 @@ def configuration(subject: Subject) -> Iterator[Check]:
         config = subject.config()
         Privacy(config.privacy)  # whose own patterns may be wrong
     except ConfigError as error:
+        if any(str(file.path) in str(error) for file in subject.files if file.problem is not None):
+            return  # `settings.json` reports what is wrong with it
         fix = "correct the setting; `cc-trace config` shows every setting and where it is set"
         if subject.plugins:
             # Claude Code keeps secret options where it keeps its own secrets, and we do not read those.
@@ -55,7 +57,7 @@ def config_file(subject: Subject) -> Iterator[Check]:
     path = subject.sources.config_file
     with contextlib.suppress(ConfigError):  # `configuration` reports what is wrong with it
         if unknown := unknown_keys(path):
-            fix = f"fix them in {path}; `cc-trace config` lists all settings"
+            fix = f"correct them in {path}; `cc-trace config` lists all settings"
             yield failed("config.toml", f"{path} has unknown settings: {listed(map(repr, unknown))}", fix)
 
 

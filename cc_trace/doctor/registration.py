@@ -32,7 +32,7 @@ def settings_json(subject: Subject) -> Iterator[Check]:
     broken = [file for file in subject.files if file.problem is not None]
     for file in broken:
         found = f"{file.problem}; Claude Code ignores the file"
-        fix = f"fix {file.path}; `cc-trace install` then registers the hook again if it is gone"
+        fix = f"correct {file.path}; `cc-trace install` then registers the hook again if it is gone"
         yield failed("settings.json", found, fix)
     if subject.files and not broken:
         yield ok("settings.json", listed((file.path for file in subject.files), most=5))
@@ -48,6 +48,8 @@ def hook(subject: Subject) -> Iterator[Check]:
     }
     missing = [event for event in EVENTS if not places[event]]
     times = Counter(place for event in EVENTS for place in places[event])
+    if not times and any(file.problem for file in files):
+        return  # where it may be registered
     if not times:
         searched = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
         found = f"not registered in {searched}, and the plugin is not enabled there"

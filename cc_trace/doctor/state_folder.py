@@ -33,30 +33,22 @@ _FAILURE: Final = re.compile(r"^(\d{4}-\S+Z) \d+ the worker ended: (.*)$", re.MU
 
 
 def state_folder(subject: Subject) -> Iterator[Check]:
-    """Check that the folder exists, is ours, closed to others and writable, and that there is space left for it."""
-    folder = subject.states.folder
-    quoted = shlex.quote(str(folder))
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
-    if not os.path.lexists(folder):
-        yield _missing(folder)
-    elif not folder.is_dir():
-        yield failed("state folder", f"{folder} is not a folder", f"mv {quoted} {shlex.quote(f'{folder}.old')}")
-    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield failed("state folder", f"{folder} cannot be written to", f"chmod u+rwx {quoted}")
-    else:
+    """Check that the folder is ours, closed to others and writable, and that there is space left for it."""
+    folder = subject.states.folder.absolute()
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        fix = f"mv {shlex.quote(str(existing))} {shlex.quote(f'{existing}.old')}"
+        yield failed("state folder", f"{existing} is not a folder", fix)
+        return
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        fix = f"chmod u+rwx {shlex.quote(str(existing))}, or set CC_TRACE_HOME to another folder"
+        yield failed("state folder", f"{existing} cannot be written to", fix)
+    elif existing == folder:  # else the first hook makes it
         yield _not_private(subject) or _linked(subject) or ok("state folder", f"{folder}, writable and private")
     free = shutil.disk_usage(existing).free
     if free < _MIN_FREE_BYTES:
         found = f"only {free // 1_000_000} MB free for {folder}"
         yield warning("disk", found, "free some space, or set CC_TRACE_HOME to a folder on another disk")
-
-
-def _missing(folder: Path) -> Check:
-    parent = next((path for path in folder.absolute().parents if path.exists()), folder)
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        found = f"{folder} does not exist and cannot be created in {parent}"
-        return failed("state folder", found, f"make {parent} writable, or set CC_TRACE_HOME to another folder")
-    return warning("state folder", f"{folder} does not exist: no hook has run yet", "cc-trace install")
 
 
 def _not_private(subject: Subject) -> Check | None:

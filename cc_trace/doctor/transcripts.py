@@ -50,7 +50,9 @@ def last_run(subject: Subject) -> Iterator[Check]:
         fix = "restart claude, which reads its settings at startup; `cc-trace sync` delivers these sessions"
         yield failed("last run", found + listed(path.stem for path in missed), fix)
     elif not ran:
-        yield warning("last run", "the hook has never run", "run claude, send a prompt, then run `cc-trace doctor`")
+        yield warning(
+            "last run", "the hook has never run", "run claude and send a prompt, then run `cc-trace doctor` again"
+        )
     else:
         yield ok("last run", moment(ran))
 

@@ -262,7 +262,7 @@ def test_nothing_installed_is_said_and_stays_so(tmp_path: Path, backend: HttpBac
     home = Home(tmp_path, backend)
     code, checks = home.checks()
     bad = {check.name: check.verdict for check in checks if check.verdict != "ok"}
-    assert bad == {"hook": "failed", "state folder": "warning", "transcripts": "warning", "last run": "warning"}
+    assert bad == {"hook": "failed", "transcripts": "warning", "last run": "warning"}
     assert code == 1
     assert sorted(tmp_path.rglob("*")) == [home.project]
 
@@ -554,7 +554,7 @@ FAULTS = {
     "hook gone": Fault(lambda home: home.hook.unlink(), "hook run", "does not exist", "cc-trace install"),
     "hook not executable": Fault(lambda home: home.hook.chmod(0o644), "hook run", "be executed", "chmod +rx"),
     "a key in the command": Fault(a_key_in_the_command, "hook command", "contains a key", "config set", "warning"),
-    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the closing", "fix"),
+    "settings.json broken": Fault(break_settings, "settings.json", "a comma before the closing", "correct"),
     "an unknown event": Fault(
         an_event_unknown_to_an_old_version,
         "hook events",
@@ -603,7 +603,7 @@ FAULTS = {
         lambda home: home.write_config("enabled = false\n"), "configuration", "not traced", "cc-trace config", "warning"
     ),
     "a mistyped key": Fault(
-        lambda home: home.write_config("enable = false\n"), "config.toml", "has unknown settings: 'enable'", "fix"
+        lambda home: home.write_config("enable = false\n"), "config.toml", "has unknown settings: 'enable'", "correct"
     ),
     "keys for everybody": Fault(keys_for_everybody, "keys", "other users can read (mode 0644)", "chmod 600", "warning"),
     "a project's keys for everybody": Fault(
@@ -698,6 +698,32 @@ def test_a_planted_fault_is_found(healthy: Home, fault: Fault) -> None:
     assert blamed[0].fix is not None
     assert fault.fix in blamed[0].fix
     assert code == (1 if fault.verdict == "failed" else 0)
+
+
+def test_a_settings_file_that_is_broken_is_told_once(healthy: Home) -> None:
+    """Neither that the hook is not registered, which nobody knows, nor that the settings cannot be read."""
+    break_settings(healthy)
+    assert [check.name for check in healthy.checks()[1] if check.verdict == "failed"] == ["settings.json"]
+
+
+@pytest.mark.parametrize("blocked", ["link", "file", "mode"])
+def test_a_state_folder_that_cannot_be_made_is_told(home: Home, blocked: str) -> None:
+    """By what is in its way."""
+    above = home.folder / "above"
+    if blocked == "link":
+        above.symlink_to("nowhere")
+    elif blocked == "file":
+        above.write_text("")
+    else:
+        above.mkdir(0o500)
+    home.environment["CC_TRACE_HOME"] = str(above / "state")
+    command = without_privileges([sys.executable, "-m", "cc_trace", "doctor", "--json"])
+    done = run_process(command, home.environment, home.project)
+    if done.returncode == 9:
+        pytest.skip("root cannot give up its privileges here")
+    [check] = named("state folder", [Check(**row) for row in json.loads(done.stdout)])
+    said = f"{above} cannot be written to" if blocked == "mode" else f"{above} is not a folder"
+    assert (check.verdict, check.found) == ("failed", said)
 
 
 def test_unknown_line_types_are_counted(home: Home) -> None:
