@@ -62,7 +62,7 @@ class DestinationSettings:
 
     @property
     def address(self) -> str:
-        """Return where it is, without secrets: two projects may use different collectors under one name.
+        """Return where it is: two projects may use different collectors under one name. May carry a login.
 
         A destination that waits for its key has an address of its own: a missing key says nothing about the backend.
         """

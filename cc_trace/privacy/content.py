@@ -126,6 +126,11 @@ class Privacy:
         """Return a text without secrets, cut if it is too long."""
         return self._cut(self._masked(text))
 
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return a value without secrets, its texts cut if they are too long. Whether it may leave is not decided."""
+        masked: JsonValue = self._limited(self.redactor.value(value))
+        return masked
+
     def beginning(self, text: str, max_chars: int) -> str:
         """Return a text that was cut to `max_chars`, without secrets and without a torn last word: it may be one."""
         return self.text(text if len(text) < max_chars else _LAST_WORD.sub("", text) or text)

@@ -305,7 +305,7 @@ class Pages:
             return self._fragment(f"The request cannot be read: {error}")
         if body is None:
             return self._fragment("Claude Code recorded no request for this response.")
-        return HTMLResponse(sent.to_html(Privacy(privacy).redactor.value(body)))
+        return HTMLResponse(sent.to_html(Privacy(privacy._replace(max_chars=0)).value(body)))
 
     def _fragment(self, message: str) -> HTMLResponse:
         return HTMLResponse(Markup('<p class="quiet">{}</p>').format(escaped(message)))

@@ -183,6 +183,22 @@ def test_what_nobody_may_see_is_masked_in_an_exact_request(viewer: Viewer, clien
     assert secret not in sent
 
 
+def test_what_a_project_masks_is_masked_in_an_exact_request(tmp_path: Path) -> None:
+    projects = tmp_path / ".claude" / "projects" / "-home-dev-project"
+    projects.mkdir(parents=True)
+    copy_cases(projects, "2.1.325--b_tools")
+    folder = tmp_path / "project"
+    (folder / ".claude").mkdir(parents=True)
+    (folder / ".claude" / "settings.json").write_text('{"env": {"CC_TRACE_MASK": "the [a-z]+"}}')
+    path = projects / f"{TOOLS}.jsonl"
+    path.write_text(path.read_text().replace("/home/dev/project", str(folder)))
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url("")) as client:
+        client.get("/", params={"token": TOKEN})
+        sent = client.get(f"/spans/{generation(viewer)}/request").text
+    assert "use [masked: project pattern]" in sent
+    assert "use the tools" not in sent
+
+
 def generation(viewer: Viewer) -> str:
     return str(viewer.index.read("SELECT span_id FROM spans WHERE kind = 'generation' LIMIT 1")[0][0])
 
