@@ -209,8 +209,8 @@ class Delivery:
         """Claim spans; return those to send: none that another session delivered or claimed, or that is stored."""
         assert self._ledger is not None  # noqa: S101
         runtime, ids, to = self._runtime, [span.span_id for span in batch], self._destination.name
-        session_id, now = self._session.summary.session_id, runtime.clock()
-        claims, since = self._ledger.claim(to, session_id, ids, now, self._plan.request_seconds)
+        session_id = self._session.summary.session_id
+        claims, since = self._ledger.claim(to, session_id, ids, runtime.clock())
         runtime.mark_step("claimed")
         self._queue.settle([id_ for id_ in ids if claims[id_] == "delivered"], sent=False)
         ready = [span for span in batch if claims[span.span_id] in ("mine", "unclear")]
@@ -222,9 +222,6 @@ class Delivery:
         except _DeliveryPaused:
             self._release_unsettled(ready, keep={span.span_id for span in unclear})
             raise
-        again = [span.span_id for span in unclear if span.span_id not in stored]
-        if (why := self._ledger.set_outcome_time(to, again, now + self._plan.request_seconds)) is not None:
-            self._pause(f"ledger: {why}")
         return [span for span in ready if span.span_id not in stored]
 
     def _query_stored(self, unclear: list[EncodedSpan], since: float) -> frozenset[str]:
@@ -291,10 +288,14 @@ class Delivery:
         return None
 
     def _save_intent(self, ids: list[str]) -> None:
-        """Save what is about to be sent: if we die before the outcome is recorded, these spans are unclear."""
-        cursor = self._cursor
+        """Save what is about to be sent, and when: if we die before the outcome is recorded, it is unclear."""
+        cursor, now = self._cursor, self._runtime.clock()
+        if self._ledger is not None:
+            why = self._ledger.set_outcome_time(self._destination.name, ids, now + self._plan.request_seconds)
+            if why is not None:
+                self._pause(f"ledger: {why}")
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in set(ids)]
-        cursor.intent, cursor.intent_at = ids, self._runtime.clock()
+        cursor.intent, cursor.intent_at = ids, now
         cursor.metrics.in_intent = self._metrics.counts_of(ids) if self._metrics is not None else {}
         self._save()
         self._runtime.mark_step("intent saved")

@@ -3,8 +3,8 @@
 A claim is written before a span is sent and settled after the response. Rules:
 - A span that any session has settled counts as delivered for all.
 - The claim of a session that is being synced keeps others from sending the span. A claim that its owner abandoned can
-  be taken over; the span is then unclear, as it may have been sent. The claim has the time by which its outcome was
-  known, so that the new owner does not ask the backend too early.
+  be taken over; the span is then unclear, as it may have been sent. Before each attempt the claim is given the time by
+  which its outcome will be known, so that the new owner does not ask the backend too early.
 - What could not be settled here is in the owner's state, which is checked before a claim is taken over.
 - If the ledger is lost, only forks can send twice: each session's own state knows what that session has sent.
 - A claim never expires. Once a session's state is removed (`retention`), only the ledger knows what was sent, and the
@@ -116,10 +116,10 @@ class Ledger:
                 self._database.execute("ALTER TABLE claims ADD COLUMN at REAL")
             self._database.execute("COMMIT")
 
-    def claim(self, destination: str, session: str, spans: Sequence[str], now: float, seconds: float) -> Claims:
+    def claim(self, destination: str, session: str, spans: Sequence[str], now: float) -> Claims:
         """Say for each span what may be done with it, and claim those that this session may send.
 
-        `seconds` is the longest that sending can take: after that its outcome is known, or never will be.
+        Call `set_outcome_time` before sending them.
         """
         times: list[float] = []
         working: dict[str, bool] = {session: False}
@@ -128,7 +128,7 @@ class Ledger:
         try:
             known = self._known(destination, spans)
             new = [span for span in dict.fromkeys(spans) if span not in known]
-            rows = [(destination, span, session, now + seconds) for span in new]
+            rows = [(destination, span, session, now) for span in new]
             self._database.executemany("INSERT INTO claims VALUES (?, ?, ?, 0, ?)", rows)
             claims: dict[str, Claim] = dict.fromkeys(new, "mine")
             for span, (owner, settled, at) in known.items():
@@ -194,7 +194,10 @@ class Ledger:
         return self._many(statement, rows)
 
     def set_outcome_time(self, destination: str, spans: Iterable[str], at: float) -> str | None:
-        """Record when the outcome of sending these spans was known. Return the error if that could not be written."""
+        """Record when the outcome of sending these spans was known, or will be at the latest.
+
+        Return the error if that could not be written.
+        """
         statement = "UPDATE claims SET at = ? WHERE destination = ? AND span = ? AND NOT settled"
         return self._many(statement, [(at, destination, span) for span in spans])
 

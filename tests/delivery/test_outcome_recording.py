@@ -51,6 +51,13 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cc_trace.delivery.ledger.sqlite3.connect", at_once)
 
 
+def _fork(path: Path) -> Path:
+    """Copy a session as --fork-session does."""
+    fork = path.with_name("44444444-0000-4000-8000-00000000000f.jsonl")
+    fork.write_bytes(path.read_bytes().replace(path.stem.encode(), fork.stem.encode()))
+    return fork
+
+
 _LITTLE = 100  # bytes that a file may have
 
 LOCKER = """
@@ -96,8 +103,7 @@ def test_locked_ledger_after_response_causes_no_duplicates(tmp_path: Path, locke
     machine = Machine(tmp_path, sink)
     path = machine.copy(TWO_TURNS)
     machine.sync(path)
-    fork = path.with_name("44444444-0000-4000-8000-00000000000f.jsonl")
-    fork.write_bytes(path.read_bytes().replace(path.stem.encode(), fork.stem.encode()))
+    fork = _fork(path)
     locker.unlock()
     assert machine.progress(path).not_in_ledger
     plain = Sink()
@@ -200,10 +206,11 @@ def test_ledger_of_earlier_version_is_used(tmp_path: Path) -> None:
     database.commit()
     database.close()
     ledger = Ledger(path, lambda _: False)
-    claims = ledger.claim("d", "t", ["old", "open", "new"], 100.0, 10.0)
+    claims = ledger.claim("d", "t", ["old", "open", "new"], 100.0)
     assert claims == ({"old": "delivered", "open": "unclear", "new": "mine"}, 100.0)
-    assert ledger.claim("d", "u", ["open", "new"], 500.0, 10.0).unclear_at == 110.0
-    assert ledger.claim("d", "u", ["twice", "twice"], 500.0, 10.0).by_span == {"twice": "mine"}
+    ledger.set_outcome_time("d", ["new"], 110.0)
+    assert ledger.claim("d", "u", ["open", "new"], 500.0).unclear_at == 110.0
+    assert ledger.claim("d", "u", ["twice", "twice"], 500.0).by_span == {"twice": "mine"}
     ledger.close()
     Ledger(path, lambda _: False).close()
 
@@ -242,11 +249,12 @@ def test_unclear_wait_starts_at_outcome(langfuse: Langfuse) -> None:
     assert langfuse.sink.twice == []
 
 
-def test_fork_respects_unclear_wait(langfuse: Langfuse) -> None:
+@pytest.mark.parametrize("timeout", [10.0, 1000.0], ids=["timed out", "machine was suspended"])
+def test_fork_respects_unclear_wait(langfuse: Langfuse, timeout: float) -> None:
     """The time is in the ledger's claim."""
+    langfuse.sink.timeout = timeout
     langfuse.lose_an_answer()
-    fork = langfuse.path.with_name("44444444-0000-4000-8000-00000000000f.jsonl")
-    fork.write_bytes(langfuse.path.read_bytes().replace(langfuse.path.stem.encode(), fork.stem.encode()))
+    fork = _fork(langfuse.path)
     for _ in range(11):
         langfuse.clock.now += 5
         langfuse.machine.sync(fork)
@@ -273,6 +281,50 @@ def test_killed_sender_is_treated_as_unclear(langfuse: Langfuse, step: str) -> N
     assert stored == (step == "answered")
     assert set(langfuse.sink.taken) == expected(langfuse.path)
     assert langfuse.sink.twice == []
+
+
+class Slow(Late):
+    """Takes almost as long as a request may. The process is killed when a batch was stored, before it is known."""
+
+    def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
+        self._clock.now += 9.0
+        outcome = super().send(batch)
+        if self.stored and self.behaviour == "unclear stored":
+            raise Killed
+        return outcome
+
+    def stored_ids(self, batch: Sequence[EncodedSpan]) -> frozenset[str] | None:
+        if self.behaviour != "ok":
+            self._clock.now += 9.0
+        return super().stored_ids(batch)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+@pytest.mark.parametrize("before", ["halved", "queried"])
+def test_unclear_wait_starts_at_last_attempt(tmp_path: Path, before: str, forked: bool) -> None:  # noqa: FBT001
+    """Not at the claim: a batch may be sent in parts then, or asked for, before it is sent."""
+    langfuse = Langfuse(tmp_path)
+    langfuse.sink = Slow(langfuse.clock)
+    langfuse.sink.timeout, langfuse.sink.shown_after = 0.0, 59.0
+    langfuse.machine.sinks = (langfuse.sink,)
+    if before == "queried":
+        langfuse.sink.behaviour = "unclear lost"
+        assert not langfuse.machine.sync(langfuse.path)
+        langfuse.clock.now += 100
+    else:
+        langfuse.sink.rejected_ids = {min(expected(langfuse.path))}
+    langfuse.sink.behaviour = "unclear stored"
+    with pytest.raises(Killed):
+        langfuse.machine.sync(langfuse.path)
+    langfuse.sink.behaviour = "ok"
+    path = _fork(langfuse.path) if forked else langfuse.path
+    for _ in range(90):
+        langfuse.clock.now += 1
+        langfuse.machine.sync(path)
+    langfuse.clock.now += 100
+    assert langfuse.machine.sync(path)
+    assert langfuse.sink.twice == []
+    assert set(langfuse.sink.taken) == expected(langfuse.path) - langfuse.sink.rejected_ids
 
 
 def test_confirmed_spans_are_no_longer_pending(langfuse: Langfuse) -> None:
