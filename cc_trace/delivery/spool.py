@@ -116,6 +116,15 @@ class Spool:
         """Tell whether there is a request that was not taken, or was taken and not finished."""
         return self.pending_request(session_id) or self._taken(session_id).exists()
 
+    def peek_request(self, session_id: str) -> SyncRequest | None:
+        """Return a session's request without taking it, or the one that a worker took which has died.
+
+        Requires the session's lock.
+        """
+        return _read_request(self._request(session_id), session_id) or _read_request(
+            self._taken(session_id), session_id
+        )
+
     def take_request(self, session_id: str) -> SyncRequest | None:
         """Take a session's request; call `finish_request` when it is done. Requires the session's lock.
 

@@ -23,7 +23,7 @@ from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
 from cc_trace.delivery.liveness import Process, changed_since, ending_from_hook, ending_from_process, liveness
 from cc_trace.delivery.quiet import wait_until_quiet
 from cc_trace.delivery.sync_requests import NO_CONTEXT
-from cc_trace.errors import CcTraceError, StateError
+from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.export import Retryable
 from cc_trace.paths import is_session_id
 from cc_trace.spans import TraceLink
@@ -263,17 +263,19 @@ class Sync:
         """Sync one session, unless another process is syncing it.
 
         Without an `ending`, the session's process and the time since its last line decide whether it is over.
-        `named`: a user asked for this very session. `context`: what is known of the process that ran it.
+        `named`: a user asked for this very session. `context`: what is known of the process that ran it; without it,
+        that of a request that is still to be handled.
         """
-        caller = _Caller(context, named)
         session_id = transcript.stem
         if transcript.parent == self._states.streams:
             ending = "over"  # it is written when its run has ended
         with self._states.locked(session_id, _LOCK_SECONDS) as held:
             if not held:
                 return Report(session_id, locked=True)
+            if context is NO_CONTEXT and (request := self._states.spool.peek_request(session_id)) is not None:
+                context = request.context
             with OpenTranscript(transcript) as opened:
-                report = self._sync_safely(opened, ending, deadline, caller)
+                report = self._sync_safely(opened, ending, deadline, _Caller(context, named))
         self.handle_requests(session_id, deadline)  # a hook that found the session locked has left one
         return report
 
@@ -294,7 +296,7 @@ class Sync:
         state.cwd = caller.context.project or state.cwd or transcript.head.cwd
         if caller.context.environment is not None:
             state.environment = {who: dict(variables) for who, variables in caller.context.environment.items()}
-        plan = self._plan_of(state)
+        plan = self._find_plan(state)
         if (off := self._check_off(plan, transcript, state, caller)) is not None:
             return Report(transcript.session_id, why_off=off)
         if caller.context.claude_pid is not None:
@@ -316,6 +318,15 @@ class Sync:
                 break
             ending = None if grown else ending
         return report
+
+    def _find_plan(self, state: SessionState) -> Plan:
+        """Return the plan for a session. If its settings are wrong, save them with it: none must take their place."""
+        try:
+            return self._plan_of(state)
+        except ConfigError:
+            if state.environment is not None:
+                self._states.save(state)
+            raise
 
     def _read_and_deliver(self, work: _Work, ending: Ending | None, hook_ns: int | None) -> tuple[bool, bool]:
         """Read on and deliver to each destination, once, and save the state.

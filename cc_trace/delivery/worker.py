@@ -13,10 +13,10 @@ from cc_trace.delivery.retention import clean_up, is_due
 from cc_trace.delivery.store_updates import update_store
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
 from cc_trace.delivery.sync_requests import NO_CONTEXT, HookContext, SyncRequest
-from cc_trace.errors import CcTraceError
+from cc_trace.errors import CcTraceError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cc_trace.delivery.sync import Sync
@@ -30,41 +30,62 @@ def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: 
     app = App.open(environment, hooked=True)
     app.states.stamp_installed()
     (app.states.folder / "hooked").touch(mode=0o600)
-    pid = environment.get("CLAUDE_PID", "")
+    deadline = None if deadline_seconds is None else time.time() + deadline_seconds
     try:
-        project = environment.get("CLAUDE_PROJECT_DIR")
-        remembered = app.sources.remember()
-        link, workers = None, 1
-        if app.why_off(project, remembered) is None:
-            config = app.config(project, remembered)
-            link, workers = config.link, config.workers
-        claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else 0
-        context = HookContext(claude_pid=claude_pid or None, link=link, project=project, environment=remembered)
-        return _work(app, spooled, deadline_seconds, context, workers)
+        _detach()
+        app.mark_step("started")
+        _work(app, spooled, deadline, _context(app, environment))
     except CcTraceError as error:
         app.log.write(f"nothing is delivered: {error}")
     except Exception as error:  # noqa: BLE001  (the log is the only place where anybody will see it)
         app.log.write(f"the worker ended: {type(error).__name__}: {error}")
+    else:
+        return 0
     return 2
 
 
-def _work(app: App, spooled: Path, deadline_seconds: float | None, context: HookContext, workers: int) -> int:
-    """Detach from the terminal, post the payloads as requests, and handle them: at once if the hook waits."""
+def _detach() -> None:
+    """Detach from the terminal: signals to Claude Code's process group must not reach us."""
     with contextlib.suppress(OSError, AttributeError):
-        os.setsid()  # signals to Claude Code's process group must not reach us
+        os.setsid()
     for name in ("SIGHUP", "SIGINT"):
         with contextlib.suppress(AttributeError, ValueError):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    app.mark_step("started")
+
+
+def _context(app: App, environment: Mapping[str, str]) -> HookContext:
+    """Return what only this process knows of its hook; its trace link is still missing."""
+    pid = environment.get("CLAUDE_PID", "")
+    claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else 0
+    project = environment.get("CLAUDE_PROJECT_DIR")
+    return HookContext(claude_pid=claude_pid or None, project=project, environment=app.sources.remember())
+
+
+def _work(app: App, spooled: Path, deadline: float | None, context: HookContext) -> None:
+    """Post the payloads as requests, and handle all requests: at once if the hook waits, until `deadline`.
+
+    With a wrong setting only our own are handled. Nothing is sent then, but their sessions keep the environment with
+    the wrong value: other workers must not send them by other settings. Raises ConfigError in the end.
+    """
+    workers = 1
+    try:
+        if app.why_off(context.project, context.environment) is None:
+            config = app.config(context.project, context.environment)
+            context, workers = context._replace(link=config.link), config.workers
+    except ConfigError:
+        _handle_requests(app, take_spool(app, spooled, context), deadline)
+        raise
     sessions = take_spool(app, spooled, context)
-    if deadline_seconds is not None:  # the hook is waiting: its own session first, without a slot
-        deadline = time.time() + deadline_seconds
-        with app.sync() as sync:
-            for session_id in dict.fromkeys([*sessions, *app.states.spool.pending(), *app.states.abandoned()]):
-                sync.handle_requests(session_id, deadline)
-        return 0
-    _handle_requests_in_slot(app, workers)
-    return 0
+    if deadline is not None:  # our own session first, without a slot
+        _handle_requests(app, [*sessions, *app.states.spool.pending(), *app.states.abandoned()], deadline)
+    else:
+        _handle_requests_in_slot(app, workers)
+
+
+def _handle_requests(app: App, sessions: Sequence[str], deadline: float | None) -> None:
+    with app.sync() as sync:
+        for session_id in dict.fromkeys(sessions):
+            sync.handle_requests(session_id, deadline)
 
 
 def _handle_requests_in_slot(app: App, workers: int) -> None:

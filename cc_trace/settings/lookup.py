@@ -48,6 +48,7 @@ class Absent:
 
 
 ABSENT: Final = Absent()
+ENVIRONMENT: Final = "environment"
 HOOK_ENVIRONMENT: Final = "environment of its hook"
 
 
@@ -96,7 +97,9 @@ class Found:
         """Return the name of the value for messages, with its source."""
         if self.layer.typed or self.origin.startswith("--"):
             return self.origin
-        return self.key if self.key.isupper() else f"{self.key} in {self.origin}"
+        if self.origin == ENVIRONMENT:
+            return self.key
+        return f"{self.key} in {'the ' if self.origin.startswith(HOOK_ENVIRONMENT) else ''}{self.origin}"
 
 
 def waits_for(absent: Found, needed: str) -> str:

@@ -39,7 +39,7 @@ from cc_trace.files import read_regular
 from cc_trace.paths import claude_folder
 from cc_trace.settings.catalogue import BY_NAME, OPTION, SETTINGS
 from cc_trace.settings.distrust import names_set_by, project_files
-from cc_trace.settings.lookup import ABSENT, HOOK_ENVIRONMENT, Layer, Settings, checked
+from cc_trace.settings.lookup import ABSENT, ENVIRONMENT, HOOK_ENVIRONMENT, Layer, Settings, checked
 from cc_trace.values import readable
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Sources:
         else:
             settings = []
         if not self.hooked:
-            settings = [Layer("environment", self.environment), *settings]
+            settings = [Layer(ENVIRONMENT, self.environment), *settings]
         elif remembered is None:
             settings = [self._stand_in(project, [*managed], [users, *config])]
         return Settings([*above, *managed, *settings, users, *config], restrictions)
@@ -161,8 +161,8 @@ class Sources:
         the session is left to its own next hook.
         """
         shell, theirs = self._parts()
-        layer = Layer("environment", shell)
-        both = Layer("environment", {**shell, **theirs})
+        layer = Layer(ENVIRONMENT, shell)
+        both = Layer(ENVIRONMENT, {**shell, **theirs})
         doubt = _doubt(Settings([*stronger, layer, *weaker]), Settings([*stronger, both, *weaker]))
         if doubt is not None and project != self.own_project:
             message = (

@@ -262,8 +262,9 @@ def test_status_names_what_is_left_out_and_what_never_was_delivered(machine: Mac
     machine.hook(path, tmp_path / "off", CC_TRACE_ENABLED="false")
     machine.settings(tmp_path / "bad", CC_TRACE_CONTENT="some")
     machine.turn(TWO, tmp_path / "bad", "b")
+    wrong = f"CC_TRACE_CONTENT in {tmp_path / 'bad' / '.claude' / 'settings.json'} is 'some'"
     assert machine.command("status").stdout.splitlines()[:-1] == [
-        f"{TWO}  nothing delivered: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata",
+        f"{TWO}  nothing delivered: {wrong}; it must be one of full, no-tool-content, metadata",
         f"{ONE}  {SUPPRESSED}",
     ]
     rows = {row["session_id"]: row for row in json.loads(machine.command("status", "--json").stdout)}
@@ -328,9 +329,41 @@ def test_a_wrong_setting_is_in_the_log_and_loses_nothing(
     path = machine.turn(ONE, tmp_path, "a")
     assert machine.hook(path, tmp_path, CC_TRACE_CONTENT="some") == 2
     log = (machine.state / "cc-trace.log").read_text()
-    assert "nothing is delivered: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata" in log
-    assert machine.command("sync").returncode == 0
+    where = "CC_TRACE_CONTENT in the environment of its hook"
+    assert f"nothing is delivered: {where} is 'some'; it must be one of full, no-tool-content, metadata" in log
+    assert machine.hook(path, tmp_path, CC_TRACE_CONTENT="metadata") == 0
     assert sessions(backend) == {ONE}
+
+
+def test_a_wrong_value_of_a_shell_is_not_replaced_elsewhere(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    """By what another project's worker or a user's command has: it may let more leave."""
+    path, other = machine.turn(ONE, tmp_path / "a", "a"), machine.turn(TWO, tmp_path / "b", "b")
+    assert machine.hook(path, tmp_path / "a", CC_TRACE_CONTENT="metadta") == 2
+    assert machine.hook(other, tmp_path / "b") == 0
+    for command in (["sync"], ["sync", "--session", ONE], ["backfill"]):
+        done = machine.command(*command)
+        assert done.returncode == 1
+        assert "CC_TRACE_CONTENT in the environment of its hook is 'metadta'" in done.stdout + done.stderr
+        assert sessions(backend) == {TWO}
+    machine.environment["CC_TRACE_CONTENT"] = "metadata"
+    assert machine.command("sync").returncode == 0
+    assert sessions(backend) == {ONE, TWO}
+
+
+def test_a_command_uses_the_environment_of_a_request_that_is_not_handled(
+    machine: Machine, backend: HttpBackend, tmp_path: Path
+) -> None:
+    for session_id, command in ((ONE, ["sync", "--session", ONE]), (TWO, ["backfill"])):
+        path = machine.turn(session_id, tmp_path, "private words")
+        killed = {"CC_TRACE_DIE_AT": "spool taken", "CC_TRACE_CONTENT": "metadata"}
+        assert machine.hook(path, tmp_path, **killed) < 0
+        assert machine.command(*command).returncode == 0
+    assert sessions(backend) == {ONE, TWO}
+    keys = {pair.key for span in backend.spans for pair in span.attributes}
+    assert "gen_ai.request.model" in keys
+    assert "gen_ai.input.messages" not in keys
 
 
 def test_a_wrong_setting_of_one_project_holds_up_no_other(
@@ -342,7 +375,8 @@ def test_a_wrong_setting_of_one_project_holds_up_no_other(
     machine.settings(bad, CC_TRACE_CONTENT="some")
     done = machine.command("sync")
     assert done.returncode == 1
-    assert f"{ONE}: pending: CC_TRACE_CONTENT is 'some'" in done.stdout
+    wrong = f"CC_TRACE_CONTENT in {bad / '.claude' / 'settings.json'} is 'some'"
+    assert f"{ONE}: pending: {wrong}" in done.stdout
     assert sessions(backend) == {TWO}
 
 
@@ -353,9 +387,10 @@ def test_status_tells_of_a_wrong_setting_of_a_session_that_was_delivered(machine
     assert json.loads(machine.command("status", "--json").stdout)[0]["error"] is None
     machine.turn(ONE, tmp_path, "b")
     machine.settings(tmp_path, CC_TRACE_CONTENT="some")
-    assert f"{path.stem}: pending: CC_TRACE_CONTENT is 'some'" in machine.command("sync").stdout
-    assert "  pending: CC_TRACE_CONTENT is 'some'; it must be one of full" in machine.command("status").stdout
-    assert json.loads(machine.command("status", "--json").stdout)[0]["error"].startswith("CC_TRACE_CONTENT is 'some'")
+    wrong = f"CC_TRACE_CONTENT in {tmp_path / '.claude' / 'settings.json'} is 'some'; it must be one of full"
+    assert f"{path.stem}: pending: {wrong}" in machine.command("sync").stdout
+    assert f"  pending: {wrong}" in machine.command("status").stdout
+    assert json.loads(machine.command("status", "--json").stdout)[0]["error"].startswith(wrong)
 
 
 def trace_ids(backend: HttpBackend) -> dict[str, str]:
