@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cc_trace.delivery.liveness import Process
+from cc_trace.delivery.process import Process
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import orjson
 
+from cc_trace.delivery.process import Process
 from cc_trace.spans import Resume, Session, TraceLink
 from cc_trace.transcript import Delivered, Position, make_tuple
 
@@ -174,6 +175,11 @@ class SessionState:
     intent_accepted: bool = False  # only set in the file: the destination being sent to has accepted its intent
     agent_bytes: int = 0  # the total size of its agents' files when they were last read
     claude_start: str | None = None  # when the process `claude_pid` began, since process ids are reused
+
+    @property
+    def process(self) -> Process | None:
+        """Return the process whose hook ran last; None if it is unknown, or another one has resumed the session."""
+        return None if self.claude_pid is None else Process(self.claude_pid, self.claude_start)
 
     def cursor(self, destination: str) -> Cursor:
         """Return a destination's cursor; a new destination gets one at the beginning."""
@@ -400,7 +406,7 @@ _FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
         ("session_id", "transcript", "fingerprint"), lambda value: isinstance(value, str) and "\0" not in value
     ),
-    "claude_pid": lambda value: value is None or (type(value) is int and 0 < value < 1 << 31),
+    "claude_pid": lambda value: value is None or Process.parse(value, None) is not None,
     "intent_accepted": lambda value: isinstance(value, bool),
     **dict.fromkeys(("counts", "in_intent"), _are_counts),
     **dict.fromkeys(("unreported", "in_flight"), lambda value: isinstance(value, bool)),

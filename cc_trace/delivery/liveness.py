@@ -13,19 +13,19 @@ import contextlib
 import math
 import os
 import re
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
 
 from cc_trace.delivery.cursor import SessionState
+from cc_trace.delivery.process import Process
 from cc_trace.files import read_regular
 from cc_trace.transcript import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cc_trace.delivery.payload import Payload
     from cc_trace.spans import Ending
@@ -60,7 +60,7 @@ def ending_from_process(
     status = transcript.stat()
     written = [status.st_mtime, *(file.written_ns / 1e9 for file in scan(transcript))]
     rest = now - max(written)
-    known = None if state.claude_pid is None else Process(state.claude_pid, state.claude_start)
+    known = state.process
     if known is not None and status.st_size != state.size and known.is_alive is False:
         known = None
     match liveness(config_dir, transcript.stem, known):
@@ -90,38 +90,6 @@ Liveness: TypeAlias = Literal["idle", "working", "alive", "gone", "unknown"]
 _MAX_BYTES: Final = 65_536
 _MAX_FILES: Final = 1_000
 _RECORD: Final = re.compile(r"[1-9][0-9]{0,9}\.json")
-_ENDED: Final = ("Z", "X")  # zombies: the process has ended, and its parent has not collected it
-
-
-class Process(NamedTuple):
-    """A process: its id and, since ids are reused, its start time; None if that is unknown."""
-
-    pid: int
-    start: str | None = None
-
-    @classmethod
-    def running(cls, pid: int) -> Process:
-        """Return the process that has an id now. If there is none, no later process with this id will equal it."""
-        seen = _stat(pid)
-        return cls(pid, seen[1] if seen is not None else "" if cls(pid).is_alive is False else None)
-
-    @property
-    def is_alive(self) -> bool | None:
-        """Tell whether the process still runs; None if the system cannot tell."""
-        if sys.platform.startswith("linux") and (seen := _stat(self.pid)) is not None:
-            state, start = seen
-            return state not in _ENDED and self.start in (None, start)
-        if self.start == "":
-            return False
-        if sys.platform == "win32":  # os.kill(pid, 0) would interrupt or end the process there
-            return None
-        try:
-            os.kill(self.pid, 0)
-        except (ProcessLookupError, OverflowError):
-            return False
-        except OSError:  # it exists and belongs to another user
-            return True
-        return True
 
 
 class _Record(NamedTuple):
@@ -206,12 +174,3 @@ def _is_here(domain: str | None) -> bool:
         return os.readlink("/proc/self/ns/pid") == f"pid:{namespace}"  # noqa: PTH115
     except OSError:
         return True
-
-
-def _stat(pid: int) -> tuple[str, str] | None:
-    """Return the state and the start time of a process, in ticks since boot (proc(5)); None if unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        return fields[0], fields[19]
-    except (OSError, IndexError):
-        return None

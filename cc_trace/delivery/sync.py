@@ -20,7 +20,7 @@ from cc_trace.delivery.cursor import SessionState
 from cc_trace.delivery.destination_delivery import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
-from cc_trace.delivery.liveness import Process, changed_since, ending_from_hook, ending_from_process, liveness
+from cc_trace.delivery.liveness import changed_since, ending_from_hook, ending_from_process, liveness
 from cc_trace.delivery.quiet import wait_until_quiet
 from cc_trace.delivery.sync_requests import NO_CONTEXT
 from cc_trace.errors import CcTraceError, ConfigError, StateError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.liveness import Liveness
     from cc_trace.delivery.payload import Payload
+    from cc_trace.delivery.process import Process
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import StateFolder
     from cc_trace.delivery.sync_requests import HookContext, SyncRequest
@@ -184,7 +185,7 @@ class Sync:
         if not transcript.path.is_file():
             self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
             return True
-        self._sync_predecessor(transcript, deadline, caller.context.claude_pid)
+        self._sync_predecessor(transcript, deadline, caller.context.process)
         ending, is_done = self._find_ending(payload, transcript, deadline, caller) if is_quiet else ("growing", True)
         self._sync_safely(transcript, ending, deadline, caller)
         return is_done
@@ -201,7 +202,7 @@ class Sync:
         if deadline is not None:
             blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.context.project)
             return "growing" if blocked else ending_from_hook(payload, "unknown"), True
-        known = None if caller.context.claude_pid is None else Process.running(caller.context.claude_pid)
+        known = caller.context.process
         state_of_process, is_done = liveness(self._config_dir, payload.session_id, known), True
         if payload.event == "Stop" and not payload.has_background_tasks and state_of_process == "working":
             self._sync_safely(transcript, "growing", deadline, caller)  # send everything but the root
@@ -237,7 +238,7 @@ class Sync:
         is_quiet = wait_until_quiet(transcript, None, runtime)
         return state_of_process if is_quiet else "working", True
 
-    def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, claude_pid: int | None) -> None:
+    def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, process: Process | None) -> None:
         """Deliver first what is pending of the session that this one continues or was forked from.
 
         If the same process ran both, the earlier session is over. The origin of a fork may still be running.
@@ -248,7 +249,7 @@ class Sync:
         path = transcript.path.with_name(f"{previous}.jsonl")
         if path.is_file():
             state = self._states.peek(previous)
-            same = state is not None and claude_pid is not None and state.claude_pid == claude_pid
+            same = state is not None and process is not None and state.process == process
             self.sync_session(path, "over" if same else None, deadline=deadline)
 
     def sync_session(
@@ -299,9 +300,8 @@ class Sync:
         plan = self._find_plan(state)
         if (off := self._check_off(plan, transcript, state, caller)) is not None:
             return Report(transcript.session_id, why_off=off)
-        if caller.context.claude_pid is not None:
-            process = Process.running(caller.context.claude_pid)
-            state.claude_pid, state.claude_start = process.pid, process.start
+        if caller.context.process is not None:
+            state.claude_pid, state.claude_start = caller.context.process
         _remember_link(state, caller.context.link)
         work = _Work(
             transcript=transcript,
@@ -370,10 +370,8 @@ class Sync:
         unsettled, needs_rereading = self._deliver(work, session, destination), False
         if unsettled is not None and session.finished:
             needs_rereading = agents.record(name, cursor, session, files, unsettled)
-        if session.last_turn_began_after_hook and state.claude_pid is not None:
-            process = Process(state.claude_pid, state.claude_start)
-            if process.is_alive is False:
-                state.claude_pid = state.claude_start = None  # another process has resumed the session
+        if session.last_turn_began_after_hook and state.process is not None and state.process.is_alive is False:
+            state.claude_pid = state.claude_start = None  # another process has resumed the session
         return needs_rereading
 
     def _check_off(self, plan: Plan, transcript: OpenTranscript, state: SessionState, caller: _Caller) -> str | None:

@@ -13,6 +13,7 @@ import orjson
 
 from cc_trace.delivery.cursor import is_environment
 from cc_trace.delivery.payload import Payload, parse_payload
+from cc_trace.delivery.process import Process
 from cc_trace.spans import TraceLink
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class HookContext(NamedTuple):
     """What only the worker started by the hook itself knows. None: unknown."""
 
-    claude_pid: int | None = None
+    process: Process | None = None  # Claude Code's
     link: TraceLink | None = None  # for the turns since the last sync
     project: str | None = None  # the folder Claude Code was started in; more reliable than the transcript's
     environment: HookEnvironment | None = None  # the hook's, without secrets; stored with the session
@@ -54,7 +55,8 @@ def request_to_json(request: SyncRequest) -> bytes:
         "last_message": payload.last_message,
         "busy": payload.has_background_tasks,
         "hook_ns": request.hook_ns,
-        "claude_pid": context.claude_pid,
+        "claude_pid": None if context.process is None else context.process.pid,
+        "claude_start": None if context.process is None else context.process.start,
         "link": None if context.link is None else [*context.link],
         "project": None if context.project is None else context.project.encode("utf-8", "backslashreplace").decode(),
         "environment": context.environment,
@@ -101,9 +103,9 @@ def earlier_request(data: bytes, hook_ns: int, config_dir: Path) -> SyncRequest 
 
 
 def _context(raw: dict[Any, Any], link: object) -> HookContext:
-    pid, project, environment = raw.get("claude_pid"), raw.get("project"), raw.get("environment")
+    project, environment = raw.get("project"), raw.get("environment")
     return HookContext(
-        claude_pid=pid if isinstance(pid, int) else None,
+        process=Process.parse(raw.get("claude_pid"), raw.get("claude_start")),
         link=_link(link),
         project=project if isinstance(project, str) else None,
         environment=environment if is_environment(environment) else None,

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cc_trace.delivery.app import App
+from cc_trace.delivery.process import Process
 from cc_trace.delivery.retention import clean_up, is_due
 from cc_trace.delivery.store_updates import update_store
 from cc_trace.delivery.sweep import MAX_SESSIONS, MAX_UNKNOWN, pending_sessions
@@ -56,9 +57,10 @@ def _detach() -> None:
 def _context(app: App, environment: Mapping[str, str]) -> HookContext:
     """Return what only this process knows of its hook; its trace link is still missing."""
     pid = environment.get("CLAUDE_PID", "")
-    claude_pid = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else 0
+    number = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else 0
+    process = Process.running(number) if number else None
     project = environment.get("CLAUDE_PROJECT_DIR")
-    return HookContext(claude_pid=claude_pid or None, project=project, environment=app.sources.remember())
+    return HookContext(process=process, project=project, environment=app.sources.remember())
 
 
 def _work(app: App, spooled: Path, deadline: float | None, context: HookContext) -> None:

@@ -15,7 +15,8 @@ from lines import prompt, write
 from waiting import until
 
 from cc_trace.delivery.cursor import SessionState
-from cc_trace.delivery.liveness import Process, ending_from_process, liveness
+from cc_trace.delivery.liveness import ending_from_process, liveness
+from cc_trace.delivery.process import Process
 
 SESSION = "11111111-0000-4000-8000-000000000001"
 OTHER = "22222222-0000-4000-8000-000000000002"
@@ -125,8 +126,8 @@ def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError(message)
 
     monkeypatch.setattr(os, "kill", kill)
-    monkeypatch.setattr("cc_trace.delivery.liveness.sys", SimpleNamespace(platform="win32"))
-    monkeypatch.setattr("cc_trace.delivery.liveness._stat", lambda _: None)
+    monkeypatch.setattr("cc_trace.delivery.process.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr("cc_trace.delivery.process._stat", lambda _: None)
 
 
 @pytest.mark.usefixtures("on_windows")

@@ -19,6 +19,7 @@ from test_worker import Home
 from cc_trace.delivery import payload as payloads
 from cc_trace.delivery import sync_requests
 from cc_trace.delivery.payload import Payload
+from cc_trace.delivery.process import Process
 from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync_requests import HookContext, SyncRequest, request_from_json, request_to_json
 from cc_trace.spans import TraceLink
@@ -26,7 +27,7 @@ from cc_trace.spans import TraceLink
 if TYPE_CHECKING:
     from cc_trace.delivery.spool import Spool
 
-CONTEXT = HookContext(7, TraceLink("seed"), "/p", {"user": {"CC_TRACE_SEED": "seed", "KEY": None}})
+CONTEXT = HookContext(Process(7, "62595"), TraceLink("seed"), "/p", {"user": {"CC_TRACE_SEED": "seed", "KEY": None}})
 
 
 @pytest.fixture
@@ -147,7 +148,9 @@ def test_requests_of_earlier_versions_are_taken(tmp_path: Path, spool: Spool) ->
     os.utime(earlier / "b.json", ns=(6_000, 6_000))
     found = dict(spool.take_payloads(None, HookContext(), claude))
     assert found == {
-        "a.json": SyncRequest(Payload("", claude / "projects" / "-p" / "a.jsonl"), 5, CONTEXT),
+        "a.json": SyncRequest(
+            Payload("", claude / "projects" / "-p" / "a.jsonl"), 5, CONTEXT._replace(process=Process(7))
+        ),
         "b.json": SyncRequest(Payload("", claude / "projects" / "-p" / "b.jsonl"), 6_000),
     }
     assert not list(earlier.iterdir())

@@ -14,6 +14,7 @@ from lines import prompt, reply, result, tool_use
 from test_turn_ends import FIRST, Machine
 
 from cc_trace.delivery.payload import Payload, parse_payload
+from cc_trace.delivery.process import Process
 from cc_trace.delivery.sync_requests import HookContext, SyncRequest
 from cc_trace.spans.model import TraceLink
 
@@ -28,12 +29,12 @@ def seeded(seed: str, turn: int) -> str:
     return hashlib.sha256(f"{seed}:{turn}".encode()).hexdigest()[:32]
 
 
-def stop(machine: Machine, link: TraceLink) -> None:
+def stop(machine: Machine, link: TraceLink, process: Process | None = None) -> None:
     """Handle the request of a Stop hook whose environment has a link."""
     payload = {"hook_event_name": "Stop", "transcript_path": str(machine.path), "background_tasks": []}
     requested = parse_payload(json.dumps(payload).encode(), machine.config)
     assert isinstance(requested, Payload)
-    request = SyncRequest(requested, time.time_ns(), HookContext(os.getpid(), link))
+    request = SyncRequest(requested, time.time_ns(), HookContext(process or Process.running(os.getpid()), link))
     machine.states.spool.post_request(request)
     machine.serve()
 
@@ -96,10 +97,18 @@ def test_reused_pid_does_not_keep_session_open(tmp_path: Path) -> None:
     machine.append(prompt("b", 10), reply("m4", tool_use("t4"), at=11))
     machine.sweep(silent_seconds=4000)
     assert [root[:2] for root in machine.roots] == [("Turn 1", "ok")]  # it may be in a long tool
-    state, _ = machine.states.load(machine.path.stem)
+    state = machine.states.peek(machine.path.stem)
     assert state is not None
     assert state.claude_pid == os.getpid()
     state.claude_start = "1"
     machine.states.save(state)
     machine.sweep(silent_seconds=4000)
+    assert [root[:2] for root in machine.roots] == [("Turn 1", "ok"), ("Turn 2", "incomplete")]
+
+
+def test_pid_reused_before_the_request_is_handled_does_not_keep_session_open(tmp_path: Path) -> None:
+    """The hook's own worker was killed: the request says when the process began that it was about."""
+    machine = Machine(tmp_path, *FIRST, prompt("b", 10), reply("m4", tool_use("t4"), at=11))
+    stop(machine, TraceLink(), Process(os.getpid(), "1"))
+    machine.sweep(silent_seconds=10)
     assert [root[:2] for root in machine.roots] == [("Turn 1", "ok"), ("Turn 2", "incomplete")]

@@ -14,6 +14,7 @@ from lines import encoded, line, prompt, reply, result, session, spans, stop_hoo
 from sink import Sink
 
 from cc_trace.delivery.payload import Payload, parse_payload
+from cc_trace.delivery.process import Process
 from cc_trace.delivery.runtime import Plan, Runtime
 from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.sync import Sync
@@ -57,7 +58,9 @@ class Machine:
         payload = {"hook_event_name": event, "transcript_path": str(self.path), "background_tasks": [], **fields}
         requested = parse_payload(json.dumps(payload).encode(), self.config)
         assert isinstance(requested, Payload)
-        self.states.spool.post_request(SyncRequest(requested, time.time_ns(), HookContext(os.getpid())))
+        self.states.spool.post_request(
+            SyncRequest(requested, time.time_ns(), HookContext(Process.running(os.getpid())))
+        )
         with self._sync() as sync:
             sync.handle_requests(self.path.stem, self.now + 10 if inline else None)
 
