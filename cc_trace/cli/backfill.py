@@ -56,6 +56,13 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     app.runtime.metrics = False
     now = time.time()
     found = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
+    if not found:
+        print(
+            "no sessions to deliver"
+            if options.since is None
+            else f"no sessions to deliver with --since {options.since}"
+        )
+        return 0
     _warn(app, found, now)
     summary = Summary(len(found), sum(file.size for file in found), again=options.again)
     if options.dry_run:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from typing import TYPE_CHECKING
 
 from cc_trace.cli.arguments import parser
 from cc_trace.cli.commands import COMMANDS
+from cc_trace.cli.output import bare
 from cc_trace.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ compdef _cc_trace cc-trace
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:  # noqa: ARG001
     """Print the script."""
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](), end="")
+    bare(sys.stdout).write({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]())  # not wrapped in a terminal
     return 0
 
 

@@ -26,7 +26,7 @@ _WHOLE_COLUMNS: Final = 110  # a narrower terminal shows when and what, on one l
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print a line per session."""
     if options.limit is not None and options.limit < 1:
-        message = "--limit must be at least 1"
+        message = f"--limit is {options.limit}; it must be at least 1"
         raise CcTraceError(message)
     since_ns = int(since_seconds(options.since, time.time()) * 1e9)
     with up_to_date(environment) as store:

@@ -43,22 +43,26 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _print_request(options: argparse.Namespace, claude: Path, state: Path) -> None:
     """Print one request: of the named session, else of the latest session that has it."""
-    from cc_trace.cli import request  # noqa: PLC0415  (few ask for a request)
-    from cc_trace.delivery import past_sessions  # noqa: PLC0415  (likewise)
+    from cc_trace.cli.request import find_request, search_request  # noqa: PLC0415  (few ask for a request)
 
     if options.turn is not None:
         message = "--request and --turn cannot be used together"
         raise CcTraceError(message)
-    name = options.request
+    name, content = options.request, not options.no_content
     if options.session is not None:
-        shown = request.find_request(name, [find_transcript(options.session, claude, state)])
+        found = find_request(name, find_transcript(options.session, claude, state))
     else:
-        latest_first = reversed(past_sessions((), claude, since=0))
-        shown = request.find_request(name, request.mentioning(name, (file.path for file in latest_first)))
+        from cc_trace.delivery import past_sessions  # noqa: PLC0415  (most name the session)
+
+        found = search_request(name, (file.path for file in reversed(past_sessions((), claude, since=0))))
     if options.json:
-        request.print_json(shown, content=not options.no_content)
+        from cc_trace.cli.request_json import print_json  # noqa: PLC0415  (as above)
+
+        print_json(found, content=content)
     else:
-        request.print_text(shown, full=options.full, content=not options.no_content)
+        from cc_trace.cli.request_text import print_text  # noqa: PLC0415  (as above)
+
+        print_text(found, full=options.full, content=content)
 
 
 def _wanted(session: Session | StoredSession, turn: int | None) -> Iterator[Span]:

@@ -19,7 +19,7 @@ _MAX_PORT: Final = 65_535
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Serve the pages."""
     if not 0 <= options.port <= _MAX_PORT:
-        message = f"--port must be between 0 and {_MAX_PORT}"
+        message = f"--port is {options.port}; it must be between 0 and {_MAX_PORT}"
         raise CcTraceError(message)
     from cc_trace.delivery import App  # noqa: PLC0415  (`--help` needs none of this)
     from cc_trace.view import serve  # noqa: PLC0415  (likewise)

@@ -161,7 +161,8 @@ def split_name(name: str, place: str) -> tuple[DestinationKind, str]:
     kind, colon, exporter = name.partition(":")
     if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
         known = ", ".join("otel:NAME" if each == "otel" else each for each in get_args(DestinationKind))
-        message = f"{place} contains {quoted(name)}; the destinations are {known}"
+        verb = "is" if place.startswith("--") else "contains"
+        message = f"{place} {verb} {quoted(name)}; the destinations are {known}"
         raise ConfigError(message)
     return cast("DestinationKind", kind), exporter
 

@@ -166,7 +166,8 @@ class HttpClient:
         return _usable(text)
 
     def _message(self, what: str, error: Exception) -> str:
-        return f"{what} {self._address}: {cleaned(str(error), self._secret_values) or type(error).__name__}"
+        said = getattr(error, "strerror", None) or str(error)
+        return f"{what} {self._address}: {cleaned(said, self._secret_values) or type(error).__name__}"
 
 
 def _exchange(connection: Connection, data: bytes, max_body_bytes: int) -> HttpResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import sqlite3
@@ -42,7 +43,7 @@ def serve(app: App, port: int, first: str, *, browser: bool) -> None:
     try:
         listener = socket.create_server((HOST, port))
     except OSError as error:
-        message = f"cannot listen on port {port}: {error.strerror}; choose another with --port"
+        message = f"cannot listen on port {port}: {os.strerror(error.errno or 0)}; choose another with --port"
         raise CcTraceError(message) from error
     with listener, contextlib.closing(Store(store_path(app.states.folder))) as index:
         number, token = listener.getsockname()[1], secrets.token_urlsafe(32)

@@ -151,7 +151,7 @@ def test_destination_must_be_chosen_and_known(shell: Shell) -> None:
     assert several.stderr == "cc-trace: several destinations are configured; choose one with --to: local, file\n"
     unknown = shell.run("preview", SESSION, "--to", "nowhere")
     assert unknown.returncode == 2
-    assert "contains 'nowhere'; the destinations are local, otlp, langfuse, file, otel:NAME" in unknown.stderr
+    assert "--to is 'nowhere'; the destinations are local, otlp, langfuse, file, otel:NAME" in unknown.stderr
     missing = shell.run("preview", SESSION, "--to", "otlp")
     assert missing.stderr == (
         "cc-trace: destination otlp needs an address; "

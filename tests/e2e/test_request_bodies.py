@@ -17,7 +17,7 @@ from sandbox import Sandbox
 from script import Failure, Reply, Use
 from versions import CURRENT
 
-from cc_trace.cli.request import find_request
+from cc_trace.cli.request import search_request
 from cc_trace.requests.log import RequestLog
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _rebuilt(sandbox: Sandbox) -> Counter[str]:
 
 
 def _causes(sandbox: Sandbox, message: int) -> list[str]:
-    miss = find_request(f"msg_{message:06d}", _sessions(sandbox)).miss
+    miss = search_request(f"msg_{message:06d}", _sessions(sandbox)).miss
     return [] if miss is None else [cause.kind for cause in miss.causes]
 
 
@@ -178,7 +178,7 @@ def test_requests_of_print_mode(sandbox: Sandbox, wire: _Wire) -> None:  # noqa:
     rebuilt, received = _rebuilt(sandbox), wire.bodies({path.stem for path in _sessions(sandbox)})
     assert rebuilt == received
     assert max(rebuilt.values()) == 3  # two retries of the same
-    first = find_request("msg_000001", _sessions(sandbox))
+    first = search_request("msg_000001", _sessions(sandbox))
     assert [retry.status for retry in first.call.retries] == [529, 529]
     (refusal,) = [path for path in _sessions(sandbox) if path.stem == sandbox.session(2)]
     log = RequestLog()
@@ -193,7 +193,7 @@ def test_requests_of_print_mode(sandbox: Sandbox, wire: _Wire) -> None:  # noqa:
     assert causes[6] == ["unknown"]  # nothing changed: the scripted API caches nothing
     assert causes[7][:1] == ["model changed"]
     assert "tools changed" in causes[8]
-    shown = find_request("msg_000008", _sessions(sandbox))
+    shown = search_request("msg_000008", _sessions(sandbox))
     assert shown.miss is not None
     assert "Bash removed" in {cause.kind: cause.detail for cause in shown.miss.causes}["tools changed"]
     assert _causes(sandbox, 11) == ["thinking changed"]
@@ -215,7 +215,7 @@ def _set_environment(sandbox: Sandbox, **variables: str) -> None:
 
 def _causes_after_a_break(sandbox: Sandbox, message: int) -> list[str]:
     """The causes, had the request been sent ten minutes later."""
-    shown = find_request(f"msg_{message:06d}", _sessions(sandbox))
+    shown = search_request(f"msg_{message:06d}", _sessions(sandbox))
     (path,) = [path for path in _sessions(sandbox) if path.stem == shown.session_id]
     lines = [json.loads(text) for text in path.read_text().splitlines()]
     for line in lines:
@@ -224,7 +224,7 @@ def _causes_after_a_break(sandbox: Sandbox, message: int) -> list[str]:
             line["timestamp"] = later.isoformat()
     copy = sandbox.home.folder / path.name
     copy.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    miss = find_request(f"msg_{message:06d}", [copy]).miss
+    miss = search_request(f"msg_{message:06d}", [copy]).miss
     return [] if miss is None else [cause.kind for cause in miss.causes]
 
 
@@ -245,6 +245,6 @@ def test_requests_of_a_terminal(sandbox: Sandbox, wire: _Wire) -> None:
     compacted = next(
         each.message.id for each in sandbox.api.calls if each.message is not None and each.message.text == "Answer 3."
     )
-    miss = find_request(compacted, _sessions(sandbox)).miss
+    miss = search_request(compacted, _sessions(sandbox)).miss
     assert miss is not None
     assert [cause.kind for cause in miss.causes] == ["messages rewritten"]

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from cc_trace.spans.model import Span
 
 SECONDS = 1.0
-REFUSED, RESET = (f"[Errno {code}] {os.strerror(code)}" for code in (errno.ECONNREFUSED, errno.ECONNRESET))
+REFUSED, RESET = os.strerror(errno.ECONNREFUSED), os.strerror(errno.ECONNRESET)
 NEVER = Unclear(f"{{place}}: no response within {SECONDS:g} seconds")
 # What a backend does, what that means, and whether it then has the spans.
 OUTCOMES: list[tuple[str, Behaviour, Outcome, bool]] = [

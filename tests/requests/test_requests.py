@@ -780,6 +780,14 @@ def test_a_copied_response_is_looked_for_where_it_was_made(home: Path) -> None:
     assert json.loads(show("--request", "m2", "--json", home=home).stdout)["session_id"] == HAND
 
 
+def test_a_search_is_not_misled_by_a_session_that_only_mentions_an_id(home: Path) -> None:
+    """An older session, without request records, may quote anything."""
+    project = home / ".claude" / "projects" / "-p"
+    written(project / "33333333-0000-4000-8000-000000000009.jsonl", [json.dumps(prompt("what is msg_none?", 0))])
+    said = show("--request", "msg_none", home=home).stderr
+    assert said.startswith("cc-trace: no transcript has a response or request msg_none; ")
+
+
 def test_odd_texts_and_deep_inputs_are_printed(home: Path) -> None:
     """Half of a surrogate pair, and more levels than orjson writes, as JSON and for people."""
     deep: Any = "bottom"
