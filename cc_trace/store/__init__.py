@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from cc_trace.store.layout import label, waits
     from cc_trace.store.schema import VERSION, connect
-    from cc_trace.store.slowest import Slow
+    from cc_trace.store.slowest import Slow, program
     from cc_trace.store.span_rows import to_json
     from cc_trace.store.store import Store, store_path
     from cc_trace.store.terminal import SEQUENCE, overwritten, plain
@@ -43,6 +43,7 @@ __all__ = [
     "lists",
     "overwritten",
     "plain",
+    "program",
     "questions",
     "read_from",
     "read_session",
@@ -69,6 +70,7 @@ _MODULES: Final = {
     "label": "layout",
     "overwritten": "terminal",
     "plain": "terminal",
+    "program": "slowest",
     "read_from": "delivered",
     "read_session": "delivered",
     "read_titles": "delivered",

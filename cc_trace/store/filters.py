@@ -32,7 +32,8 @@ PERIOD: Final = ("project", "since", "until")
 OF_SESSIONS: Final = (*PERIOD, "day", "model", "agent", "tool", "title", "state", "errors", "sort")
 OF_SPANS: Final = (
     *PERIOD,
-    *("day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "session", "turn", "file", "sort"),
+    *("day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "session", "turn", "file", "among"),
+    "sort",
 )
 
 # The requests that missed the cache, and why: as Claude Code recorded it, or as it is seen from token counts.
@@ -41,6 +42,8 @@ SELECT row, cache_miss why FROM spans WHERE kind = 'generation' AND cache_miss I
 UNION ALL SELECT row, why FROM ({REWRITES})
 """  # noqa: S608  (ours)
 _MAX_CHARS: Final = 500
+MAX_AMONG: Final = 100
+_AMONG: Final = re.compile(rf"[0-9a-f]{{16}}(?:,[0-9a-f]{{16}}){{0,{MAX_AMONG - 1}}}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
@@ -57,7 +60,7 @@ class Filter:
 
     `called`: responses that called a tool; `time`: turns that spent such time; `miss`: responses by the first cause for
     which the cache was missed, recorded or seen from token counts; `errors`: sessions that have some; `file`: calls
-    that changed it.
+    that changed it; `among`: the spans with these ids, separated by commas.
     """
 
     project: str = ""
@@ -78,12 +81,17 @@ class Filter:
     session: str = ""
     turn: str = ""
     file: str = ""
+    among: str = ""
     sort: str = "recent"
 
     @classmethod
     def of(cls, query: Mapping[str, str], known: Collection[str]) -> Filter:
         """Return the known parameters of a query."""
         found = {name: query[name][:_MAX_CHARS] for name in known if name in query}
+        if _AMONG.fullmatch(among := query.get("among", "")) and "among" in known:
+            found["among"] = among
+        else:
+            found.pop("among", None)
         if found.get("time") not in TIME_KINDS:
             found.pop("time", None)
         if not _NUMBER.fullmatch(found.get("turn", "")):
@@ -115,6 +123,7 @@ class Filter:
         if self.file:
             conditions.append(("status = 'ok'", None))
         conditions.append(("json_extract(span, '$.tool.file_path') = ?", self.file))
+        conditions.append(("instr(?, span_id) > 0", self.among))
         return _joined([*conditions, *self._of_spans()])
 
     def sessions(self) -> Where:

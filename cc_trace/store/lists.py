@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.store import rewrites
 from cc_trace.store.doubts import UNTIMED
-from cc_trace.store.filters import CALLS
+from cc_trace.store.filters import CALLS, TIME_KINDS
 from cc_trace.store.questions import MAX_ROWS
 from cc_trace.store.slowest import slowest
 
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from cc_trace.store.store import Store
 
 _FIRST_FEW: Final = 12
+_MAX_FAILED: Final = 500
 _MAX_CAUSES: Final = 20
 _PICK: Final = (
     "span_id, session_id, turn, place, kind, name, label, agent, model, start_ns, end_ns, status, spans.cost_usd,"
     " total_usd, waits, spans.error,"
     " CASE WHEN spans.error LIKE '%…' THEN substr(json_extract(span, '$.output'), 1, 20000) END said"
 )
-_TOOK: Final = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN end_ns - start_ns END"
+# A retry waits after it has begun.
+_LENGTH: Final = (
+    "CASE name WHEN 'api_retry' THEN MAX(end_ns - start_ns, COALESCE(wait_ms, 0) * 1e6) ELSE end_ns - start_ns END"
+)
+_TOOK: Final = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN {_LENGTH} END"
 # What a list prints and sorts by: turns and agents with all that is below them, everything else alone.
 _PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
 _SORTS: Final = {
@@ -39,6 +45,7 @@ _SORTS: Final = {
 _LINES: Final = (
     " json_extract(span, '$.metadata.lines_added') added, json_extract(span, '$.metadata.lines_removed') gone,"
 )
+_MISS: Final = " json_extract(span, '$.metadata.cache_miss') cache_miss,"
 
 
 class Picked(NamedTuple):
@@ -70,7 +77,7 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
     )[0]
     rows = store.read(
         f"SELECT {_PICK}, title, project, {took} took_ns, {_PAID} paid_usd,"
-        f"{_LINES if chosen.file else ''}"
+        f"{_LINES if chosen.file else ''}{_MISS if chosen.miss else ''}"
         " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],
@@ -79,7 +86,7 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
 
 
 class Notable(NamedTuple):
-    """The notable spans of a turn or a session, the first few of each kind."""
+    """The notable spans of a turn or a session: the first few of each kind, of the failures as many as can be told."""
 
     dearest: list[sqlite3.Row]
     failed: list[sqlite3.Row]
@@ -99,7 +106,7 @@ def notable(store: Store, session_id: str, number: int | None, failures: int, un
         ),
         failed=store.read(
             f"SELECT {_PICK} FROM spans WHERE {where} AND status = 'error' AND kind <> 'turn'"
-            f" ORDER BY turn, place LIMIT {_FIRST_FEW}",
+            f" ORDER BY turn, place LIMIT {_MAX_FAILED}",
             which,
         )
         if failures
@@ -151,8 +158,10 @@ def below(store: Store, agent: sqlite3.Row) -> sqlite3.Row | None:
 def agents(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return a session's agents with what they did in sum, the most expensive first; `total`: of agents."""
     return store.read(
-        "WITH agents AS (SELECT span_id, session_id, turn, place, last, name, label, start_ns, end_ns, total_usd,"
-        " json_extract(span, '$.metadata.background') background, COUNT(*) OVER () total FROM spans"
+        "WITH agents AS (SELECT span_id, session_id, turn, place, last, name, start_ns, end_ns, total_usd,"
+        " COALESCE(NULLIF(label, ''), (SELECT json_extract(span, '$.input.description') FROM spans call"
+        " WHERE call.session_id = own.session_id AND call.span_id = own.parent_id), '') label,"
+        " json_extract(span, '$.metadata.background') background, COUNT(*) OVER () total FROM spans own"
         " WHERE session_id = ? AND +kind = 'subagent' AND place IS NOT NULL"
         " ORDER BY total_usd DESC, turn, place LIMIT 50)"
         " SELECT agents.*, (SELECT GROUP_CONCAT(DISTINCT model) FROM spans WHERE session_id = agents.session_id"
@@ -192,14 +201,14 @@ def permissions(store: Store, session_id: str) -> Decisions:
         "WITH decided AS (SELECT span_id, turn, name, label, start_ns,"
         " json_extract(span, '$.metadata.permission.decision') decision,"
         " COALESCE(json_extract(span, '$.metadata.permission.source'), '') source,"
-        " json_extract(span, '$.metadata.permission.wait_ms') wait_ms,"
+        " COALESCE(json_extract(span, '$.metadata.permission.wait_ms'), wait_ms) waited_ms,"
         " json_extract(span, '$.metadata.denial') denial FROM spans WHERE session_id = ? AND +kind = 'tool'"
         " AND (decision IS NOT NULL OR denial IS NOT NULL))"
     )
-    plain = "decision = 'accept' AND denial IS NULL AND COALESCE(wait_ms, 0) = 0"
+    plain = "decision = 'accept' AND denial IS NULL AND COALESCE(waited_ms, 0) = 0"
     told = store.read(
         f"{decided} SELECT *, COUNT(*) OVER () total FROM decided WHERE NOT COALESCE({plain}, 0)"
-        " ORDER BY decision = 'accept' AND denial IS NULL, wait_ms DESC, start_ns LIMIT 100",
+        " ORDER BY decision = 'accept' AND denial IS NULL, waited_ms DESC, start_ns LIMIT 100",
         [session_id],
     )
     allowed = store.read(
@@ -253,6 +262,26 @@ def misses(store: Store, chosen: Filter) -> list[Miss]:
         of_cause[1] += each.tokens
         of_cause[2] += each.cost_usd or 0.0
     return sorted((Miss(cause, *sums[cause]) for cause in sums), key=lambda miss: -miss.tokens)[:_MAX_CAUSES]
+
+
+class TimeSpent(NamedTuple):
+    """How the time of some turns was spent, in milliseconds by kind."""
+
+    by_kind: dict[str, int]
+    turns_ms: float  # their lengths in sum
+    untimed: int  # other turns, whose times are not known or cannot be right
+
+
+def time_spent(store: Store, session_id: str, untimed: set[int]) -> TimeSpent:
+    """Return how the time of a session's turns was spent. `untimed`: those whose times cannot be right."""
+    found = store.read(
+        "SELECT turn, json_extract(span, '$.metadata.time_ms') times, (end_ns - start_ns) / 1e6 took FROM spans"
+        " WHERE session_id = ? AND place = 0",
+        [session_id],
+    )
+    known = [(json.loads(row["times"]), row["took"]) for row in found if row["times"] and row["turn"] not in untimed]
+    by_kind = {kind: sum(times.get(kind) or 0 for times, _ in known) for kind in TIME_KINDS}
+    return TimeSpent(by_kind, sum(took or 0.0 for _, took in known), len(found) - len(known))
 
 
 def spending(store: Store, session_id: str) -> list[tuple[int, float]]:

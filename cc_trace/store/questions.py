@@ -119,12 +119,13 @@ def turn(store: Store, session_id: str, number: int) -> sqlite3.Row | None:
 
 
 class Rows(NamedTuple):
-    """Some rows of a turn. `total`: number of rows that are not folded away."""
+    """Some rows of a turn. `total`: number of rows that are not folded away; `running`: the turn goes on."""
 
     rows: list[dict[str, Any]]
     total: int
     start_ns: int
     end_ns: int
+    running: bool
 
 
 def turn_rows(store: Store, session_id: str, number: int, folded: list[int], offset: int, limit: int) -> Rows:
@@ -148,7 +149,8 @@ def turn_rows(store: Store, session_id: str, number: int, folded: list[int], off
         f"SELECT {_ROW} FROM spans WHERE {where} ORDER BY place LIMIT ? OFFSET ?",
         [*values, min(limit, MAX_ROWS), max(0, offset)],
     )
-    return Rows([_row(each, start_ns) for each in found], total, start_ns, end_ns)
+    running = store.read("SELECT running FROM turns WHERE session_id = ? AND turn = ?", [session_id, number])
+    return Rows([_row(each, start_ns) for each in found], total, start_ns, end_ns, bool(running and running[0][0]))
 
 
 def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
@@ -190,6 +192,15 @@ def span(store: Store, span_id: str) -> sqlite3.Row | None:
     """Return one span; if several sessions have it, that of the session that had it first."""
     found = store.read("SELECT * FROM spans WHERE span_id = ? ORDER BY copied LIMIT 1", [span_id])
     return found[0] if found else None
+
+
+def calls(store: Store, response: sqlite3.Row) -> list[sqlite3.Row]:
+    """Return the tool calls that a response made, in order."""
+    return store.read(
+        "SELECT span_id, place, name, label, status FROM spans WHERE session_id = ? AND turn = ? AND +kind = 'tool'"
+        " AND parent_id = ? ORDER BY place LIMIT 100",
+        [response["session_id"], response["turn"], response["span_id"]],
+    )
 
 
 def requests(store: Store, session_id: str) -> list[sqlite3.Row]:

@@ -28,7 +28,7 @@ _FEW_TOKENS: Final = 1_024  # the API caches no fewer
 _FEW_PERCENT: Final = 10  # of what was cached
 _HELD: Final = "cache_read_tokens + cache_write_tokens"
 # The main thread, or one agent; old versions have no ids of agents.
-_THREAD: Final = "COALESCE(agent_id, CASE agent WHEN '' THEN '' ELSE parent_id END)"
+_THREAD: Final = "COALESCE({0}agent_id, CASE {0}agent WHEN '' THEN '' ELSE {0}parent_id END)"
 _AGAIN: Final = "MIN(held - cache_read_tokens, input_tokens + cache_write_tokens)"
 # For each: `row`, `missed`, `why`, and `pause_ns` since the request before if that is the cause.
 REWRITES: Final = f"""
@@ -50,12 +50,20 @@ FROM (SELECT row, row_before, {_AGAIN} missed FROM (
         SELECT row, cache_miss, input_tokens, cache_read_tokens, cache_write_tokens,
             LAG({_HELD}) OVER thread held, LAG(row) OVER thread row_before
         FROM spans WHERE kind = 'generation' AND context_tokens > 0
-        WINDOW thread AS (PARTITION BY session_id, {_THREAD} ORDER BY turn, place))
+        WINDOW thread AS (PARTITION BY session_id, {_THREAD.format("")} ORDER BY turn, place))
     WHERE cache_miss IS NULL AND missed >= {_FEW_TOKENS} AND missed * 100 >= held * {_FEW_PERCENT}) found
 JOIN spans own ON own.row = found.row JOIN spans before ON before.row = row_before
 WHERE json_extract(own.span, '$.metadata.context') IS NULL
 """  # noqa: S608  (ours)
 _OF_A_SESSION: Final = REWRITES.replace("WHERE kind", "WHERE session_id = ?1 AND +kind")
+_OF_A_REQUEST: Final = REWRITES.replace("WHERE kind", "WHERE row IN (?1, ?2) AND +kind")
+_REQUEST_BEFORE: Final = f"""
+SELECT before.row FROM spans own JOIN spans before ON before.session_id = own.session_id
+    AND (before.turn, before.place) < (own.turn, own.place)
+    AND +before.kind = 'generation' AND before.context_tokens > 0
+WHERE own.row = ? AND {_THREAD.format("before.")} = {_THREAD.format("own.")}
+ORDER BY before.turn DESC, before.place DESC LIMIT 1
+"""  # noqa: S608  (ours)
 
 
 class Rewrite(NamedTuple):
@@ -79,6 +87,15 @@ def of_session(store: Store, session_id: str) -> dict[str, Rewrite]:
     """Return the rewrites of a session by the id of the request's span."""
     found = _read(store, f"FROM ({_OF_A_SESSION}) JOIN spans USING (row)", [session_id])
     return {each.span_id: each for each in found}
+
+
+def of_request(store: Store, row: int) -> Rewrite | None:
+    """Return the rewrite that one request is, if it is one. `row`: of its span."""
+    before = store.read(_REQUEST_BEFORE, [row])
+    if not before:
+        return None
+    found = _read(store, f"FROM ({_OF_A_REQUEST}) JOIN spans USING (row)", [row, before[0][0]])
+    return found[0] if found else None
 
 
 def chosen(store: Store, chosen: Filter) -> list[Rewrite]:

@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cc_trace.store.filters import MAX_AMONG
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -51,6 +53,7 @@ class Slow(NamedTuple):
     span_id: str  # the longest
     turn: int
     place: int
+    all_of_them: list[str]  # the ids of all, the longest first; of very many not all
 
 
 def slowest(store: Store, session_id: str, number: int | None, untimed: set[int]) -> list[Slow]:
@@ -62,14 +65,15 @@ def slowest(store: Store, session_id: str, number: int | None, untimed: set[int]
     for part in _PARTS:
         for row in store.read(part, [session_id, number, json.dumps(sorted(untimed))]):
             alone = row["span_id"] if row["why"] == "model" else ""
-            groups.setdefault((row["why"], row["name"], _what(row), alone), []).append(row)
+            groups.setdefault((row["why"], row["name"], program(row), alone), []).append(row)
     made = [_together(why, what, rows) for (why, _, what, _), rows in groups.items()]
     made.sort(key=lambda each: (-each.took_ns, each.turn, each.place))
     return [each for each in made if each.took_ns >= LONG_NS] or made
 
 
 def _together(why: str, what: str, rows: list[sqlite3.Row]) -> Slow:
-    longest = max(rows, key=lambda row: row["took"])
+    rows = sorted(rows, key=lambda row: -row["took"])
+    longest = rows[0]
     return Slow(
         why=why,
         name=longest["name"],
@@ -80,10 +84,11 @@ def _together(why: str, what: str, rows: list[sqlite3.Row]) -> Slow:
         span_id=longest["span_id"],
         turn=longest["turn"],
         place=longest["place"],
+        all_of_them=[row["span_id"] for row in rows[:MAX_AMONG]],
     )
 
 
-def _what(row: sqlite3.Row) -> str:
+def program(row: sqlite3.Row) -> str:
     """Return what makes calls alike: of a command its last program and what that is to do, such as `git commit`."""
     label = str(row["label"] or "")
     if row["name"] != "Bash":

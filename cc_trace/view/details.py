@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -14,18 +14,16 @@ from cc_trace.view import ansi, charts, code, diff, failure, figures, folding, m
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable, Sequence
 
 _MAX_CHARS: Final = 50_000  # of one text; all of it is in the raw JSON
-_IMAGE: Final = re.compile(r"\[image (image/(?:png|jpeg|gif|webp)), (\d+) bytes, sha256 of base64 ([0-9a-f]{16})\]")
+IMAGE: Final = re.compile(r"\[image (image/(?:png|jpeg|gif|webp)), (\d+) bytes, sha256 of base64 ([0-9a-f]{16})\]")
 _COMPACT: Final = ("Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch")
 # The metadata that is shown beside a span's cost.
 _TOLD: Final = {
-    "attempts": "Attempts",
     "effort": "Effort",
     "stop_reason": "Stop reason",
     "thinking_budget": "Thinking budget",
-    "max_tokens": "Max tokens",
-    "query_source": "Requested by",
     "exitCode": "Exit code",
     "exit_code": "Exit code",
     "hook_event": "Hook event",
@@ -35,6 +33,7 @@ _TOLD: Final = {
     "preTokens": "Tokens before",
     "postTokens": "Tokens after",
 }
+_SENT: Final = {"tool": "tool result", "user": "user message", "assistant": "answer before", "system": "system message"}
 _MARKS: Final = {"completed": "done", "in_progress": "doing", "pending": "open"}
 _NUMBERED: Final = re.compile(r"^ *\d{1,9}[→\t]", re.MULTILINE)
 
@@ -60,35 +59,37 @@ class Detail:
     last: list[Section] = field(default_factory=list)  # folded, at the end
 
 
-def detail(
-    row: sqlite3.Row,
-    *,
-    running: bool = False,
-    below: sqlite3.Row | None = None,
-    first_changed: tuple[int, int] | None = None,
-    miss: dict[str, Any] | None = None,
-) -> Detail:
-    """Return what there is to say about a span.
+class Known(NamedTuple):
+    """What else is known of a span, besides its own row."""
 
-    `running`: it goes on, so what it lacks is no error. `below`: what is below an agent. `first_changed`: where in its
-    file an edit was. `miss`: a cache miss that is not recorded.
-    """
+    running: bool = False  # it goes on, so what it lacks is no error
+    timed: bool = True  # its times can be right
+    below: sqlite3.Row | None = None  # an agent's work in sum
+    calls: Sequence[sqlite3.Row] = ()  # that a response made
+    first_changed: tuple[int, int] | None = None  # where in its file an edit was
+    miss: dict[str, Any] | None = None  # a cache miss that is not recorded
+
+
+def detail(row: sqlite3.Row, known: Known) -> Detail:
+    """Return what there is to say about a span."""
     span = json.loads(row["span"])
     made = Detail()
-    _facts(made, row, span)
-    if below is not None:
-        _agent_facts(made, below, span)
-    _notes(made, span if not running else {**span, "error": None})
-    _miss(made, (span["metadata"] or {}).get("cache_miss") or miss)
+    _facts(made, row, span, timed=known.timed)
+    if known.below is not None:
+        _agent_facts(made, known.below, span)
+    _notes(made, span if not known.running else {**span, "error": None})
+    _miss(made, (span["metadata"] or {}).get("cache_miss") or known.miss)
     match row["kind"]:
         case "turn" | "subagent":
-            _chat(made, "Prompt", span["input"])
-            _chat(made, "Answer", span["output"])
+            _chat(made, "Prompt", span["input"], row["span_id"])
+            _chat(made, "Answer", span["output"], row["span_id"])
         case "generation":
-            _generation(made, span)
+            _generation(made, span, row["span_id"], known.calls)
         case "tool":
-            _tool(made, row["name"], span, row["span_id"], first_changed)
+            _tool(made, row["name"], span, row["span_id"], known.first_changed)
             _fold_repeated(made, span)
+        case "event" if row["name"] == "compaction":
+            _chat(made, "Summary", span["output"], row["span_id"])
         case _:
             command = (span["metadata"] or {}).get("command")
             if isinstance(command, str) and command:
@@ -102,10 +103,10 @@ def detail(
     return made
 
 
-def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
+def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any], *, timed: bool) -> None:
     add = made.facts.append
-    add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]))))
-    if row["first_token_ns"] is not None:
+    add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]) if timed else None)))
+    if timed and row["first_token_ns"] is not None:
         add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_token_ns"]))))
     has_more = row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]
     if row["cost_usd"] is not None:
@@ -123,7 +124,7 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
         add(("Agent", row["agent"]))
     for name, value in (span["metadata"] or {}).items():
         if name in _TOLD and not isinstance(value, dict | list):
-            add((_TOLD[name], words.trigger(str(value)) if name == "trigger" else str(value)))
+            add((_TOLD[name], _fact(name, value)))
     response, tool = span.get("response") or {}, span.get("tool") or {}
     made.ids = [
         (name, str(value))
@@ -139,6 +140,12 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
         )
         if value
     ]
+
+
+def _fact(name: str, value: object) -> str:
+    if name == "trigger":
+        return words.trigger(str(value))
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _agent_facts(made: Detail, below: sqlite3.Row, span: dict[str, Any]) -> None:
@@ -194,38 +201,47 @@ def _miss(made: Detail, miss: Any) -> None:  # noqa: ANN401
     if not isinstance(miss, dict):
         return
     text = charts.miss_text(miss)
-    if charts.stands_out(miss):
-        made.notes.append(("miss", f"{text[:1].upper()}{text[1:]}."))
-    else:
-        made.facts.append(("Cache miss", text.removeprefix("cache miss of ")))
+    made.notes.append(("miss" if charts.stands_out(miss) else "small-miss", f"{text[:1].upper()}{text[1:]}."))
 
 
-def _generation(made: Detail, span: dict[str, Any]) -> None:
+def _generation(made: Detail, span: dict[str, Any], span_id: str, made_calls: Sequence[sqlite3.Row]) -> None:
     output = span["output"] if isinstance(span["output"], dict) else {"content": span["output"]}
     thinking = output.get("thinking")
     for text in thinking if isinstance(thinking, list) else []:
         if isinstance(text, str) and text.strip():
             made.sections.append(Section("Thinking", "thinking", markdown.to_html(text[:_MAX_CHARS]), open=False))
-    _chat(made, "Answer", output.get("content"))
+    _chat(made, "Answer", output.get("content"), span_id)
     calls = output.get("tool_calls")
-    if isinstance(calls, list) and calls:
+    if made_calls:
+        made.sections.append(Section("Tool calls", "calls", _links(made_calls)))
+    elif isinstance(calls, list) and calls:
         made.sections.append(Section("Tool calls", "calls", folding.to_html(calls)))
-    messages = span["input"]
-    for message in messages if isinstance(messages, list) else []:
-        if isinstance(message, dict):
-            content = message.get("content")
-            role = str(message.get("role") or "message").capitalize()
-            if isinstance(content, str):
-                _chat(made, f"New in this request: {role}", content, opened=False)
-            else:
-                made.sections.append(
-                    Section(f"New in this request: {role}", "input", folding.to_html(content), open=False)
-                )
+    sent = [each for each in span["input"] if isinstance(each, dict)] if isinstance(span["input"], list) else []
+    for number, message in enumerate(sent, 1):
+        what = _SENT.get(str(message.get("role")), str(message.get("role") or "message"))
+        title = f"Sent with this request: {what}" + (f" ({number} of {len(sent)})" if len(sent) > 1 else "")
+        _chat(made, title, message.get("content"), span_id, opened=False)
 
 
-def _chat(made: Detail, title: str, value: Any, *, opened: bool = True) -> None:  # noqa: ANN401
+def _links(calls: Sequence[sqlite3.Row]) -> Markup:
+    """Return calls as links to their steps."""
+    rows = [
+        Markup('<li><a href="?span={}" data-place="{}"><b{}>{}</b> <span>{}</span></a></li>').format(
+            call["span_id"],
+            call["place"],
+            Markup(' class="bad"') if call["status"] == "error" else Markup(),
+            escaped(call["name"]),
+            escaped(call["label"]),
+        )
+        for call in calls
+    ]
+    return Markup('<ul class="links">{}</ul>').format(Markup().join(rows))
+
+
+def _chat(made: Detail, title: str, value: Any, span_id: str, *, opened: bool = True) -> None:  # noqa: ANN401
     if isinstance(value, str) and value.strip():
-        made.sections.append(Section(title, "chat", markdown.to_html(value[:_MAX_CHARS]), opened))
+        html = with_images(value[:_MAX_CHARS], span_id, markdown.to_html)
+        made.sections.append(Section(title, "chat", html, opened))
     elif value and not isinstance(value, str):
         made.sections.append(Section(title, "input", folding.to_html(value), opened))
 
@@ -253,15 +269,15 @@ def _tool(
         made.sections.append(Section("To do", "todos", _todos(given["todos"])))
         _value(made, "Output", output, span_id, opened=span["status"] != "ok")
     elif tool in ("Task", "Agent") and isinstance(given, dict) and isinstance(given.get("prompt"), str):
-        _chat(made, escaped(str(given.get("description") or "Prompt")), given["prompt"])
-        _chat(made, "Answer", output)
+        _chat(made, escaped(str(given.get("description") or "Prompt")), given["prompt"], span_id)
+        _chat(made, "Answer", output, span_id)
     elif tool == "ExitPlanMode" and isinstance(given, dict) and isinstance(given.get("plan"), str):
-        _chat(made, "Plan", given["plan"])
+        _chat(made, "Plan", given["plan"], span_id)
         _value(made, "Output", output, span_id)
     elif tool in _COMPACT and isinstance(given, dict):
         told = " · ".join(f"{name} {value}" for name, value in given.items() if isinstance(value, str | int | float))
         made.sections.append(Section(tool, "asked", Markup('<p class="asked">{}</p>').format(escaped(told[:2000]))))
-        if tool == "Read" and isinstance(output, str) and not _IMAGE.search(output):
+        if tool == "Read" and isinstance(output, str) and not IMAGE.search(output):
             name = str(given.get("file_path") or "")
             made.sections.append(Section("Output", "file", _file(output[:_MAX_CHARS], name)))
         else:
@@ -292,14 +308,19 @@ def _value(made: Detail, title: str, value: Any, span_id: str, *, opened: bool =
     if parsed is not None:
         made.sections.append(Section(title, "json-value", folding.to_html(parsed), opened))
         return
+    made.sections.append(Section(title, "terminal", with_images(value, span_id, _terminal), opened))
+
+
+def with_images(text: str, span_id: str, to_html: Callable[[str], Markup]) -> Markup:
+    """Return a text as HTML, with the images that it mentions."""
     html, place = Markup(), 0
-    for found in list(_IMAGE.finditer(value))[:20]:
-        html += _terminal(value[place : found.start()])
+    for found in list(IMAGE.finditer(text))[:20]:
+        html += to_html(text[place : found.start()])
         html += Markup('<img class="shown" loading="lazy" alt="{} of {:,} bytes" src="/spans/{}/images/{}">').format(
             found[1], int(found[2][:12]), span_id, found[3]
         )
         place = found.end()
-    made.sections.append(Section(title, "terminal", html + _terminal(value[place:]), opened))
+    return html + to_html(text[place:])
 
 
 def _terminal(text: str) -> Markup:

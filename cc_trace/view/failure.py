@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cc_trace.store import program
 from cc_trace.view import ansi
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
 
 _TELLING: Final = re.compile(
     r"(?i)\b(\w*error|\w*exception|fatal|failed|failure|panic|panicked|denied|refused|cannot|could not|no such"
@@ -18,6 +23,29 @@ _FITTING: Final = 10  # lines
 _MAX_CHARS: Final = 1_500
 _LINE_CHARS: Final = 300
 _FEW: Final = 3  # lines: a tool's own message begins with what matters, a program's output ends with it
+
+
+class Failed(NamedTuple):
+    """Some calls that failed alike: the first of them, what failed, why, and the ids of all."""
+
+    first: sqlite3.Row
+    what: str
+    why: str
+    all_of_them: list[str]
+
+
+def together(rows: Sequence[sqlite3.Row]) -> list[Failed]:
+    """Put failures together that are of one tool or program and for one reason, the most frequent ones first."""
+    groups: dict[tuple[str, ...], list[sqlite3.Row]] = {}
+    for row in rows:
+        why = line(full_text(row["error"], row["said"]))
+        what = program(row) if row["name"] == "Bash" else ""
+        groups.setdefault((row["name"], what, why), []).append(row)
+    made = [
+        Failed(found[0], what if len(found) > 1 else found[0]["label"], why, [row["span_id"] for row in found])
+        for (_, what, why), found in groups.items()
+    ]
+    return sorted(made, key=lambda each: -len(each.all_of_them))
 
 
 def line(text: str) -> str:

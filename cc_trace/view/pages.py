@@ -20,11 +20,10 @@ from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import doubts, filters, insights, lists, plain, questions, rewrites
 from cc_trace.transcript import agent_paths, find_media, first_changed_line, media_type
-from cc_trace.view import charts, failure, figures, markdown, sent, words
-from cc_trace.view.details import detail
+from cc_trace.view import charts, details, failure, figures, markdown, sent, words
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
 
@@ -74,12 +73,13 @@ class Pages:
             when=lambda time_ns: figures.when(time_ns, time.time_ns()),
             took=lambda length_ns: figures.duration(None if length_ns is None else length_ns / 1e6),
             iso=figures.rfc3339,
-            visible=lambda text: escaped(str(text)),
-            markdown=lambda text: markdown.to_html(str(text)),
+            visible=lambda text: escaped(details.IMAGE.sub("[image]", str(text))),
+            chat=lambda text, span_id: details.with_images(str(text), span_id, markdown.to_html),
             query=urlencode,
             cause=charts.cause_name,
             plain=lambda text: " ".join(_RULES.sub(" ", plain(str(text))).split())[:300],
             failure=lambda row: failure.line(failure.full_text(row["error"], row["said"])),
+            together=failure.together,
             slow=_slow,
             word=words.word,
             meaning=words.meaning,
@@ -158,6 +158,7 @@ class Pages:
         uncounted = questions.uncounted_lines(self._index, session_id)
         for place, name in enumerate(("lines_added", "lines_removed")):
             about[name] += sum(lines[place] for lines in uncounted.values())
+        spent = lists.time_spent(self._index, session_id, untimed)
         costs = questions.costs(self._index, session_id)
         highest = max((row["total_usd"] or 0.0 for row in costs), default=0.0)
         return self._page(
@@ -168,6 +169,8 @@ class Pages:
             session=found,
             about=about,
             notable=lists.notable(self._index, session_id, None, found["errors"] or 0, untimed),
+            times=_stacked(spent.by_kind | _between_turns(found, spent)),
+            untimed=spent.untimed,
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
             turns=[
                 {
@@ -185,6 +188,7 @@ class Pages:
             ),
             costs=charts.cost_bars(costs),
             costs_highest=highest,
+            top=_most_expensive(costs, found["cost_usd"]) if highest and len(costs) > 1 else None,
             spent=charts.cost_line(lists.spending(self._index, session_id)),
             files=[
                 (_with_lines(row, uncounted), _below(row["path"], found["cwd"]))
@@ -238,9 +242,11 @@ class Pages:
             _number(asked.get("limit"), questions.MAX_ROWS),
         )
         timed = number not in doubts.untimed_turns(self._index, session_id, number)
+        end_ns = max(found.end_ns, time.time_ns()) if found.running else found.end_ns
         answer: dict[str, Any] = {
             "total": found.total,
-            "duration": (found.end_ns - found.start_ns) / 1e6 if timed else 0,
+            "running": found.running,
+            "duration": (end_ns - found.start_ns) / 1e6 if timed else 0,
             "clock": figures.since_midnight(found.start_ns) if found.start_ns and timed else None,
             "rows": [_row(row, timed=timed) for row in found.rows],
         }
@@ -267,14 +273,21 @@ class Pages:
         if row["kind"] == "tool" and (path := _edited(row)):
             others = lists.edits(self._index, row["session_id"], path)
             first_changed = self._first_changed(row)
-        below = lists.below(self._index, row) if row["kind"] == "subagent" else None
-        rewritten = rewrites.of_session(self._index, row["session_id"]) if row["kind"] == "generation" else {}
-        miss = rewritten[row["span_id"]].miss if row["span_id"] in rewritten else None
+        is_response = row["kind"] == "generation"
+        rewrite = rewrites.of_request(self._index, row["row"]) if is_response else None
+        known = details.Known(
+            running=running,
+            timed=not doubts.untimed_turns(self._index, row["session_id"], row["turn"]),
+            below=lists.below(self._index, row) if row["kind"] == "subagent" else None,
+            calls=questions.calls(self._index, row) if is_response else [],
+            first_changed=first_changed,
+            miss=rewrite.miss if rewrite is not None else None,
+        )
         return self._page(
             "detail.html",
             row=row,
             running=running,
-            detail=detail(row, running=running, below=below, first_changed=first_changed, miss=miss),
+            detail=details.detail(row, known),
             edit=others.index(row["span_id"]) + 1 if row["span_id"] in others else 0,
             edits=len(others),
             file=path,
@@ -356,6 +369,7 @@ class Pages:
         asked = chosen.asked()
         session = questions.session(self._index, chosen.session) if chosen.session else None
         found = lists.spans(self._index, chosen, offset)
+        missed = {each.span_id: each.miss for each in rewrites.chosen(self._index, chosen)} if chosen.miss else {}
         return self._page(
             "spans.html",
             session=session,
@@ -370,6 +384,8 @@ class Pages:
             found=found,
             offset=offset,
             page_size=questions.MAX_ROWS,
+            misses=lists.misses(self._index, chosen)[:1] if chosen.miss else [],
+            missed=lambda row: charts.miss_text(json.loads(row["cache_miss"] or "null") or missed[row["span_id"]]),
         )
 
     def search(self, request: Request) -> Response:
@@ -404,6 +420,14 @@ class Pages:
             quiet += _POLL_SECONDS
 
 
+def _between_turns(session: Any, spent: lists.TimeSpent) -> dict[str, float]:  # noqa: ANN401
+    """Return the time of a session that belongs to no turn, if the times of all turns are known."""
+    whole = figures.between(session["first_ns"], session["last_ns"])
+    if spent.untimed or whole is None or session["turns"] < 2:  # noqa: PLR2004
+        return {}
+    return {"between": max(0.0, whole - spent.turns_ms)}
+
+
 def _stacked(spent: object) -> list[tuple[str, float, float, float]]:
     """Return each kind of time with its milliseconds, and its position in a bar of width 1000."""
     known = spent.items() if isinstance(spent, dict) else ()
@@ -436,6 +460,11 @@ def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str,
         "share": figures.percent(cost, all_usd) if highest and all_usd else None,
         "width": 1000 * cost / highest if highest else 0.0,
     }
+
+
+def _most_expensive(costs: Sequence[Any], all_usd: float | None) -> dict[str, Any]:
+    turn = max(costs, key=lambda row: row["total_usd"] or 0.0)
+    return {**dict(turn), "share": figures.percent(turn["total_usd"], all_usd or 0.0)}
 
 
 def _cut(text: object) -> str:
@@ -482,6 +511,8 @@ def _heading(chosen: filters.Filter) -> str:
         return f"Cache misses: {charts.cause_name(chosen.miss)}"
     if chosen.called:
         return f"Requests that called {chosen.called}"
+    if chosen.among and not chosen.tool:
+        return "Steps"
     if chosen.tool:
         return f"{'Failed ' if chosen.status == 'error' else ''}{chosen.tool} calls"
     return {"generation": "Requests", "turn": "Turns", "tool": "Tool calls", "subagent": "Agents"}.get(
@@ -505,7 +536,7 @@ def _period_of(asked: dict[str, str]) -> dict[str, str]:
 def _row(row: dict[str, Any], *, timed: bool) -> dict[str, Any]:
     """Return a row of the waterfall; without its times if they cannot be right."""
     times: dict[str, object] = {} if timed else {"start": None, "end": None, "first": None, "lane": None, "waits": []}
-    return {**row, "name": escaped(row["name"]), "label": escaped(row["label"]), **times}
+    return {**row, "name": escaped(row["name"]), "label": escaped(details.IMAGE.sub("[image]", row["label"])), **times}
 
 
 def _marked(snippet: str) -> Markup:

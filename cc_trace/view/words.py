@@ -8,6 +8,7 @@ _WORDS: Final = {
     "idle": "waiting",
     "unknown": "other",
     "no tool": "no tool called",
+    "between": "between turns",
     "generation": "request",
     "subagent": "agent",
 }
@@ -17,6 +18,7 @@ _MEANINGS: Final = {
     "permission": "Waiting for you to allow or deny a call",
     "hooks": "Running hooks",
     "retries": "From a failed request to the next attempt",
+    "between": "From the end of a turn to your next prompt",
     "idle": "Waiting for you or a background task after a response, or for your answer to a question",
     "unknown": "Claude Code's own work in between, and calls for which it is not known how long you were asked",
 }

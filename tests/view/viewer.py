@@ -29,6 +29,7 @@ TOKEN = "t" * 43
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEUlEQVR4nGP4z8AAQTD6PwMAPtUF+6guL00AAAAASUVORK5CYII="
 _EDITS = [{"old_string": "a = 1", "new_string": "a = 2"}, {"old_string": "b = 1", "new_string": "b = 2"}]
 COPIED = "88888888-0000-4000-8000-000000000008"
+REPEATED = "66666666-0000-4000-8000-000000000006"
 OLD = "77777777-0000-4000-8000-000000000007"
 _TODOS = [{"content": "look", "status": "completed"}, {"content": "fix", "status": "in_progress"}]
 HOSTILE = (
@@ -95,6 +96,28 @@ def write_made(projects: Path) -> None:
         result("t5", HOSTILE, at=25, error=True),
         reply("m6", "y" * 1_000_000, at=27),
     )
+
+
+def write_repeated(projects: Path) -> None:
+    """Write a session with a pasted image, in which one command fails three times for one reason, and another once."""
+    own: dict[str, Any] = {"sessionId": REPEATED, "cwd": "/repeated"}
+    source = {"type": "base64", "media_type": "image/png", "data": IMAGE}
+    lines = [
+        prompt([{"type": "text", "text": "Build this"}, {"type": "image", "source": source}], 0, **own),
+        reply("r0", tool_use("b0", "Bash", command="cat missing"), at=1, **own),
+        result("b0", "cat: missing: No such file or directory", at=2, error=True, **own),
+    ]
+    for number in range(1, 4):
+        lines += [
+            reply(
+                f"r{number}",
+                tool_use(f"b{number}", "Bash", command=f"cd x && swift build -n {number}"),
+                at=number * 10,
+                **own,
+            ),
+            result(f"b{number}", "This command requires approval", at=number * 10 + number * 3, error=True, **own),
+        ]
+    write(projects / f"{REPEATED}.jsonl", [*lines, reply("r9", "I cannot.", at=50, **own)])
 
 
 def write_old(projects: Path) -> None:

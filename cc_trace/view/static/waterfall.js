@@ -18,6 +18,7 @@ export function waterfall() {
   const folded = new Set();
   let chunks = new Map(), asked = new Set(), elements = new Map();
   let total = 0, chosen = null, generation = 0;
+  let running = null;  // of a turn that goes on: its length, when that was, and the time of day at its start
 
   // The rows that have been loaded
 
@@ -34,6 +35,7 @@ export function waterfall() {
       if (mine !== generation) return;
       total = data.total;
       axis.setDuration(data.duration, data.clock);
+      running = data.running ? { length: data.duration, since: performance.now(), clock: data.clock } : null;
       chunks.set(number, data.rows);
     } finally { if (mine === generation) asked.delete(number); }
     draw();
@@ -120,7 +122,7 @@ export function waterfall() {
     const track = node("div", "track");
     if (row.lane) track.append(box("lane", ...row.lane));
     if (row.start === null) return track;
-    const isOpen = row.end === null && root.dataset.running === "1";
+    const isOpen = Boolean(running) && row.end === null;
     const end = row.end ?? (isOpen ? axis.duration() : row.start);
     const bar = box(`box ${row.kind}${isOpen ? " open" : ""}`, row.start, end);
     bar.title = [row.name, time(end - row.start), `from ${time(row.start)}`, axis.clock(row.start)].filter(Boolean).join(" · ");
@@ -239,8 +241,9 @@ export function waterfall() {
     if (event.target.closest(".fold")) fold(row, !folded.has(row.place));
     else choose(row).then(pane.reveal);
   });
-  document.getElementById("turn-head").addEventListener("click", (event) => {
-    const link = event.target.closest("[data-place]");
+  // Links to steps, above the waterfall and among the details.
+  document.getElementById("main").addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-place]");
     if (!link) return;
     event.preventDefault();
     root.focus({ preventScroll: true });  // so that Enter is for the span, not for the link again
@@ -249,6 +252,12 @@ export function waterfall() {
 
   divider("steps-divider", root, "--steps");
   divider("pane-divider", root.parentElement, "--waterfall");
+
+  setInterval(() => {
+    if (!running || document.hidden) return;
+    axis.setDuration(running.length + performance.now() - running.since, running.clock);
+    draw();
+  }, 1000);
 
   load(0).then(chooseFirst);
   return {

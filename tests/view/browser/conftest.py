@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect, sync_playwright
 from shared import CASES, corpus
-from viewer import TOKEN, Viewer, copy_cases, running, write_made, write_old
+from viewer import TOKEN, Viewer, copy_cases, running, write_made, write_old, write_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +46,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     copy_cases(projects, *(path.name for path in CASES.glob("2.1.325--*")))
     write_made(projects)
     write_old(projects)
+    write_repeated(projects)
     for path in corpus():
         if path.name.startswith("16-"):
             lines = path.read_text(encoding="utf-8").splitlines()

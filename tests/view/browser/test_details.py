@@ -132,6 +132,47 @@ def test_an_edit_says_which_it_is_and_where_its_lines_are(page: Page, viewer: Vi
             assert all(text.strip() in expected.get(number, text) for number, text in numbered)
 
 
+def test_calls_of_a_response_lead_to_their_steps(page: Page, viewer: Viewer) -> None:
+    found = viewer.index.read(
+        "SELECT own.span_id, call.span_id called, call.label FROM spans own JOIN spans call ON"
+        " call.parent_id = own.span_id AND call.session_id = own.session_id WHERE own.session_id = ? AND own.turn = 1"
+        " AND own.kind = 'generation' AND call.kind = 'tool' ORDER BY own.place, call.place",
+        [SHOP],
+    )[0]
+    open_span(page, viewer, found["span_id"])
+    link = page.locator(".section.calls a").first
+    expect(link).to_contain_text(found["label"])
+    link.click()
+    page.wait_for_selector(f'.detail-body[data-span="{found["called"]}"]')
+    expect(page.locator(".span.chosen")).to_have_attribute("data-id", found["called"])
+
+
+def test_an_image_in_a_prompt_is_shown(page: Page, viewer: Viewer) -> None:
+    """In a title it is named in short."""
+    pasted = viewer.index.read(
+        "SELECT session_id, turn, span_id FROM spans WHERE kind = 'turn'"
+        " AND json_extract(span, '$.input') LIKE '%[image image/png%' LIMIT 1"
+    )[0]
+    page.goto(viewer.url(f"/sessions/{pasted['session_id']}"))
+    image = page.locator(".prompt img.shown")
+    image.scroll_into_view_if_needed()
+    page.wait_for_function("image => image.naturalWidth === 3", arg=image.element_handle())
+    open_span(page, viewer, pasted["span_id"])
+    expect(page.locator(".detail img.shown")).to_be_visible()
+    assert "sha256" not in page.locator("#turn-head").inner_text() + page.locator("#waterfall").inner_text()
+
+
+def test_a_small_cache_miss_says_why(page: Page, viewer: Viewer) -> None:
+    """Though it is no warning."""
+    missed = viewer.index.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND agent = '' AND cache_miss IS NOT NULL"
+        " AND cache_miss <> 'first request' LIMIT 1",
+        [SHOP],
+    )[0]
+    open_span(page, viewer, missed["span_id"])
+    expect(page.locator(".detail .note.small-miss")).to_contain_text("Cache miss of ")
+
+
 def test_a_hook_shows_its_command(page: Page, viewer: Viewer) -> None:
     span_id = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND name = 'hook'", [SHOP])[0][0]
     open_span(page, viewer, span_id)

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sqlite3
+from collections import Counter
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -428,8 +429,12 @@ def test_the_head_of_a_turn(page: Page, viewer: Viewer, ask: Callable[..., list[
             f"{WORDS.get(kind, kind)}: {figures.duration(ms)}" for kind, ms in times.items() if ms
         ]
         assert texts(page, "#failed .badge") == ([str(sums["errors"])] if sums["errors"] else [])
-        assert page.locator("#failed li a:not(.rest)").count() == min(3, sums["errors"])
-        assert texts(page, "#failed .rest") == ([f"{sums['errors'] - 3} more"] if sums["errors"] > 3 else [])
+        named = texts(page, "#failed li a:not(.rest) b")
+        alike = [int(text.split(TIMES)[0]) if TIMES in text else 1 for text in named]
+        assert alike == sorted(alike, reverse=True)
+        assert bool(alike) == bool(sums["errors"])
+        rest = sums["errors"] - sum(alike)
+        assert texts(page, "#failed .rest") == ([f"{rest} more"] if rest else [])
         # An agent costs what all its responses do, those of agents below it included.
         spent = ask(
             "WITH RECURSIVE below (top, id) AS (SELECT span_id, span_id FROM spans WHERE session_id = ?1 AND turn = ?2"
@@ -459,12 +464,25 @@ def test_what_stands_out_in_a_session(
         for row in spans
         if row["kind"] == "subagent" or (row["kind"] == "generation" and not row["agent"])
     ]
-    dearest = sorted((cost for cost in paid if cost), reverse=True)[:3]
-    assert texts(page, "#dearest a b") == [figures.money(cost) for cost in dearest]
+    by_turn = Counter[int]()
+    for row in spans:
+        by_turn[row["turn"]] += row["cost_usd"] or 0
+    several = len([row for row in spans if row["kind"] == "turn"]) > 1 and any(by_turn.values())
+    dearest = sorted((cost for cost in paid if cost), reverse=True)[: 2 if several else 3]
+    most = [max(by_turn.values())] if several else []
+    assert texts(page, "#dearest a b") == [figures.money(cost) for cost in [*most, *dearest]]
     turns = {row["span_id"]: row["turn"] for row in spans}
-    for href in page.locator(".standouts li a:not(.rest)").evaluate_all("all => all.map(each => each.href)"):
+    for href in page.locator(".standouts li a[href*='?span=']").evaluate_all("all => all.map(each => each.href)"):
         path, _, span_id = href.partition("?span=")
         assert path.endswith(f"/sessions/{session_id}/turns/{turns[span_id]}")
+    times = [
+        metadata(row, "time_ms")
+        for row in spans
+        if row["kind"] == "turn" and (session_id, row["turn"]) not in untimed(ask)
+    ]
+    spent = {kind: sum(each[kind] for each in times if each) for each in times if each for kind in each}
+    told = [text for text in texts(page, ".spent .legend li") if not text.startswith("between turns")]
+    assert told == [f"{WORDS.get(kind, kind)} {figures.duration(ms)}" for kind, ms in spent.items() if ms]
     failed = [row["span_id"] for row in spans if row["status"] == "error" and row["kind"] != "turn"]
     assert texts(page, "#failed .badge") == ([str(len(failed))] if failed else [])
     if failed:
@@ -492,7 +510,7 @@ def longest(spans: Sequence[Any], unknown: set[tuple[str, int]]) -> list[str]:
     for row in spans:
         took = (row["end_ns"] or row["start_ns"] or 0) - (row["start_ns"] or 0)
         known = (row["session_id"], row["turn"]) not in unknown
-        asked = ((metadata(row, "permission") or {}).get("wait_ms") or 0) * 1e6
+        asked = sum(end - begin for why, begin, end in json.loads(row["waits"] or "[]") if why == "permission")
         again = (metadata(row, "wait_ms") or metadata(row, "retryInMs") or 0) * 1e6
         alike = row["label"]
         if row["name"] == "Bash":
@@ -796,7 +814,7 @@ def test_the_times_and_cache_misses_of_insights(
     responses = [row for row in period[0] if row["kind"] == "generation"]
     every = {row["session_id"] for row in responses}
     recorded = {row["session_id"] for row in responses if metadata(row, "context")}
-    assert (f"recorded for {len(recorded)} of {len(every)} sessions" in " ".join(texts(page, "#recorded"))) == (
+    assert (f"known for {len(recorded)} of {len(every)} sessions" in " ".join(texts(page, "#recorded"))) == (
         recorded != every
     )
 
@@ -893,7 +911,7 @@ def test_a_list_of_spans(
         if "time" in query:
             return float(metadata(row, "time_ms")[query["time"]])
         length: int = row["end_ns"] - row["start_ns"]
-        return length / 1e6
+        return max(length / 1e6, (row["wait_ms"] or 0) if row["name"] == "api_retry" else 0)
 
     of_tools = "tool" in query
     kind = {"tool": "tool", "time": "turn", "called": "generation", "miss": "generation", "model": "generation"}
@@ -908,6 +926,15 @@ def test_a_list_of_spans(
             sum(took(row) or 0 for row in rows)
         ),
     }
+    if "miss" in query:
+        of_all = unrecorded_misses(ask("SELECT * FROM spans ORDER BY session_id, turn, place"))
+        recorded = {row["span_id"]: metadata(row, "cache_miss") for row in rows}
+        missed = [
+            (each.get("tokens") or 0, each.get("cost_usd") or 0) if each else of_all[span_id]
+            for span_id, each in recorded.items()
+        ]
+        expected["extra cost"] = figures.money(sum(extra for _, extra in missed))
+        expected["tokens missed"] = figures.short(sum(count for count, _ in missed))
     if of_tools:
         del expected["cost"]
     if not tokens:

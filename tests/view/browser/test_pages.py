@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
-from viewer import OLD
+from viewer import OLD, REPEATED
 
 from cc_trace.spans import Session
 from cc_trace.view import figures
@@ -331,6 +331,41 @@ def test_cache_misses_are_seen_from_token_counts(page: Page, viewer: Viewer) -> 
     page.locator(".explained .miss a").first.click()
     expect(page.locator(".detail .note.miss")).to_contain_text("Cache miss of 32,900 tokens")
     expect(page.locator(".detail .note.miss")).to_contain_text("unknown (older Claude Code).")
+
+
+def test_failures_that_are_alike_are_told_together(page: Page, viewer: Viewer) -> None:
+    """The most frequent first, with a link to all of them."""
+    page.goto(viewer.url(f"/sessions/{REPEATED}"))
+    failed = shown(page, "#failed li")
+    assert failed[0] == "3 \N{MULTIPLICATION SIGN} Bash This command requires approval (swift build)"
+    assert failed[1].startswith("Bash cat: missing: No such file or directory")
+    page.locator("#failed li a").first.click()
+    page.wait_for_url("**/spans?*")
+    assert figure(page, "steps") == "3"
+    expect(page.locator("a.row .c-error")).to_have_text(["This command requires approval"] * 3)
+    assert shown(page, "a.row .c-duration") == ["9.0 s", "6.0 s", "3.0 s"]
+
+
+def test_slow_calls_lead_to_all_of_them(page: Page, viewer: Viewer) -> None:
+    page.goto(viewer.url(f"/sessions/{REPEATED}"))
+    slow = page.locator("#slowest a", has_text="3 \N{MULTIPLICATION SIGN}")
+    took = slow.locator("b").inner_text()
+    slow.click()
+    page.wait_for_url("**/spans?*")
+    assert figure(page, "steps") == "3"
+    assert figure(page, "total time") == took
+
+
+def test_a_session_tells_where_its_time_went(page: Page, viewer: Viewer) -> None:
+    """The time between its turns too, so that all adds up to its duration."""
+    page.goto(viewer.url(f"/sessions/{SHOP}"))
+    known = viewer.index.read("SELECT first_ns, last_ns FROM sessions WHERE session_id = ?", [SHOP])[0]
+    turns = viewer.index.read(
+        "SELECT SUM(end_ns - start_ns) FROM spans WHERE session_id = ? AND kind = 'turn'", [SHOP]
+    )[0][0]
+    between = (known["last_ns"] - known["first_ns"] - turns) / 1e6
+    expect(page.locator(".spent .legend li").last).to_have_text(f"between turns {figures.duration(between)}")
+    expect(page.locator("#dearest li").first).to_contain_text("of the cost")
 
 
 def test_a_session_tells_its_files_hooks_and_permissions(page: Page, viewer: Viewer) -> None:
