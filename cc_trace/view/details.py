@@ -77,7 +77,7 @@ def detail(row: sqlite3.Row, known: Known) -> Detail:
     _facts(made, row, span, timed=known.timed)
     if known.below is not None:
         _agent_facts(made, known.below, span)
-    _notes(made, span if not known.running else {**span, "error": None})
+    _notes(made, span if not known.running else {**span, "error": None}, row["wait_ms"])
     _miss(made, (span["metadata"] or {}).get("cache_miss") or known.miss)
     match row["kind"]:
         case "turn" | "subagent":
@@ -174,7 +174,7 @@ def _fold_repeated(made: Detail, span: dict[str, Any]) -> None:
             section.title, section.open = f"All of the output, {output.strip().count(chr(10)) + 1:,} lines", False
 
 
-def _notes(made: Detail, span: dict[str, Any]) -> None:
+def _notes(made: Detail, span: dict[str, Any], waited_ms: float | None) -> None:
     metadata = span["metadata"] or {}
     if span["error"]:
         whole = failure.full_text(span["error"], span["output"])
@@ -189,8 +189,7 @@ def _notes(made: Detail, span: dict[str, Any]) -> None:
         made.notes.append(("retry", f"An attempt failed{told} and was retried{waited}."))
     permission = metadata.get("permission")
     if isinstance(permission, dict):
-        wait = permission.get("wait_ms")
-        waited = f" after {figures.duration(wait)}" if isinstance(wait, int | float) else ""
+        waited = f" after {figures.duration(waited_ms)}" if waited_ms else ""
         told = "allowed" if permission.get("decision") == "accept" else "denied"
         source = permission.get("source")
         by = f", by {words.decider(str(source))}" if source else "; by whom is not recorded"

@@ -381,7 +381,7 @@ def test_files_hooks_and_permissions_of_a_session(
         assert text.endswith(f"{row['runs']} \N{MULTIPLICATION SIGN}{figures.duration(row['took'])}")
         assert f"failed {row['failed']}" in text or not row["failed"]
     asked = ask(
-        "SELECT json_extract(span, '$.metadata.permission.wait_ms') waited FROM spans WHERE session_id = ?"
+        "SELECT wait_ms waited FROM spans WHERE session_id = ?"
         " AND kind = 'tool' AND (json_extract(span, '$.metadata.permission.decision') IS NOT NULL"
         " OR json_extract(span, '$.metadata.denial') IS NOT NULL)",
         session_id,

@@ -378,7 +378,9 @@ def test_a_session_tells_its_files_hooks_and_permissions(page: Page, viewer: Vie
     assert {f"/home/dev/shop/{text.split()[0]}" for text in shown(page, "#files li")} == {row[0] for row in files}
     expect(page.locator("#hooks li")).to_have_count(1)
     expect(page.locator("#hooks li")).to_contain_text("sh .claude/check.sh")
-    expect(page.locator("#permissions li").first).to_contain_text("by your settings")
+    expect(page.locator("#permissions li").nth(0)).to_contain_text("you, this once")
+    expect(page.locator("#permissions li").nth(0)).to_contain_text("waited 4.1 s")
+    expect(page.locator("#permissions li").nth(1)).to_contain_text("by your settings")
     page.goto(viewer.url(f"/sessions/{ASKED}"))
     expect(page.locator("#permissions li").first).to_contain_text("waited 2.0 s")
 
