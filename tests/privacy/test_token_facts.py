@@ -42,7 +42,14 @@ def token(fact: TokenFact, prefix: str, random: Random) -> str:
 
 
 @pytest.mark.parametrize("fact", TOKEN_FACTS, ids=lambda fact: f"{fact.name} {fact.prefixes[0]}")
-@pytest.mark.parametrize("around", ["{}", "use {} now", 'x = "{}"', "a\n{}\nb", "- `{}`"])
+@pytest.mark.parametrize(
+    "around",
+    [
+        *("{}", "use {} now", 'x = "{}"', "a\n{}\nb", "- `{}`"),
+        *("-{}\n+new", r"\\\"x\\\": \\\"{}\\\"", "https://h.example/?x={}&y=1"),
+    ],
+    ids=["alone", "words", "quotes", "lines", "code", "diff", "JSON within JSON", "URL"],
+)
 def test_a_token_as_the_table_says_is_masked_whole(fact: TokenFact, around: str) -> None:
     random = Random(1)
     for prefix in fact.prefixes:
