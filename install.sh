@@ -34,6 +34,7 @@ for option; do
     esac
 done
 [ -z "$purge" ] || [ -n "$uninstall" ] || fail "--purge needs --uninstall" 2
+[ -z "$project" ] || [ -n "$hooks" ] || fail "--project and --no-hooks exclude each other" 2
 [ -n "${HOME-}" ] || fail "HOME is not set; set it to your home folder and try again" 2
 
 # Other users may read the code but not change it, regardless of the caller's umask.
@@ -132,9 +133,16 @@ make_environment() {
     fi
 }
 
+# Without a network, an environment that has this version already will do.
 install_package() {
+    installed=
+    IFS= read -r installed 2>/dev/null <"$venv/.complete" || :
     rm -f -- "$venv/.complete"
-    echo "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two"
+    if [ -n "$by" ]; then
+        echo "fetching  the packages that cc-trace needs, about 30 MB; this can take a minute or two"
+    else
+        echo "updating  cc-trace and the packages that it needs"
+    fi
     # Installed as `.`, because some characters in a path have a special meaning to pip and uv.
     (
         cd -- "$source"
@@ -143,7 +151,11 @@ install_package() {
         else
             uv pip install --quiet --python "$venv/bin/python" --reinstall-package cc-trace .
         fi
-    ) || fail "cannot install the package (see above); is the Python package index reachable?"
+    ) || {
+        { [ "$installed" = "$(version)" ] && "$venv/bin/python" -I -c 'import cc_trace.cli' >/dev/null 2>&1; } ||
+            fail "cannot install the package (see above); is the Python package index reachable?"
+        echo "install.sh: cannot update the package (see above); cc-trace $installed, installed before, is kept" >&2
+    }
     [ ! -e "$venv/.lock" ] || chmod go-w "$venv/.lock" # uv lets everybody write to it
     version >"$venv/.complete" # the plugin compares it with its own version
 }
@@ -237,6 +249,7 @@ if [ -n "$uninstall" ]; then
     remove
 fi
 
+[ -f "$source/cc_trace/__init__.py" ] || fail "$source is not a copy of cc-trace; run install.sh in a clone of it"
 made='' by=''
 choose
 make_folder "$data"

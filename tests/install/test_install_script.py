@@ -15,6 +15,8 @@ import pytest
 from installed import MADE_BY, Home, copy_of_project, for_install_sh, run, snapshot
 from shared import ROOT
 
+from cc_trace import __version__
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -298,6 +300,8 @@ def test_wrong_calls_are_one_clear_line(fake: Home) -> None:
     )
     wrong = install(fake, "--frobnicate")
     assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, "install.sh: unknown option --frobnicate")
+    both = install(fake, "--project", "--no-hooks")
+    assert (both.returncode, both.stderr) == (2, "install.sh: --project and --no-hooks exclude each other\n")
     assert install(fake, "--purge").stderr == "install.sh: --purge needs --uninstall\n"
     shown = install(fake, "--help")
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "usage: ./install.sh [--project | --no-hooks]")
@@ -312,6 +316,32 @@ def test_a_package_that_cannot_be_installed_is_said(fake: Home) -> None:
         "install.sh: cannot install the package (see above); is the Python package index reachable?\n"
     )
     assert not (fake.path / ".local/share/cc-trace/venv/.complete").exists()
+
+
+def test_without_a_network_what_is_installed_will_do(fake: Home) -> None:
+    """If it is this version; the environment of another one is not taken for it."""
+    assert install(fake).returncode == 0
+    complete = fake.path / ".local/share/cc-trace/venv/.complete"
+    version = complete.read_text()
+    done = install(fake, PIP_ENDS_WITH="1")
+    assert done.stderr == (
+        f"install.sh: cannot update the package (see above); cc-trace {__version__}, installed before, is kept\n"
+    )
+    assert (done.returncode, complete.read_text()) == (0, version)
+    assert done.stdout.splitlines()[0] == "updating  cc-trace and the packages that it needs"
+    assert done.stdout.splitlines()[-1] == "python -I -m cc_trace install"
+    complete.write_text("0.0.9\n")
+    done = install(fake, PIP_ENDS_WITH="1")
+    assert (done.returncode, complete.exists()) == (1, False)
+    assert "cannot install the package" in done.stderr
+
+
+def test_a_script_without_its_clone_is_refused(fake: Home) -> None:
+    """As by `curl ... | sh`: what the current folder is must not be installed."""
+    done = run(["/bin/sh", "-c", 'exec sh <"$0"', str(SCRIPT)], fake.variables(), fake.path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"install.sh: {fake.path} is not a copy of cc-trace; run install.sh in a clone of it\n"
+    assert snapshot(fake.path) == {}
 
 
 def test_uninstalling_works_without_our_environment(fake: Home) -> None:
