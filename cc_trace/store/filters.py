@@ -25,6 +25,13 @@ PROJECT: Final = f"COALESCE(NULLIF(project, ''), '{UNKNOWN}')"
 MODEL: Final = f"COALESCE(NULLIF(model, ''), '{UNKNOWN}')"
 AGENT: Final = "COALESCE(NULLIF(agent, ''), 'main thread')"
 TOOL: Final = "COALESCE(tool, name)"
+# How long a span took itself, in nanoseconds: a call without what it waited for, a retry with it. NULL: not known.
+TOOK: Final = f"""
+CASE WHEN (session_id, turn) IN ({UNTIMED}) OR (kind = 'tool' AND status = 'incomplete') THEN NULL
+    WHEN name = 'api_retry' THEN MAX(end_ns - start_ns, CAST(COALESCE(wait_ms, 0) * 1e6 AS INTEGER))
+    WHEN kind <> 'tool' OR wait_ms IS NULL THEN end_ns - start_ns
+    WHEN (end_ns - start_ns) / 1e6 > wait_ms THEN end_ns - start_ns - CAST(wait_ms * 1e6 AS INTEGER) END
+"""
 CALLS: Final = """COALESCE(NULLIF(calls, '[]'), '["no tool"]')"""  # what a response called, as JSON
 
 # Which parameters a list knows.
@@ -60,7 +67,8 @@ class Filter:
 
     `called`: responses that called a tool; `time`: turns that spent such time; `miss`: responses by the first cause for
     which the cache was missed, recorded or seen from token counts; `errors`: sessions that have some; `file`: calls
-    that changed it; `among`: the spans with these ids, separated by commas.
+    that changed it; `among`: the spans with these ids, separated by commas; `status`: of those with `error` also
+    `refused` and `failed` alone.
     """
 
     project: str = ""
@@ -108,7 +116,7 @@ class Filter:
         """Return the kind of the spans, which other parameters may imply."""
         if self.time:
             return "turn"
-        if self.tool or self.file:
+        if self.tool or self.file or self.status == "refused":
             return "tool"
         if self.called or self.miss:
             return "generation"
@@ -148,7 +156,10 @@ class Filter:
             (f"{MODEL} = ?", self.model),
             (f"{AGENT} = ?", self.agent),
             (f"{TOOL} = ?", self.tool),
-            ("status = ?", self.status),
+            {
+                "failed": ("status = 'error' AND refused IS NULL", None),
+                "refused": ("refused IS NOT NULL", None),
+            }.get(self.status, ("status = ?", self.status)),
             (f"EXISTS (SELECT 1 FROM json_each({CALLS}) WHERE value = ?)", self.called),  # noqa: S608  (likewise)
             ("json_extract(span, '$.metadata.time_ms.' || ?) > 0", self.time),
             (f"(session_id, turn) NOT IN ({UNTIMED})", None if self.time else ""),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.store.doubts import UNTIMED
-from cc_trace.store.filters import AGENT, CALLS, DAY, MODEL, PROJECT, TIME_KINDS, TOOL
+from cc_trace.store.filters import AGENT, CALLS, DAY, MODEL, PROJECT, TIME_KINDS, TOOK, TOOL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,12 +37,13 @@ class Share(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """How long a tool takes, and how often it fails."""
+    """How long a tool takes without what it waits for, how often it fails, and how often it was not allowed to run."""
 
     name: str
     calls: int
-    errors: int
-    p50_ms: float | None  # None: no call of it has ended
+    failed: int
+    refused: int
+    p50_ms: float | None  # None: not known of any call
     p95_ms: float | None
 
 
@@ -144,16 +145,17 @@ def _times(store: Store, where: Where) -> sqlite3.Row:
 
 
 def _tools(store: Store, where: Where) -> list[Latency]:
-    """Return the tools with the most calls. Percentiles are by nearest rank, of the calls whose length is known."""
+    """Return the tools with the most calls. Percentiles are by nearest rank, of the calls that ran and have times."""
     found = store.read(
-        f"WITH calls AS (SELECT {TOOL} name, status,"
-        f" CASE WHEN status <> 'incomplete' THEN ({_ENDED} - start_ns) / 1e6 END took"
+        f"WITH calls AS (SELECT {TOOL} name, status, refused, CASE WHEN refused IS NULL THEN {TOOK} / 1e6 END took"
         f" FROM spans JOIN sessions USING (session_id) WHERE kind = 'tool' AND {where.text}),"
-        " ranked AS (SELECT name, status = 'error' failed, took, COUNT(took) OVER (PARTITION BY name) timed,"
+        " ranked AS (SELECT name, refused, status = 'error' AND refused IS NULL failed, took,"
+        " COUNT(took) OVER (PARTITION BY name) timed,"
         " ROW_NUMBER() OVER (PARTITION BY name ORDER BY took NULLS LAST) place FROM calls)"
-        " SELECT name, COUNT(*) calls, SUM(failed) errors, MAX(CASE WHEN place = (timed + 1) / 2 THEN took END) p50,"
+        " SELECT name, COUNT(*) calls, SUM(failed) failed, COUNT(refused) refused,"
+        " MAX(CASE WHEN place = (timed + 1) / 2 THEN took END) p50,"
         " MAX(CASE WHEN place = (timed * 95 + 99) / 100 THEN took END) p95"
         " FROM ranked GROUP BY name ORDER BY calls DESC, name LIMIT 25",
         where.values,
     )
-    return [Latency(row["name"], row["calls"], row["errors"], row["p50"], row["p95"]) for row in found]
+    return [Latency(*(row[name] for name in ("name", "calls", "failed", "refused", "p50", "p95"))) for row in found]

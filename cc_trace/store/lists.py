@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cc_trace.store import rewrites
-from cc_trace.store.doubts import UNTIMED
-from cc_trace.store.filters import CALLS, TIME_KINDS
+from cc_trace.store.filters import CALLS, TIME_KINDS, TOOK
 from cc_trace.store.questions import MAX_ROWS
 from cc_trace.store.slowest import slowest
 
@@ -26,18 +25,13 @@ _PICK: Final = (
     " total_usd, waits, spans.error,"
     " CASE WHEN spans.error LIKE '%…' THEN substr(json_extract(span, '$.output'), 1, 20000) END said"
 )
-# A retry waits after it has begun.
-_LENGTH: Final = (
-    "CASE name WHEN 'api_retry' THEN MAX(end_ns - start_ns, COALESCE(wait_ms, 0) * 1e6) ELSE end_ns - start_ns END"
-)
-_TOOK: Final = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN {_LENGTH} END"
 # What a list prints and sorts by: turns and agents with all that is below them, everything else alone.
 _PAID: Final = "CASE WHEN kind IN ('turn', 'subagent') THEN total_usd ELSE spans.cost_usd END"
 _SORTS: Final = {
     "recent": "start_ns DESC",
     "oldest": "start_ns",
     "cost": f"{_PAID} DESC NULLS LAST",
-    "duration": f"{_TOOK} DESC NULLS LAST",
+    "duration": f"{TOOK} DESC NULLS LAST",
     "tokens": "COALESCE(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, 0) DESC",
 }
 
@@ -61,7 +55,7 @@ class Picked(NamedTuple):
 def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
     """Return the selected spans. Of a response that called several tools, each has an even share."""
     where = chosen.spans()
-    took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else _TOOK
+    took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else TOOK
     order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS.get(chosen.sort, _SORTS["recent"])
     table = f"FROM spans JOIN sessions USING (session_id) WHERE {where.text}"
     part, tool = "1", list[Any]()
@@ -201,7 +195,7 @@ def permissions(store: Store, session_id: str) -> Decisions:
         "WITH decided AS (SELECT span_id, turn, name, label, start_ns,"
         " json_extract(span, '$.metadata.permission.decision') decision,"
         " COALESCE(json_extract(span, '$.metadata.permission.source'), '') source,"
-        " COALESCE(json_extract(span, '$.metadata.permission.wait_ms'), wait_ms) waited_ms,"
+        " wait_ms waited_ms,"
         " json_extract(span, '$.metadata.denial') denial FROM spans WHERE session_id = ? AND +kind = 'tool'"
         " AND (decision IS NOT NULL OR denial IS NOT NULL))"
     )

@@ -77,7 +77,8 @@ def detail(row: sqlite3.Row, known: Known) -> Detail:
     _facts(made, row, span, timed=known.timed)
     if known.below is not None:
         _agent_facts(made, known.below, span)
-    _notes(made, span if not known.running else {**span, "error": None}, row["wait_ms"])
+    _notes(made, span if not known.running else {**span, "error": None})
+    _permission(made, row, span)
     _miss(made, (span["metadata"] or {}).get("cache_miss") or known.miss)
     match row["kind"]:
         case "turn" | "subagent":
@@ -174,7 +175,7 @@ def _fold_repeated(made: Detail, span: dict[str, Any]) -> None:
             section.title, section.open = f"All of the output, {output.strip().count(chr(10)) + 1:,} lines", False
 
 
-def _notes(made: Detail, span: dict[str, Any], waited_ms: float | None) -> None:
+def _notes(made: Detail, span: dict[str, Any]) -> None:
     metadata = span["metadata"] or {}
     if span["error"]:
         whole = failure.full_text(span["error"], span["output"])
@@ -187,13 +188,21 @@ def _notes(made: Detail, span: dict[str, Any], waited_ms: float | None) -> None:
         told = f" with status {status}" if status is not None else ""
         waited = f"; waited {figures.duration(wait)}" if isinstance(wait, int | float) else ""
         made.notes.append(("retry", f"An attempt failed{told} and was retried{waited}."))
-    permission = metadata.get("permission")
+
+
+def _permission(made: Detail, row: sqlite3.Row, span: dict[str, Any]) -> None:
+    """Say whether a call was allowed to run, and for how long somebody was asked."""
+    permission = (span["metadata"] or {}).get("permission")
+    waits = [end - begin for kind, begin, end in json.loads(row["waits"] or "[]") if kind == "permission"]
+    waited = f" after {figures.duration(sum(waits) / 1e6)}" if waits else ""
     if isinstance(permission, dict):
-        waited = f" after {figures.duration(waited_ms)}" if waited_ms else ""
         told = "allowed" if permission.get("decision") == "accept" else "denied"
         source = permission.get("source")
         by = f", by {words.decider(str(source))}" if source else "; by whom is not recorded"
         made.notes.append(("permission", f"Permission: {told}{waited}{by}."))
+    elif row["refused"]:
+        by = ", by you" if row["refused"] == "user" else "; nobody was asked"
+        made.notes.append(("permission", f"Permission: denied{waited}{by}."))
 
 
 def _miss(made: Detail, miss: Any) -> None:  # noqa: ANN401

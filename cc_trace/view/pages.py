@@ -37,6 +37,11 @@ _PING_SECONDS: Final = 15.0
 _RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # rules drawn with characters
 _ANSWER_CHARS: Final = 3_000
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
+_OUTCOMES: Final = {
+    "error": "Failed {} calls",
+    "failed": "Failed {} calls",
+    "refused": "{} calls that were not allowed",
+}
 _TOOK: Final = {
     "permission": "waited for your permission: ",
     "retry": "waited before a retry: ",
@@ -514,7 +519,7 @@ def _heading(chosen: filters.Filter) -> str:
     if chosen.among and not chosen.tool:
         return "Steps"
     if chosen.tool:
-        return f"{'Failed ' if chosen.status == 'error' else ''}{chosen.tool} calls"
+        return _OUTCOMES.get(chosen.status, "{} calls").format(chosen.tool)
     return {"generation": "Requests", "turn": "Turns", "tool": "Tool calls", "subagent": "Agents"}.get(
         chosen.kind, "Steps"
     )

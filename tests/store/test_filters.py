@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lines import prompt, reply, result, tool_use, write
-from viewer import Viewer, running
+from viewer import Viewer, copy_cases, running
 
 from cc_trace.store.filters import OF_SESSIONS, OF_SPANS, PERIOD, Filter
 from cc_trace.store.insights import insights
@@ -15,6 +15,7 @@ from cc_trace.store.questions import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 OWN = "11111111-0000-4000-8000-000000000001"
 NAMELESS = "22222222-0000-4000-8000-000000000002"
@@ -70,9 +71,41 @@ def test_what_is_not_known_has_a_name(viewer: Viewer) -> None:
 
 def test_a_call_that_has_not_ended_counts_and_has_no_time(viewer: Viewer) -> None:
     tools = {tool.name: tool[1:] for tool in insights(viewer.index, Filter()).tools}
-    assert tools == {"Bash": (2, 0, 2000.0, 2000.0), "Read": (1, 0, 7000.0, 7000.0), "Slow": (1, 0, None, None)}
+    assert tools == {
+        "Bash": (2, 0, 0, 2000.0, 2000.0),
+        "Read": (1, 0, 0, 7000.0, 7000.0),
+        "Slow": (1, 0, 0, None, None),
+    }
     for name, (calls, *_) in tools.items():
         assert spans(viewer.index, Filter(tool=name)).total == calls
+
+
+def test_a_tool_s_time_is_without_what_its_calls_waited_for_and_a_refusal_is_no_failure(
+    tmp_path: Path, projects: Path
+) -> None:
+    refusal = "The user doesn't want to proceed with this tool use. The tool use was rejected"
+    write(
+        projects / f"{OWN}.jsonl",
+        [
+            prompt("go", 0, cwd="/project"),
+            reply("m1", *(tool_use(f"t{n}", "Edit", file_path=f"/p/{n}") for n in range(4)), at=1),
+            result("t0", at=3),
+            result("t1", refusal, at=301, error=True),
+            result("t2", "File has not been read yet", at=2, error=True),
+            result("t3", "This command requires approval", at=2, error=True),
+        ],
+    )
+    copy_cases(projects, "2.1.325--shop")
+    with running(tmp_path) as viewer:
+        tools = {tool.name: tool for tool in insights(viewer.index, Filter(project="project")).tools}
+        assert tools["Edit"][1:] == (4, 1, 2, 1000.0, 2000.0)
+        for status, count in (("error", 3), ("failed", 1), ("refused", 2)):
+            assert spans(viewer.index, Filter(tool="Edit", project="project", status=status)).total == count
+        listed = spans(viewer.index, Filter(tool="Edit", project="project", sort="duration")).rows
+        assert [row["took_ns"] for row in listed] == [2 * 10**9, 10**9, 10**9, None]
+        (bash,) = (tool for tool in insights(viewer.index, Filter(project="shop")).tools if tool.name == "Bash")
+        assert bash.p95_ms is not None
+        assert bash.p95_ms < 1_000  # one waited four seconds for permission
 
 
 @pytest.mark.parametrize("kind", [{"time": "tools"}, {"kind": "turn"}])

@@ -68,6 +68,17 @@ def test_another_site_is_refused_though_it_has_the_cookie(client: httpx.Client) 
     assert client.get("/", headers={"sec-fetch-site": "same-site"}).status_code == 403
 
 
+def test_a_step_tells_how_long_you_were_asked_as_its_turn_does(tmp_path: Path, projects: Path) -> None:
+    copy_cases(projects, "2.1.325--shop")
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        (span_id,) = viewer.index.read("SELECT span_id FROM spans WHERE turn = 2 AND name = 'Bash' AND wait_ms > 0")[0]
+        session = viewer.index.read("SELECT session_id FROM sessions")[0][0]
+        assert "Permission: allowed after 4.1 s, by you, this once." in client.get(f"/spans/{span_id}/detail").text
+        assert "waited 4.1 s" in client.get(f"/sessions/{session}").text
+        assert "permission <b>4.1 s</b>" in client.get(f"/sessions/{session}/turns/2").text
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(client: httpx.Client, method: str) -> None:
     assert client.request(method, "/").status_code == 405
