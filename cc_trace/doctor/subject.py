@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -68,10 +69,10 @@ class Subject:
             (project / "settings.local.json", "project"),
             *((path, "managed") for path in reversed(self.sources.managed)),
         ]
-        files: dict[Path, SettingsFile] = {}
+        files: dict[str, SettingsFile] = {}
         for path, scope in paths:
             if (file := _read(path, scope)) is not None:
-                files.setdefault(path.resolve(), file)
+                files.setdefault(os.path.realpath(path), file)  # unlike `resolve`, it takes a loop of links
         return list(files.values())
 
     @cached_property
@@ -102,4 +103,4 @@ def _read(path: Path, scope: Scope) -> SettingsFile | None:
     except JsonTextError as error:
         return SettingsFile(path, scope, {}, problem=f"{path}: {error}")
     except CcTraceError as error:
-        return SettingsFile(path, scope, {}, problem=str(error))
+        return SettingsFile(path, scope, {}, problem=str(error).partition("; ")[0])  # without what to do for `install`

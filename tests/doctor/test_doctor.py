@@ -706,6 +706,16 @@ def test_a_settings_file_that_is_broken_is_told_once(healthy: Home) -> None:
     assert [check.name for check in healthy.checks()[1] if check.verdict == "failed"] == ["settings.json"]
 
 
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_a_settings_file_that_links_to_itself_is_told(home: Home, scope: str) -> None:
+    """As a folder that somebody cloned can have it."""
+    path = home.settings if scope == "user" else home.project / ".claude" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(path.name)
+    [check] = named("settings.json", home.checks()[1])
+    assert (check.verdict, "Too many levels of symbolic links" in check.found) == ("failed", True)
+
+
 @pytest.mark.parametrize("blocked", ["link", "file", "mode"])
 def test_a_state_folder_that_cannot_be_made_is_told(home: Home, blocked: str) -> None:
     """By what is in its way."""
