@@ -33,7 +33,7 @@ def url(settings: DestinationSettings, text: str) -> SplitResult:
         (host or "").encode("idna")
     except ValueError:
         host = None
-    if not host or parts.scheme not in ("http", "https"):
+    if not host or " " in host or parts.scheme not in ("http", "https"):
         setting = "langfuse_base_url" if settings.kind == "langfuse" else "otlp_endpoint"
         message = (
             f"destination {settings.name} needs an address with http:// or https://;"

@@ -446,7 +446,19 @@ def test_traces_have_a_url_of_their_own_or_the_usual_path(given: dict[str, str],
 
 
 @pytest.mark.parametrize(
-    "endpoint", [None, "", "h:4318", "ftp://h", "http://", "http://h:port", "http://a..b", "http://[", "http://h/\x01"]
+    "endpoint",
+    [
+        None,
+        "",
+        "h:4318",
+        "ftp://h",
+        "http://",
+        "http://h:port",
+        "http://a..b",
+        "http://a b",
+        "http://[",
+        "http://h/\x01",
+    ],
 )
 def test_invalid_url_is_reported_at_once(endpoint: str | None) -> None:
     with pytest.raises(ConfigError, match="destination x"):
