@@ -28,8 +28,12 @@ _SESSION: Final = (
     "session_id, title, project, cwd, branch, first_ns, last_ns, active_ns, turns, cost_usd, tokens, errors, state"
 )
 _ROW: Final = (
-    "span_id, place, last, depth, kind, name, label, agent, model, start_ns, end_ns, first_token_ns, status, cost_usd,"
-    " total_usd, hot, lane, waits"
+    "span_id, place, last, depth, kind, name, label, agent, model, start_ns, first_token_ns, status, cost_usd,"
+    " total_usd, hot, lane, waits,"
+    # A call without a result is as long as what its agent did.
+    " CASE WHEN kind = 'tool' AND status = 'incomplete' AND last > place THEN (SELECT MAX(end_ns) FROM spans below"
+    " WHERE below.session_id = spans.session_id AND below.turn = spans.turn"
+    " AND below.place BETWEEN spans.place AND spans.last) ELSE end_ns END end_ns"
 )
 
 
@@ -178,6 +182,16 @@ def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
         "lane": [at(lane[0]), at(lane[1])] if lane else None,
         "waits": [[kind, at(begin), at(end)] for kind, begin, end in json.loads(row["waits"])],
     }
+
+
+def ran_on_ns(store: Store, session_id: str, number: int) -> int:
+    """Return for how long the agents of a turn ran on after its end."""
+    found = store.read(
+        "SELECT MAX(end_ns) - MAX(CASE place WHEN 0 THEN end_ns END) FROM spans"
+        " WHERE session_id = ? AND turn = ? AND (place = 0 OR agent_id IS NOT NULL)",
+        [session_id, number],
+    )
+    return found[0][0] or 0
 
 
 def place_of(store: Store, session_id: str, number: int, span_id: str) -> int | None:

@@ -228,6 +228,7 @@ class Pages:
             place=-1 if place is None else place,
             wanted=wanted if place is not None else turn["span_id"],
             notable=notable,
+            ran_on_ns=questions.ran_on_ns(self._index, session_id, number) if timed and not turn["running"] else 0,
         )
 
     def turn_rows(self, request: Request) -> Response:

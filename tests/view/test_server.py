@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from lines import prompt, reply, result, tool_use, write
+from lines import agent, prompt, reply, result, session, task, tool_use, write
 from viewer import TOKEN, Viewer, copy_cases, running
 
 from cc_trace.delivery.cursor import SessionState
@@ -77,6 +77,20 @@ def test_a_step_tells_how_long_you_were_asked_as_its_turn_does(tmp_path: Path, p
         assert "Permission: allowed after 4.1 s, by you, this once." in client.get(f"/spans/{span_id}/detail").text
         assert "waited 4.1 s" in client.get(f"/sessions/{session}").text
         assert "permission <b>4.1 s</b>" in client.get(f"/sessions/{session}/turns/2").text
+
+
+def test_a_turn_tells_for_how_long_its_agents_ran_on_after_its_end(tmp_path: Path, projects: Path) -> None:
+    main = session(projects, prompt("go", 0), reply("m1", task("t1"), at=2))
+    agent(main, "a1", prompt("look", 3), reply("a1m", "found", at=72), toolUseId="t1")
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        page = f"/sessions/{main.stem}/turns/1"
+        assert "Its agents ran on for 1 m 10 s after its end" in client.get(page).text
+        found = client.get(f"{page}/rows").json()
+    assert [(row["name"], row["start"], row["end"]) for row in found["rows"] if row["kind"] in ("turn", "tool")] == [
+        ("Turn 1", 0, 2_000),
+        ("Agent", 2_000, 72_000),
+    ]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
