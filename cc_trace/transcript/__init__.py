@@ -20,7 +20,7 @@ from cc_trace.transcript.agent_files import (
     shared_files,
 )
 from cc_trace.transcript.blocks import blocks, count_field, object_field, plain_text, text_field, usage
-from cc_trace.transcript.edits import first_changed_line
+from cc_trace.transcript.edits import Hunk, changed_hunks
 from cc_trace.transcript.entries import (
     Advice,
     Block,
@@ -97,6 +97,7 @@ __all__ = [
     "Goal",
     "Head",
     "Hook",
+    "Hunk",
     "Injected",
     "Interrupt",
     "JsonValue",
@@ -139,10 +140,10 @@ __all__ = [
     "agent_meta",
     "agent_paths",
     "blocks",
+    "changed_hunks",
     "convert_stream",
     "count_field",
     "find_media",
-    "first_changed_line",
     "first_cwd",
     "identify",
     "journal_stages",

@@ -1,8 +1,11 @@
-"""Where in its file an edit was. Claude Code records it beside the call's result; a span does not have it."""
+"""Where in its file an edit was. Claude Code records it beside the call's result; a span does not have it.
+
+The lines of a `Hunk` are as they are in the transcript: nothing of them may be shown.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -13,33 +16,49 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def first_changed_line(path: Path, call_id: str) -> tuple[int, int] | None:
-    """Return the number of the first line that a call changed, before and after it, or None if it was not recorded."""
+class Hunk(NamedTuple):
+    """Lines that a call changed, and some around them: each begins with a space, a plus or a minus.
+
+    `old` and `new`: the number of the first line before and after the call.
+    """
+
+    old: int
+    new: int
+    lines: list[str]
+
+
+def changed_hunks(path: Path, call_id: str) -> list[Hunk]:
+    """Return what a call changed in its file; empty if that was not recorded."""
     wanted = orjson.dumps(call_id)
     for each in (path, *agent_paths(path)):
         try:
             for line in read_lines(each):
                 data = line.data or b""
-                if wanted in data and b'"structuredPatch"' in data and (numbers := _numbers(data, call_id)):
-                    return numbers
+                if wanted in data and b'"structuredPatch"' in data and (hunks := _hunks(data, call_id)):
+                    return hunks
         except OSError:  # gone, or not a regular file
             continue
-    return None
+    return []
 
 
-def _numbers(data: bytes, call_id: str) -> tuple[int, int] | None:
+def _hunks(data: bytes, call_id: str) -> list[Hunk]:
     try:
         line = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return None
+        return []
     match line:
         case {
             "message": {"content": [{"type": "tool_result", "tool_use_id": str(answered)}]},
-            "toolUseResult": {
-                "structuredPatch": [{"oldStart": int(old), "newStart": int(new), "lines": list(lines)}, *_]
-            },
+            "toolUseResult": {"structuredPatch": list(patch)},
         } if answered == call_id:
-            unchanged = next((at for at, each in enumerate(lines) if str(each)[:1] in ("+", "-")), None)
-            return None if unchanged is None else (old + unchanged, new + unchanged)
+            return [hunk for each in patch if (hunk := _hunk(each)) is not None]
+        case _:
+            return []
+
+
+def _hunk(value: object) -> Hunk | None:
+    match value:
+        case {"oldStart": int(old), "newStart": int(new), "lines": list(lines)}:
+            return Hunk(old, new, [str(line) for line in lines])
         case _:
             return None

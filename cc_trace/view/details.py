@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
+    from cc_trace.transcript import Hunk
+
 _MAX_CHARS: Final = 50_000  # of one text; all of it is in the raw JSON
 IMAGE: Final = re.compile(r"\[image (image/(?:png|jpeg|gif|webp)), (\d+) bytes, sha256 of base64 ([0-9a-f]{16})\]")
 _COMPACT: Final = ("Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch")
@@ -66,7 +68,7 @@ class Known(NamedTuple):
     timed: bool = True  # its times can be right
     below: sqlite3.Row | None = None  # an agent's work in sum
     calls: Sequence[sqlite3.Row] = ()  # that a response made
-    first_changed: tuple[int, int] | None = None  # where in its file an edit was
+    hunks: Sequence[Hunk] = ()  # where in its file an edit was
     miss: dict[str, Any] | None = None  # a cache miss that is not recorded
 
 
@@ -87,7 +89,7 @@ def detail(row: sqlite3.Row, known: Known) -> Detail:
         case "generation":
             _generation(made, span, row["span_id"], known.calls)
         case "tool":
-            _tool(made, row["name"], span, row["span_id"], known.first_changed)
+            _tool(made, row["name"], span, row["span_id"], known.hunks)
             _fold_repeated(made, span)
         case "event" if row["name"] == "compaction":
             _chat(made, "Summary", span["output"], row["span_id"])
@@ -258,11 +260,9 @@ def _command(command: str) -> Markup:
     return Markup('<pre class="code command">{}</pre>').format(code.coloured(command[:_MAX_CHARS], language="bash"))
 
 
-def _tool(
-    made: Detail, tool: str, span: dict[str, Any], span_id: str, first_changed: tuple[int, int] | None = None
-) -> None:
+def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str, hunks: Sequence[Hunk]) -> None:
     given, output = span["input"], span["output"]
-    changed = diff.of_call(tool, given, output, first_changed)
+    changed = diff.of_call(tool, given, output, hunks)
     if changed is not None and isinstance(given, dict):
         name = str(given.get("file_path") or given.get("notebook_path") or "")
         made.sections.append(Section(escaped(name) or "Changes", "diff", _diff(changed)))

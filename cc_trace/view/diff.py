@@ -11,9 +11,9 @@ from markupsafe import Markup
 from cc_trace.view.code import code_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from cc_trace.transcript import JsonValue
+    from cc_trace.transcript import Hunk, JsonValue
 
 _CONTEXT: Final = 3
 _MAX_COMPARED: Final = 2_000  # lines of either side; comparing takes time that grows with their product
@@ -30,13 +30,10 @@ class DiffLine(NamedTuple):
     html: Markup
 
 
-def of_call(
-    tool: str, given: JsonValue, output: JsonValue, first_changed: tuple[int, int] | None = None
-) -> list[DiffLine] | None:
+def of_call(tool: str, given: JsonValue, output: JsonValue, hunks: Sequence[Hunk] = ()) -> list[DiffLine] | None:
     """Return the lines that a call changed, or None if it does not edit a file.
 
-    `first_changed`: the numbers of the first such line before and after the call. A line whose number is not known has
-    none.
+    `hunks`: what is recorded of where they are. A line whose number is not known has none.
     """
     if not isinstance(given, dict):
         return None
@@ -46,22 +43,22 @@ def of_call(
         case "Write", {"content": str(text)}:
             return list(_bounded(_changed("", text, name, (1, 1))))
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
-            return list(_bounded(_changed(old, new, name, _first_numbers(old, new, output, first_changed))))
+            return list(_bounded(_changed(old, new, name, _first_numbers(old, new, output, hunks))))
         case "MultiEdit", {"edits": list(edits)}:
-            return list(_bounded(_edits(edits, name, output)))
+            return list(_bounded(_edits(edits, name, output, hunks)))
         case "NotebookEdit", {"new_source": str(new)}:
             return list(_bounded(_changed("", new, "cell.py", (1, 1))))
         case _:
             return None
 
 
-def _edits(edits: list[JsonValue], name: str | None, output: JsonValue) -> Iterator[DiffLine]:
+def _edits(edits: list[JsonValue], name: str | None, output: JsonValue, hunks: Sequence[Hunk]) -> Iterator[DiffLine]:
     for place, edit in enumerate(edits):
         match edit:
             case {"old_string": str(old), "new_string": str(new)}:
                 if place:
                     yield DiffLine("gap", None, None, Markup())
-                yield from _changed(old, new, name, _first_numbers(old, new, output, None))
+                yield from _changed(old, new, name, _first_numbers(old, new, output, hunks, only_one=True))
 
 
 def _bounded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
@@ -73,22 +70,52 @@ def _bounded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
 
 
 def _first_numbers(
-    old: str, new: str, output: JsonValue, first_changed: tuple[int, int] | None
+    old: str, new: str, output: JsonValue, hunks: Sequence[Hunk], *, only_one: bool = False
 ) -> tuple[int, int] | None:
-    """Return the line numbers at which an edit's texts begin, if they or the tool's numbered lines tell."""
-    if first_changed is not None:
-        before, after = _lines(old), _lines(new)
-        same = next(
-            (number for number, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None
-        )
-        same = min(len(before), len(after)) if same is None else same
-        return (first_changed[0] - same, first_changed[1] - same) if min(first_changed) > same else None
+    """Return the line numbers at which an edit's texts begin, if what is recorded or the tool's numbered lines tell.
+
+    `only_one`: the hunks are those of several edits, so that two which match tell nothing.
+    """
+    before, after = _lines(old), _lines(new)
+    same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
+    same = min(len(before), len(after)) if same is None else same
+    found = [
+        (old_number - same, new_number - same)
+        for old_number, new_number, removed, added in _changes(hunks)
+        if _begins(before, same, removed) and _begins(after, same, added) and min(old_number, new_number) > same
+    ]
+    if found and (len(found) == 1 or not only_one):
+        return found[0]
     wanted = new.partition("\n")[0]
     if isinstance(output, str) and wanted.strip():
         for number, text in _NUMBERED.findall(output[:100_000]):
             if text == wanted:
                 return int(number), int(number)
     return None
+
+
+def _changes(hunks: Sequence[Hunk]) -> Iterator[tuple[int, int, list[str], list[str]]]:
+    """Yield each run of changed lines: its numbers before and after, and the lines removed and added."""
+    for hunk in hunks:
+        old, new = hunk.old, hunk.new
+        removed, added = list[str](), list[str]()
+        for line in [*hunk.lines, " "]:
+            if line[:1] == "-":
+                removed.append(line[1:])
+            elif line[:1] == "+":
+                added.append(line[1:])
+            else:
+                if removed or added:
+                    yield old, new, removed, added
+                old, new = old + len(removed) + 1, new + len(added) + 1
+                removed, added = [], []
+
+
+def _begins(given: list[str], place: int, changed: list[str]) -> bool:
+    """Tell whether changed lines begin with the given line at a place; the first given one may be a part of a line."""
+    if not changed or place >= len(given):
+        return not changed
+    return given[place] == changed[0] if place else bool(given[0].strip()) and given[0] in changed[0]
 
 
 def _changed(old: str, new: str, name: str | None, first: tuple[int, int] | None) -> Iterator[DiffLine]:

@@ -19,7 +19,7 @@ from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import doubts, filters, insights, lists, plain, questions, rewrites
-from cc_trace.transcript import agent_paths, find_media, first_changed_line, media_type
+from cc_trace.transcript import Hunk, agent_paths, changed_hunks, find_media, media_type
 from cc_trace.view import charts, details, failure, figures, markdown, sent, words
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _FIRST_ROWS: Final = 60
 _POLL_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 15.0
 _RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # rules drawn with characters
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ANSWER_CHARS: Final = 3_000
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
 _OUTCOMES: Final = {
@@ -172,6 +173,7 @@ class Pages:
             live=session_id,
             seen=seen,
             session=found,
+            can_be_resumed=_UUID.fullmatch(session_id) is not None,
             about=about,
             notable=lists.notable(self._index, session_id, None, found["errors"] or 0, untimed),
             times=_stacked(spent.by_kind | _between_turns(found, spent)),
@@ -248,13 +250,15 @@ class Pages:
             _number(asked.get("limit"), questions.MAX_ROWS),
         )
         timed = number not in doubts.untimed_turns(self._index, session_id, number)
+        session = questions.session(self._index, session_id)
+        folder = session["cwd"] if session is not None else None
         end_ns = max(found.end_ns, time.time_ns()) if found.running else found.end_ns
         answer: dict[str, Any] = {
             "total": found.total,
             "running": found.running,
             "duration": (end_ns - found.start_ns) / 1e6 if timed else 0,
             "clock": figures.since_midnight(found.start_ns) if found.start_ns and timed else None,
-            "rows": [_row(row, timed=timed) for row in found.rows],
+            "rows": [_row(row, folder, timed=timed) for row in found.rows],
         }
         if "after" in asked:
             answer["error"] = lists.next_error(self._index, session_id, number, _number(asked["after"]))
@@ -275,10 +279,10 @@ class Pages:
         turn = questions.turn(self._index, row["session_id"], row["turn"])
         unfinished = row["kind"] == "turn" or row["status"] == "incomplete"
         running = bool(unfinished and turn is not None and turn["running"])
-        others, path, first_changed = list[str](), "", None
+        others, path, hunks = list[str](), "", list[Hunk]()
         if row["kind"] == "tool" and (path := _edited(row)):
             others = lists.edits(self._index, row["session_id"], path)
-            first_changed = self._first_changed(row)
+            hunks = self._hunks(row)
         is_response = row["kind"] == "generation"
         rewrite = rewrites.of_request(self._index, row["row"]) if is_response else None
         known = details.Known(
@@ -286,7 +290,7 @@ class Pages:
             timed=not doubts.untimed_turns(self._index, row["session_id"], row["turn"]),
             below=lists.below(self._index, row) if row["kind"] == "subagent" else None,
             calls=questions.calls(self._index, row) if is_response else [],
-            first_changed=first_changed,
+            hunks=hunks,
             miss=rewrite.miss if rewrite is not None else None,
         )
         return self._page(
@@ -299,11 +303,11 @@ class Pages:
             file=path,
         )
 
-    def _first_changed(self, row: Any) -> tuple[int, int] | None:  # noqa: ANN401
+    def _hunks(self, row: Any) -> list[Hunk]:  # noqa: ANN401
         """Return where in its file an edit was, if its transcript is there and tells."""
-        found = questions.session(self._index, row["session_id"]) if row["tool"] == "Edit" else None
+        found = questions.session(self._index, row["session_id"]) if row["tool"] in ("Edit", "MultiEdit") else None
         call = json.loads(row["span"])["tool"]["id"]
-        return first_changed_line(Path(found["path"]), call) if found is not None and found["path"] else None
+        return changed_hunks(Path(found["path"]), call) if found is not None and found["path"] else []
 
     def request(self, request: Request) -> Response:
         """Show the request that got a response, as it was sent but for masked secrets."""
@@ -539,10 +543,15 @@ def _period_of(asked: dict[str, str]) -> dict[str, str]:
     return period | {name: value for name, value in asked.items() if name in filters.PERIOD}
 
 
-def _row(row: dict[str, Any], *, timed: bool) -> dict[str, Any]:
+def _row(row: dict[str, Any], folder: str | None, *, timed: bool) -> dict[str, Any]:
     """Return a row of the waterfall; without its times if they cannot be right."""
     times: dict[str, object] = {} if timed else {"start": None, "end": None, "first": None, "lane": None, "waits": []}
-    return {**row, "name": escaped(row["name"]), "label": escaped(details.IMAGE.sub("[image]", row["label"])), **times}
+    return {
+        **row,
+        "name": escaped(row["name"]),
+        "label": escaped(details.IMAGE.sub("[image]", _below(row["label"], folder))),
+        **times,
+    }
 
 
 def _marked(snippet: str) -> Markup:

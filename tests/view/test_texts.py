@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cc_trace.transcript import Hunk
 from cc_trace.view import ansi, diff, figures, folding, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from cc_trace.transcript import JsonValue
 
 
 def test_markdown_runs_and_fetches_nothing() -> None:
@@ -48,6 +51,32 @@ def test_an_edit_is_a_diff_with_the_numbers_of_the_file() -> None:
         ("same", 7, 7, "x"),
         ("removed", 8, None, "y"),
         ("added", None, 8, "z"),
+    ]
+
+
+def test_edits_of_one_call_have_the_numbers_of_the_file() -> None:
+    """Not where two places could be meant, or where the file's line is not the one that is shown."""
+    edits: list[JsonValue] = [
+        {"old_string": "a = 1", "new_string": "a = 2"},
+        {"old_string": "b()\nc = 1", "new_string": "b()\nd = 0\nc = 2"},
+        {"old_string": "twice", "new_string": "thrice"},
+        {"old_string": "[MASKED]", "new_string": "[MASKED] more"},
+    ]
+    hunks = [
+        Hunk(4, 4, [" x", "-a = 1", "+a = 2", " y"]),
+        Hunk(20, 20, [" b()", "-c = 1", "+d = 0", "+c = 2", " z", "-twice", "+thrice"]),
+        Hunk(40, 41, ["-twice", "+thrice", "-secret", "+secret more"]),
+    ]
+    shown = diff.of_call("MultiEdit", {"file_path": "a.py", "edits": edits}, None, hunks)
+    assert shown is not None
+    assert [(line.kind, line.old, line.new) for line in shown if line.kind != "gap"] == [
+        ("removed", 5, None),
+        ("added", None, 5),
+        ("same", 20, 20),
+        ("removed", 21, None),
+        ("added", None, 21),
+        ("added", None, 22),
+        *[("removed", None, None), ("added", None, None)] * 2,
     ]
 
 

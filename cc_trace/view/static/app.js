@@ -48,7 +48,7 @@ async function refreshPage() {
   document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
 }
 
-// A form of filters needs no button: what is chosen is applied, what is typed when the typing pauses.
+// A form of filters needs no button: what is chosen is applied at once, what is typed with Enter.
 for (const form of document.querySelectorAll("form[data-auto]")) {
   form.querySelector("button").hidden = true;
   // What is empty has no place in the address.
@@ -60,6 +60,17 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
   form.addEventListener("change", (event) => { if (event.target.type !== "search") apply(); });
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
 }
+
+// Where Esc leads from a turn: the list from which it was opened, if it was one.
+if (["spans", "search"].includes(page)) sessionStorage.setItem("list", location.href);
+else if (page !== "turn") sessionStorage.removeItem("list");
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.textContent = "Copied";
+});
 
 function follow() {
   const live = document.body.dataset.live;

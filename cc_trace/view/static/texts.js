@@ -16,8 +16,11 @@ export function clock(ms) {
   return [seconds / 3600, (seconds / 60) % 60, seconds % 60].map((part) => String(Math.floor(part)).padStart(2, "0")).join(":");
 }
 
-// A model's name without what all have in common: claude-opus-4-5-20251101 is opus-4-5.
-export const brief = (name) => name.replace(/^claude-/, "").replace(/-20\d{6}$/, "");
+// A name without what all have in common: claude-opus-4-5-20251101 is opus-4-5, mcp__tickets__search is tickets search.
+export function brief(name) {
+  const [, server, tool] = name.match(/^mcp__(.+?)__(.+)$/) ?? [];
+  return server ? `${server} ${tool}` : name.replace(/^claude-(.*?)(-20\d{6})?$/, "$1");
+}
 
 export function node(name, classes, text) {
   const element = document.createElement(name);

@@ -110,7 +110,7 @@ export function waterfall() {
     fold.type = "button";
     fold.tabIndex = -1;
     if (row.below) fold.title = `${row.below} step${row.below === 1 ? "" : "s"} below`;
-    const name = node("b", "name", row.kind === "generation" ? brief(row.name) : row.name);
+    const name = node("b", "name", brief(row.name));
     const cost = row.total ?? row.cost, spent = node("span", "cost", cost ? money(cost) : "");
     if (cost && row.cost && cost !== row.cost) spent.title = `${money(row.cost)} for the request itself, ${money(cost)} with agents`;
     cell.title = row.label ? `${row.name}: ${row.label}` : row.name;
@@ -122,8 +122,8 @@ export function waterfall() {
     const track = node("div", "track");
     if (row.lane) track.append(box("lane", ...row.lane));
     if (row.start === null) return track;
-    const isOpen = Boolean(running) && row.end === null;
-    const end = row.end ?? (isOpen ? axis.duration() : row.start);
+    const isOpen = Boolean(running) && (row.kind === "turn" || row.status === "incomplete" || row.end === null);
+    const end = isOpen ? axis.duration() : row.end ?? row.start;
     const bar = box(`box ${row.kind}${isOpen ? " open" : ""}`, row.start, end);
     bar.title = [row.name, time(end - row.start), `from ${time(row.start)}`, axis.clock(row.start)].filter(Boolean).join(" · ");
     track.append(bar);
@@ -267,7 +267,7 @@ export function waterfall() {
       choose(at(index));
     },
     open: () => zoomTo([chosen]),
-    escape() { if (axis.isPart()) axis.whole(); else location.assign(root.dataset.session); },
+    escape() { if (axis.isPart()) axis.whole(); else location.assign(sessionStorage.getItem("list") ?? root.dataset.session); },
     fold: (close) => fold(chosen, close),
     scale,
     fit,

@@ -104,6 +104,30 @@ def test_keys_in_a_turn(page: Page, viewer: Viewer) -> None:
     page.wait_for_url(f"**/sessions/{SHOP}/turns/1")
 
 
+def test_escape_leads_back_to_a_list(page: Page, viewer: Viewer) -> None:
+    """From a turn that was opened from a list of spans or hits; after a page of its session, to the session."""
+    page.goto(viewer.url("/spans?kind=tool"))
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".detail-body")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/spans?kind=tool")
+    page.goto(viewer.url(f"/sessions/{SHOP}"))
+    page.wait_for_load_state("load")
+    page.goto(viewer.url(f"/sessions/{SHOP}/turns/1"))
+    page.wait_for_selector(".detail-body")
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"**/sessions/{SHOP}")
+
+
+def test_the_command_that_resumes_a_session_can_be_copied(page: Page, viewer: Viewer) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(viewer.url(f"/sessions/{SHOP}"))
+    page.locator(".copy").click()
+    expect(page.locator(".copy")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == f"claude --resume {SHOP}"
+
+
 def test_help_and_search_have_keys(page: Page) -> None:
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
@@ -572,6 +596,10 @@ def test_what_is_written_appears_without_reload(page: Page, viewer: Viewer) -> N
     expect(page.locator("#turn-head .state")).to_have_text("running")
     expect(page.locator(".detail-body h2 .state")).to_have_text("running")
     expect(page.locator(".detail-body .note.error")).to_have_count(0)
+    growing = page.locator(".span.turn .took")
+    page.wait_for_function(
+        "told => document.querySelector('.span.turn .took').textContent !== told", arg=growing.inner_text()
+    )
     listed = page.context.new_page()
     listed.goto(viewer.url("/"))
     row = listed.locator(f'a.row[data-key="{AGENTS}"]')
