@@ -374,7 +374,9 @@ class _TraceBuilder:
         counted = context.partial_usage is None and _counts_all(context.version)
         usage_complete = complete and usage is not None and not step.aborted and counted
         cost = cost_usd(model, usage, step.first_ns) if model is not None and usage is not None else None
-        response = Response(step.message_id, step.request_id, model, step.first_ns, usage, usage_complete, cost)
+        response = make_tuple(
+            Response, (step.message_id, step.request_id, model, step.first_ns, usage, usage_complete, cost)
+        )
         self._add_span(
             "generation",
             own_id,
@@ -499,7 +501,7 @@ class _TraceBuilder:
             input_=use.input,
             output=result.output if result is not None else None,
             metadata=metadata,
-            tool=Tool(call.id, use.name, use.file_path),
+            tool=make_tuple(Tool, (call.id, use.name, use.file_path)),
         )
         if runs.by_call:
             for run in runs.by_call.get(call.id, ()):

@@ -41,9 +41,10 @@ def turn_time(
             if done_ns - sent_ns > _LONGEST_RESPONSE_NS:
                 return None
             intervals["model"].append((sent_ns // _MS, done_ns // _MS))
-    for kind, began_ns, ended_ns in _times_of_events(turn):
-        if began_ns is not None and ended_ns is not None:
-            intervals[kind].append((began_ns // _MS, ended_ns // _MS))
+    if len(responses) < len(turn.steps):  # the other steps are events
+        for kind, began_ns, ended_ns in _times_of_events(turn):
+            if began_ns is not None and ended_ns is not None:
+                intervals[kind].append((began_ns // _MS, ended_ns // _MS))
     undivided: list[Interval] = []  # calls that waited for a human; how long is not recorded
     for call in turn.calls.values():
         if call.start_ns is None or call.end_ns is None:
@@ -64,26 +65,26 @@ def turn_time(
 def time_spent(start_ms: int, end_ms: int, intervals: Mapping[Kind, Sequence[Interval]]) -> dict[str, int]:
     """Return the milliseconds of each kind between two times. They add up to the time between them."""
     spent: dict[str, int] = dict.fromkeys(_SHOWN, 0)
-    covered: list[Interval] = []
-    covered_ms = 0  # by the kinds so far
+    so_far: list[Interval] = []  # of this kind and of those before it
+    covered_ms = 0
     for kind in KINDS:
         if kind in intervals:
-            covered = _without_overlap([*covered, *intervals[kind]], start_ms, end_ms)
-            before_ms, covered_ms = covered_ms, sum([last - first for first, last in covered])
+            so_far += intervals[kind]
+            before_ms, covered_ms = covered_ms, _covered_ms(so_far, start_ms, end_ms)
             spent[kind] = covered_ms - before_ms
     return {**spent, "unknown": max(0, end_ms - start_ms) - covered_ms}
 
 
-def _without_overlap(intervals: list[Interval], start_ms: int, end_ms: int) -> list[Interval]:
-    """Return intervals that cover the same time between `start_ms` and `end_ms`, each of it once."""
-    separate: list[Interval] = []
-    reached_ms = start_ms
-    for first, last in sorted(intervals):
-        begin_ms = first if first > reached_ms else reached_ms  # noqa: FURB136  (max takes twice as long)
-        if last > begin_ms < end_ms:
-            reached_ms = last if last < end_ms else end_ms  # noqa: FURB136
-            separate.append((begin_ms, reached_ms))
-    return separate
+def _covered_ms(intervals: list[Interval], start_ms: int, end_ms: int) -> int:
+    """Return how much of the time between two times some interval covers. Sorts the intervals."""
+    intervals.sort()
+    covered_ms, reached_ms = 0, start_ms
+    for first_ms, last_ms in intervals:
+        begin_ms = first_ms if first_ms > reached_ms else reached_ms  # noqa: FURB136  (max takes twice as long)
+        if last_ms > begin_ms < end_ms:
+            reached_ms = last_ms if last_ms < end_ms else end_ms  # noqa: FURB136
+            covered_ms += reached_ms - begin_ms
+    return covered_ms
 
 
 def _only_kind(call: Call) -> Kind | None:

@@ -83,7 +83,7 @@ _INTERRUPTED: Final = "[Request interrupted by user"
 def text_field(raw: dict[str, Any], key: str) -> str | None:
     """Return a field that is a non-empty string, else None."""
     value = raw.get(key)
-    return value if isinstance(value, str) and value else None
+    return value if value and isinstance(value, str) else None
 
 
 def count_field(raw: dict[str, Any], key: str) -> int:
@@ -95,7 +95,7 @@ def count_field(raw: dict[str, Any], key: str) -> int:
 def object_field(raw: dict[str, Any], key: str) -> dict[str, Any]:
     """Return a field that is an object, else an empty one."""
     value = raw.get(key)
-    return value if isinstance(value, dict) else _NONE
+    return value if value and isinstance(value, dict) else _NONE
 
 
 def plain_text(content: object) -> str:
@@ -197,7 +197,7 @@ def tool_use(raw: dict[str, Any]) -> ToolUse:
                 return ToolUse(id_, name, input_, file_path=text_field(input_, "file_path"))
             case "NotebookEdit":
                 return ToolUse(id_, name, input_, file_path=text_field(input_, "notebook_path"))
-    return ToolUse(id_, name or "unknown", input_)
+    return make_tuple(ToolUse, (id_, name or "unknown", input_, None, None, None, None))
 
 
 def _writable(value: Any) -> Any:

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from cc_trace.files import open_regular
+from cc_trace.transcript.entries import make_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def lines_in(
     while data := file.readline(max_line_bytes):
         size = len(data)
         if data.endswith(b"\n"):
-            yield Line(offset, number, data)
+            yield make_tuple(Line, (offset, number, data, False))
         else:
             whole = size < max_line_bytes
             size += 0 if whole else _length_of_rest(file)

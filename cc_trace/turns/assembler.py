@@ -105,8 +105,6 @@ class PromptQueue:
 
     def take_sent(self, before_ns: int | None) -> list[tuple[str, Head]]:
         """Remove and return what was sent to the model up to a time, or everything if it is None."""
-        if not self.sent_to_model:  # as nearly always
-            return []
 
         def is_due(head: Head) -> bool:
             return before_ns is None or head.time_ns is None or head.time_ns <= before_ns
@@ -461,7 +459,8 @@ class _Assembler:
             return None  # "No response requested.": the model was not called
         if self._is_copied(entry.message_id):
             return None
-        closed = self._start_answered_command(entry)
+        waits = self._command is not None or self._printed_command is not None
+        closed = self._start_answered_command(entry) if waits else None
         if self._open is None:
             injected = self._between.injected or Injected(entry.head, "")
             self._open = self._new_turn(Start(injected.head, "injected", injected.text, _origin_of(injected)))
@@ -469,8 +468,9 @@ class _Assembler:
         if entry.message_id is None and self._is_copied(key):
             return closed
         if not self._open.has_generation(key):
-            self._add_queued(entry.head.time_ns)
             self._seen.responses.add(key)
+            if self._queue.sent_to_model:
+                self._add_queued(entry.head.time_ns)
         if entry.api_error is not None:
             self._open.add_api_error(entry, key)
         else:
