@@ -25,15 +25,34 @@ if TYPE_CHECKING:
     from cc_trace.settings.lookup import Found
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+_WILDCARD: Final = re.compile(r"[*?[]")
 _NO_TRACE: Final = "0" * 32
 _NO_SPAN: Final = "0" * 16
 
 
 class Exclusion(NamedTuple):
-    """A folder whose sessions are not traced."""
+    """Folders whose sessions are not traced."""
 
     pattern: str
     place: str  # where it is set, for messages
+
+    def matches(self, project: str, real: Callable[[str], str]) -> bool:
+        """Tell whether a project is such a folder, or is below one. `real` resolves symlinks."""
+        bare = self.pattern.rstrip("/")
+        paths, patterns = (project, real(project)), (bare, _resolved(bare, real))
+        literally = any(path == bare or path.startswith(f"{bare}/") for path in paths)  # such as a folder named `[id]`
+        return literally or any(
+            fnmatchcase(path, pattern or "/") or fnmatchcase(path, f"{pattern}/*")
+            for path, pattern in product(paths, patterns)
+        )
+
+
+def _resolved(pattern: str, real: Callable[[str], str]) -> str:
+    """Return a pattern with symlinks resolved in its folders before the first wildcard."""
+    parts = pattern.split("/")
+    fixed = next((index for index, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
+    folder = "/".join(parts[:fixed])
+    return "/".join([_WILDCARD.sub(r"[\g<0>]", real(folder)), *parts[fixed:]]) if folder else pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +68,8 @@ class TracingScope:
             return f"{self.disabled_by} is false"
         if project is None:
             return None
-        for pattern, place in self.exclude:
-            bare = pattern.rstrip("/")
-            folders = (bare, bare if any(mark in bare for mark in "*?[") else real(bare))
-            for path, folder in product((project, real(project)), folders):
-                if fnmatchcase(path, folder or "/") or fnmatchcase(path, f"{folder}/*"):
-                    return f"{place} contains {pattern}"
-        return None
+        matching = (each for each in self.exclude if each.matches(project, real))
+        return next((f"{exclusion.place} contains {exclusion.pattern}" for exclusion in matching), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +204,7 @@ def _link(settings: Settings) -> TraceLink:
 
 def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
     found = settings.found("destinations")
-    kind, exporter = split_name(name, "CC_TRACE_DESTINATIONS" if found is None else found.place)
+    kind, exporter = split_name(name, settings.place("destinations"))
     timeout = settings.number("timeout_seconds")
     if not timeout:
         message = f"{settings.place('timeout_seconds')} is 0; it must be more than 0"

@@ -263,6 +263,29 @@ def test_folders_are_left_out_through_links() -> None:
     assert found.off("/link", lambda path: real(path, path)) == "CC_TRACE_EXCLUDE contains /real"
 
 
+def test_a_link_before_a_wildcard_is_resolved() -> None:
+    """Claude Code is in the real folder, whatever the user typed."""
+    real = {"/home/dev/work": "/data/[x]"}.get
+    found = config(CC_TRACE_EXCLUDE="~/work/client-*")
+    assert found.off("/data/[x]/client-a/deep", lambda path: real(path, path)) is not None
+    assert found.off("/data/x/client-a", lambda path: real(path, path)) is None
+    assert found.off("/data/[x]/other", lambda path: real(path, path)) is None
+
+
+def test_a_folder_with_a_wildcard_in_its_name_can_be_left_out() -> None:
+    """`[id]` is such a name in a web project; as a pattern it matches one letter."""
+    found = config(CC_TRACE_EXCLUDE="/srv/[id]")
+    assert found.off("/srv/[id]") == found.off("/srv/[id]/deep") == "CC_TRACE_EXCLUDE contains /srv/[id]"
+    assert found.off("/srv/i") == "CC_TRACE_EXCLUDE contains /srv/[id]"
+    real = {"/link": "/srv/[id]"}.get
+    assert config(CC_TRACE_EXCLUDE="/link").off("/srv/[id]/deep", lambda path: real(path, path)) is not None
+
+
+@pytest.mark.parametrize("pattern", ["/", "/*", "*"])
+def test_all_folders_can_be_left_out(pattern: str) -> None:
+    assert config(CC_TRACE_EXCLUDE=pattern).off("/srv/x") == f"CC_TRACE_EXCLUDE contains {pattern}"
+
+
 def test_disabled_applies_to_every_folder() -> None:
     assert config(CC_TRACE_ENABLED="0").off("/x") == "CC_TRACE_ENABLED is false"
 

@@ -176,7 +176,8 @@ def test_a_wrong_setting_does_not_hide_that_tracing_is_off(
     wrong = {"CC_TRACE_ENABLED": "false", "CC_TRACE_DESTINATIONS": "langfuse"}
     assert machine.hook(path, project, **wrong) == 0
     log = (machine.state / "cc-trace.log").read_text()
-    assert f"{project}: CC_TRACE_ENABLED is false; and destination langfuse needs LANGFUSE_PUBLIC_KEY;" in log
+    off = "CC_TRACE_ENABLED in the environment of its hook is false"
+    assert f"{project}: {off}; and destination langfuse needs LANGFUSE_PUBLIC_KEY;" in log
     assert machine.command("sync").returncode == 0
     assert sessions(backend) == set()
     assert machine.command("status").stdout.splitlines()[:-1] == [f"{ONE}  {SUPPRESSED}"]
