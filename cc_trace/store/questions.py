@@ -224,8 +224,7 @@ def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
         " span_id, turn, kind, name, model, start_ns, input_tokens input, output_tokens output,"
         " cache_read_tokens cache_read, cache_write_tokens cache_write, cost_usd,"
         " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
-        " json_extract(span, '$.metadata.preTokens') before_tokens,"
-        " json_extract(span, '$.metadata.postTokens') after_tokens,"
+        " json_extract(span, '$.metadata.durationMs') duration_ms, json_extract(span, '$.metadata.micro') micro,"
         " json_extract(span, '$.metadata.trigger') trigger FROM spans WHERE session_id = ? AND agent = '' AND"
         " ((kind = 'generation' AND input_tokens IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
         " ORDER BY turn DESC, place DESC LIMIT ?",

@@ -93,13 +93,20 @@ def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, 
     limit = next(
         (each["limit"] for each in contexts[::-1] if each.get("limit") and isinstance(each["limit"], int)), None
     )
-    highest = max((sum(part.values()) for part in parts), default=1) or 1
+    sent = [sum(part.values()) for part in parts]
+    highest = max(sent, default=1) or 1
     top = max(highest, limit if limit and limit < highest * _FAR else 0) * 1.04
     step = WIDTH / max(len(requests), 1)
     bars, misses, compactions = list[Bar](), list[tuple[str, str]](), list[tuple[float, str, str]]()
     for row in rows:
         if row["kind"] != "generation":
-            compactions.append((len(bars) * step, f"/spans/{row['span_id']}", _compaction_text(row)))
+            compactions.append(
+                (
+                    len(bars) * step,
+                    f"/spans/{row['span_id']}",
+                    _compaction_text(row, sent[max(0, len(bars) - 1) : len(bars) + 1]),
+                )
+            )
             continue
         miss = _object(row["cache_miss"]) or rewrites.get(row["span_id"]) or None
         bar = _bar(row, parts[len(bars)], origins, miss, _Column(len(bars) * step, step, top))
@@ -154,15 +161,17 @@ def _bar(
     )
 
 
-def _compaction_text(row: sqlite3.Row) -> str:
-    """Describe a compaction in plain English."""
+def _compaction_text(row: sqlite3.Row, sent: Sequence[int]) -> str:
+    """Describe a compaction in plain English. `sent`: the tokens of the requests before and after it."""
     text = f"Turn {row['turn']}: compaction"
     if row["trigger"] in ("auto", "manual"):
         text += " because the context was full" if row["trigger"] == "auto" else " requested with /compact"
-    before, after = row["before_tokens"], row["after_tokens"]
-    if isinstance(before, int):
-        text += f": {before:,} tokens" + (f", down to {after:,}" if isinstance(after, int) else "")
-    return f"{text}. Everything before it was replaced by a summary."
+    if isinstance(row["duration_ms"], int | float):
+        text += f" took {figures.duration(row['duration_ms'])}"
+    if len(sent) > 1:
+        text += f": {sent[0]:,} tokens in the request before, {sent[1]:,} in the next"
+    what = "Old tool results were removed." if row["micro"] else "Everything before it was replaced by a summary."
+    return f"{text}. {what}"
 
 
 class CostBar(NamedTuple):

@@ -32,8 +32,9 @@ _TOLD: Final = {
     "lines_added": "Lines added",
     "lines_removed": "Lines removed",
     "trigger": "Started by",
-    "preTokens": "Tokens before",
-    "postTokens": "Tokens after",
+    "preTokens": "Conversation before, in tokens",
+    "postTokens": "Conversation after, in tokens",
+    "tokensSaved": "Tokens removed",
 }
 _SENT: Final = {"tool": "tool result", "user": "user message", "assistant": "answer before", "system": "system message"}
 _MARKS: Final = {"completed": "done", "in_progress": "doing", "pending": "open"}
@@ -108,7 +109,11 @@ def detail(row: sqlite3.Row, known: Known) -> Detail:
 
 def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any], *, timed: bool) -> None:
     add = made.facts.append
-    add(("Duration", figures.duration(figures.between(row["start_ns"], row["end_ns"]) if timed else None)))
+    took_ms = figures.between(row["start_ns"], row["end_ns"]) if timed else None
+    if row["name"] == "compaction":  # its times are those of its line
+        told_ms = (span["metadata"] or {}).get("durationMs")
+        took_ms = float(told_ms) if isinstance(told_ms, int | float) else None
+    add(("Duration", figures.duration(took_ms)))
     if timed and row["first_token_ns"] is not None:
         add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_token_ns"]))))
     has_more = row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]

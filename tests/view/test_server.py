@@ -79,6 +79,20 @@ def test_a_step_tells_how_long_you_were_asked_as_its_turn_does(tmp_path: Path, p
         assert "permission <b>4.1 s</b>" in client.get(f"/sessions/{session}/turns/2").text
 
 
+def test_a_compaction_tells_how_long_it_took_and_what_the_requests_around_it_sent(
+    tmp_path: Path, projects: Path
+) -> None:
+    copy_cases(projects, "2.1.325--shop")
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        (span_id, session_id) = viewer.index.read("SELECT span_id, session_id FROM spans WHERE name = 'compaction'")[0]
+        told = client.get(f"/spans/{span_id}/detail").text
+        assert "<dt>Duration</dt><dd>2.6 s</dd>" in told
+        assert "30,577" in told
+        page = client.get(f"/sessions/{session_id}").text
+    assert "/compact took 2.6 s: 30,536 tokens in the request before, 15,370 in the next. Everything" in page
+
+
 def test_a_turn_tells_for_how_long_its_agents_ran_on_after_its_end(tmp_path: Path, projects: Path) -> None:
     main = session(projects, prompt("go", 0), reply("m1", task("t1"), at=2))
     agent(main, "a1", prompt("look", 3), reply("a1m", "found", at=72), toolUseId="t1")

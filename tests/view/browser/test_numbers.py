@@ -325,15 +325,19 @@ def test_the_charts_of_a_session(page: Page, viewer: Viewer, ask: Callable[..., 
     marked = [count for row, (count, _) in zip(requests, missed, strict=True) if not row["first"] and count]
     assert page.locator(".context a.missed").count() == sum(count >= 1024 for count in marked)
     compactions = ask(
-        "SELECT turn, json_extract(span, '$.metadata.preTokens') before,"
-        " json_extract(span, '$.metadata.postTokens') after FROM spans WHERE session_id = ? AND name = 'compaction'"
+        "SELECT turn, (SELECT context_tokens FROM spans WHERE session_id = own.session_id AND agent = '' AND"
+        " kind = 'generation' AND (turn, place) < (own.turn, own.place) ORDER BY turn DESC, place DESC) before,"
+        " (SELECT context_tokens FROM spans WHERE session_id = own.session_id AND agent = '' AND kind = 'generation'"
+        " AND (turn, place) > (own.turn, own.place) ORDER BY turn, place) after,"
+        " json_extract(span, '$.metadata.durationMs') took FROM spans own WHERE session_id = ? AND name = 'compaction'"
         " AND agent = '' ORDER BY turn, place",
         session_id,
     )
     for row, text in zip(compactions, texts(page, ".explained .compaction"), strict=True):
         assert text.startswith(f"Turn {row['turn']}: compaction")
-        assert row["before"] is None or f": {row['before']:,} tokens" in text
-        assert row["after"] is None or f"down to {row['after']:,}" in text
+        both = row["before"] is not None and row["after"] is not None
+        assert not both or f": {row['before']:,} tokens in the request before, {row['after']:,} in the next" in text
+        assert row["took"] is None or f" took {figures.duration(row['took'])}" in text
     # What the turns cost, and when.
     spent = ask(
         "SELECT turn, SUM(cost_usd) cost FROM spans WHERE session_id = ? GROUP BY 1",
