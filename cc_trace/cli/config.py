@@ -151,7 +151,7 @@ def _address(text: str) -> str:
 def _unknown(file: Path) -> None:
     """Report the first key of config.toml that is not a setting: most are mistyped."""
     for key in unknown_keys(file):
-        message = f"{file} has {key!r}, which is not a setting; `cc-trace config` lists all settings"
+        message = f"{file} has {key!r}, which is not a setting; {_hint(key)}"
         raise ConfigError(message)
 
 
@@ -163,10 +163,14 @@ def _named(name: str, *, readable: bool = False) -> Setting:
                 message = f"{setting.variable} can only be set in the environment, not in config.toml"
                 raise ConfigError(message)
             return setting
-    meant = difflib.get_close_matches(name.lower(), [setting.name for setting in SETTINGS], 1)
-    hint = f"did you mean {meant[0]}?" if meant else "`cc-trace config` lists all settings"
-    message = f"unknown setting {name!r}; {hint}"
+    message = f"unknown setting {name!r}; {_hint(name)}"
     raise ConfigError(message)
+
+
+def _hint(name: str) -> str:
+    """Return which setting may be meant by a name that is none."""
+    meant = difflib.get_close_matches(name.lower(), [setting.name for setting in SETTINGS], 1)
+    return f"did you mean {meant[0]}?" if meant else "`cc-trace config` lists all settings"
 
 
 def _set(setting: Setting, value: str | None, sources: Sources, project: str | None) -> int:

@@ -107,7 +107,8 @@ def test_a_project_with_a_wrong_setting_holds_up_no_other(history: History, back
     for number in range(4):
         history.write(number, days=2, project=bad)
     paths = history.add(*RECORDED)
-    message = "4 sessions {}: CC_TRACE_CONTENT is 'some'; it must be one of full, no-tool-content, metadata"
+    place = f"CC_TRACE_CONTENT in {bad / '.claude' / 'settings.json'}"
+    message = f"4 sessions {{}}: {place} is 'some'; it must be one of full, no-tool-content, metadata"
     code, out, _ = history.run("--dry-run")
     assert (code, lines(out)[-1].strip()) == (1, message.format("cannot be counted"))
     code, out, _ = history.run()

@@ -217,10 +217,7 @@ def test_unknown_key_in_the_file_is_reported(shell: Shell) -> None:
     shell.file.write_text('contnet = "metadata"\n')
     done = shell.run()
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == f"cc-trace: {shell.file} has 'contnet', which is not a setting; `cc-trace config` lists all settings\n"
-    )
+    assert done.stderr == f"cc-trace: {shell.file} has 'contnet', which is not a setting; did you mean content?\n"
 
 
 def test_variable_with_precedence_is_mentioned(shell: Shell) -> None:
