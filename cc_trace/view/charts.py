@@ -80,6 +80,7 @@ class ContextChart(NamedTuple):
     estimated: bool  # how the tokens divide is an estimate
     compactions: list[tuple[float, str, str]]  # x, link, title
     misses: list[tuple[str, str]]  # link, title
+    small_misses: list[float]  # the costs of those that are only marked
 
 
 def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, Any]]) -> ContextChart:
@@ -98,6 +99,7 @@ def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, 
     top = max(highest, limit if limit and limit < highest * _FAR else 0) * 1.04
     step = WIDTH / max(len(requests), 1)
     bars, misses, compactions = list[Bar](), list[tuple[str, str]](), list[tuple[float, str, str]]()
+    small_misses = list[float]()
     for row in rows:
         if row["kind"] != "generation":
             compactions.append(
@@ -113,6 +115,8 @@ def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, 
         bars.append(bar)
         if miss and stands_out(miss):
             misses.append((bar.href, f"Turn {row['turn']}: {bar.miss}"))
+        elif miss and bar.missed:
+            small_misses.append(miss.get("cost_usd") or 0.0)
     return ContextChart(
         bars=bars,
         origins=[(class_, name) for name, class_ in origins.items()],
@@ -124,6 +128,7 @@ def context_chart(rows: Sequence[sqlite3.Row], rewrites: Mapping[str, dict[str, 
         estimated=any(each.get("estimated") for each in contexts),
         compactions=compactions,
         misses=misses,
+        small_misses=small_misses,
     )
 
 

@@ -329,7 +329,7 @@ def test_no_panel_of_a_session_stands_alone(open_page: Callable[..., Page], view
 
 
 def test_cache_misses_and_compactions_are_marked_and_explained(page: Page, viewer: Viewer) -> None:
-    """Misses that cost less than a cent are marked in the chart and told nowhere else."""
+    """Misses that cost less than a cent are marked in the chart, and told in sum."""
     page.goto(viewer.url(f"/sessions/{SHOP}"))
     missed = viewer.index.read(
         "SELECT span_id, json_extract(span, '$.metadata.cache_miss') miss FROM spans WHERE session_id = ?"
@@ -342,6 +342,9 @@ def test_cache_misses_and_compactions_are_marked_and_explained(page: Page, viewe
         cause = json.loads(told)["causes"][0]["kind"]
         assert cause in (page.locator(f'.context a[href="/spans/{span_id}"] title').text_content() or "")
     expect(page.locator(".explained .miss")).to_have_count(0)
+    cost = sum(json.loads(told)["cost_usd"] for _, told in missed)
+    small = page.locator(".explained .small-miss")
+    expect(small).to_contain_text(f"{len(missed)} smaller cache misses, {figures.money(cost)} in all")
     expect(page.locator(".context line.compaction")).to_have_count(1)
     expect(page.locator(".explained .compaction")).to_contain_text("requested with /compact")
 
