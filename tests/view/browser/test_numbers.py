@@ -88,6 +88,17 @@ def clock(time_ns: int, form: str = "%H:%M:%S") -> str:
     return datetime.fromtimestamp(time_ns / 1e9).astimezone().strftime(form)
 
 
+def ran(row: Any, unknown: set[tuple[str, int]]) -> float | None:
+    """Return for how many milliseconds a span ran, if that is known; a call does not run while a person is asked."""
+    if (row["session_id"], row["turn"]) in unknown or (row["kind"] == "tool" and row["status"] == "incomplete"):
+        return None
+    length: float = (row["end_ns"] - row["start_ns"]) / 1e6
+    waited: float = row["wait_ms"] or 0
+    if row["kind"] == "tool" and row["wait_ms"] is not None:
+        return length - waited if length > waited else None
+    return max(length, waited if row["name"] == "api_retry" else 0)
+
+
 def rank(values: Sequence[float], percent: int) -> float | None:
     """Return a percentile by nearest rank."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1] if values else None
@@ -717,12 +728,12 @@ def test_the_sums_of_insights(page: Page, period: tuple[list[Any], str]) -> None
 
     assert heads(page) == {
         "cost": figures.money(total("cost_usd")),
-        "sessions": f"{len({row['session_id'] for row in responses}):,}",
+        "sessions with requests": f"{len({row['session_id'] for row in responses}):,}",
         "requests": f"{len(responses):,}",
         "uncached input": figures.short(total("input_tokens")),
         "cache read": figures.short(total("cache_read_tokens")),
         "cache write": figures.short(total("cache_write_tokens")),
-        "tokens out": figures.short(total("output_tokens")),
+        "output tokens": figures.short(total("output_tokens")),
     }
     assert texts(page, "#cache .big") == [figures.percent(total("cache_read_tokens"), total("context_tokens"))]
     days: dict[str, list[Any]] = {}
@@ -833,16 +844,13 @@ def test_the_percentiles_and_error_rates_of_tools(
             tools.setdefault(row["tool"], []).append(row)
     expected, unknown = [], untimed(ask)
     for name, calls in sorted(tools.items(), key=lambda item: (-len(item[1]), item[0])):
-        took = [
-            (row["end_ns"] - row["start_ns"]) / 1e6
-            for row in calls
-            if row["status"] != "incomplete" and (row["session_id"], row["turn"]) not in unknown
-        ]
-        failed = sum(row["status"] == "error" for row in calls)
-        rate = [str(failed), figures.percent(failed, len(calls))] if failed else ["", ""]
+        took = [ms for row in calls if row["refused"] is None and (ms := ran(row, unknown)) is not None]
+        refused = sum(row["refused"] is not None for row in calls)
+        failed = sum(row["status"] == "error" and row["refused"] is None for row in calls)
+        rates = [[str(part), figures.percent(part, len(calls))] if part else ["", ""] for part in (failed, refused)]
         latency = [figures.duration(rank(took, percent)) for percent in (50, 95)]
-        expected.append([name, f"{len(calls):,}", *latency, *rate])
-    assert columns(page, "#tools tbody tr", *(f"td:nth-child({number})" for number in range(1, 7))) == expected
+        expected.append([name, f"{len(calls):,}", *latency, *rates[0], *rates[1]])
+    assert columns(page, "#tools tbody tr", *(f"td:nth-child({number})" for number in range(1, 9))) == expected
 
 
 @pytest.mark.parametrize("period", PERIODS, indirect=True)
@@ -910,12 +918,9 @@ def test_a_list_of_spans(
     unknown = untimed(ask)
 
     def took(row: Any) -> float | None:
-        if (row["session_id"], row["turn"]) in unknown:
-            return None
-        if "time" in query:
+        if "time" in query and (row["session_id"], row["turn"]) not in unknown:
             return float(metadata(row, "time_ms")[query["time"]])
-        length: int = row["end_ns"] - row["start_ns"]
-        return max(length / 1e6, (row["wait_ms"] or 0) if row["name"] == "api_retry" else 0)
+        return ran(row, unknown)
 
     of_tools = "tool" in query
     kind = {"tool": "tool", "time": "turn", "called": "generation", "miss": "generation", "model": "generation"}
