@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from cc_trace.cli.backfill_bar import Bar
     from cc_trace.cli.interrupts import StopFlag
-    from cc_trace.delivery import Advance, Ledger, TranscriptFile
+    from cc_trace.delivery import DeliveredBatch, Ledger, TranscriptFile
 
 _LOCK_SECONDS: Final = 1.0
 _HOUR: Final = 3600
@@ -72,14 +72,14 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     stop_flag: StopFlag = SimpleNamespace(value=False)
     with _bar(summary) as bar:
         if options.jobs == 1:
-            reports = in_turn(app, found, bar.advanced, stop_flag)
+            reports = in_turn(app, found, bar.add, stop_flag)
         else:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
             with app.sync():
                 pass  # an error in the state folder is reported once, here
             stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
-            reports = side_by_side(environment, options.to, options.jobs, found, bar.advanced, stop_flag)
+            reports = side_by_side(environment, options.to, options.jobs, found, bar.add, stop_flag)
         with stop_on_interrupt(stop_flag):
             for file, report in reports:
                 summary.add(report)
@@ -191,7 +191,7 @@ def _count(
 class _NoBar:
     """Shows nothing, where stderr is not a terminal."""
 
-    def advanced(self, session_id: str, advance: Advance) -> None:
+    def add(self, session_id: str, batch: DeliveredBatch) -> None:
         """Ignore a batch."""
 
     def done(self, file: TranscriptFile) -> None:

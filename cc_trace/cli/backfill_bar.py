@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cc_trace.cli.backfill_summary import Summary
-    from cc_trace.delivery import Advance, TranscriptFile
+    from cc_trace.delivery import DeliveredBatch, TranscriptFile
 
 
 @contextlib.contextmanager
@@ -52,11 +52,11 @@ class Bar:
             spans=0,
         )
 
-    def advanced(self, session_id: str, advance: Advance) -> None:
+    def add(self, session_id: str, batch: DeliveredBatch) -> None:
         """Update the bar after a batch."""
-        self._spans += advance.spans
-        self._turns += advance.turns
-        self._offsets[session_id] = max(self._offsets.get(session_id, 0), advance.offset)
+        self._spans += batch.spans
+        self._turns += batch.turns
+        self._offsets[session_id] = max(self._offsets.get(session_id, 0), batch.offset)
         self._show()
 
     def done(self, file: TranscriptFile) -> None:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
 
     from cc_trace.cli.interrupts import StopFlag
-    from cc_trace.delivery import Advance, TranscriptFile
+    from cc_trace.delivery import DeliveredBatch, TranscriptFile
     from cc_trace.export import DestinationSettings
 
-    OnAdvance: TypeAlias = Callable[[str, Advance], None]  # a session's id, and what was sent of it
+    OnBatch: TypeAlias = Callable[[str, DeliveredBatch], None]  # a session's id, and a batch that was sent of it
 
 _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: the backend is not there
 
@@ -42,11 +42,11 @@ class _Failing:
 class _Worker:
     """Delivers one session after the other."""
 
-    def __init__(self, app: App, on_advance: OnAdvance, stop_flag: StopFlag) -> None:
+    def __init__(self, app: App, on_batch: OnBatch, stop_flag: StopFlag) -> None:
         self._app = app
         self._session = ""
         self._failing: list[_Failing] = []
-        app.runtime.advanced = lambda advance: on_advance(self._session, advance)
+        app.runtime.on_batch = lambda batch: on_batch(self._session, batch)
         app.runtime.interrupted = lambda: bool(stop_flag.value)
         self._stack = contextlib.ExitStack()
         self._sync = self._stack.enter_context(app.sync())
@@ -96,10 +96,10 @@ class _Worker:
 
 
 def in_turn(
-    app: App, found: Sequence[TranscriptFile], on_advance: OnAdvance, stop_flag: StopFlag
+    app: App, found: Sequence[TranscriptFile], on_batch: OnBatch, stop_flag: StopFlag
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver one session after the other."""
-    worker = _Worker(app, on_advance, stop_flag)
+    worker = _Worker(app, on_batch, stop_flag)
     try:
         for file in found:
             if stop_flag.value:
@@ -114,7 +114,7 @@ def side_by_side(
     to: str | None,
     jobs: int,
     found: Sequence[TranscriptFile],
-    on_advance: OnAdvance,
+    on_batch: OnBatch,
     stop_flag: StopFlag,
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver several sessions at a time, each in a process of its own: reading them takes one core.
@@ -128,7 +128,7 @@ def side_by_side(
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
     given = (dict(environment), to, queue, stop_flag)
-    listener = threading.Thread(target=_listen, args=(queue, on_advance), daemon=True)
+    listener = threading.Thread(target=_listen, args=(queue, on_batch), daemon=True)
     listener.start()
     waiting: dict[TranscriptFile, Report] = {}
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
@@ -181,23 +181,26 @@ def _report_of_lost_process(file: TranscriptFile, error: BrokenExecutor) -> Repo
     return Report(file.path.stem, pending={"*": f"the process delivering it died: {error}"})
 
 
-def _listen(queue: SimpleQueue[tuple[str, Advance] | None], on_advance: OnAdvance) -> None:
+def _listen(queue: SimpleQueue[tuple[str, DeliveredBatch] | None], on_batch: OnBatch) -> None:
     while (message := queue.get()) is not None:
-        on_advance(*message)
+        on_batch(*message)
 
 
 _worker: _Worker
 
 
 def _begin(
-    environment: dict[str, str], to: str | None, queue: SimpleQueue[tuple[str, Advance] | None], stop_flag: StopFlag
+    environment: dict[str, str],
+    to: str | None,
+    queue: SimpleQueue[tuple[str, DeliveredBatch] | None],
+    stop_flag: StopFlag,
 ) -> None:
     """Initialize a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker  # noqa: PLW0603  (what a pool's process keeps between its tasks)
     app = App.open(environment, only_destination=to)
     app.runtime.metrics = False
-    _worker = _Worker(app, lambda session, advance: queue.put((session, advance)), stop_flag)
+    _worker = _Worker(app, lambda session, batch: queue.put((session, batch)), stop_flag)
 
 
 def _deliver(file: TranscriptFile) -> Report:

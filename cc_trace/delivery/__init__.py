@@ -3,8 +3,8 @@
 How a Stop gets to its destinations:
 
 - `worker.run_worker` opens an `app.App` and posts the hook's payload as a request (`spool`).
-- `sync.Sync.handle_requests` locks the session and takes its request; it waits for the last reply (`quiet`) and asks
-  `liveness` whether the turn is over.
+- `sync.Sync.handle_requests` locks the session and takes its request; it waits for the last reply (`quiet`), asks
+  `liveness` whether the turn is over, and may wait for the Stop hooks of others (`other_hooks`).
 - `Sync._sync_transcript` loads the session's state (`state`, `cursor`) and reads on for each destination.
 - `destination_delivery.Delivery.run` claims the spans in the `ledger`, sends them, and records the outcome.
 - The worker then looks for more requests, and sometimes for pending sessions (`sweep`); it updates the store
@@ -29,22 +29,23 @@ from cc_trace.delivery.history import (
 from cc_trace.delivery.index import IndexRow
 from cc_trace.delivery.ledger import Ledger, open_ledger
 from cc_trace.delivery.liveness import ending_from_process, has_ended
-from cc_trace.delivery.runtime import Advance
+from cc_trace.delivery.report import WRITTEN_WHILE_OFF, Report
+from cc_trace.delivery.runtime import DeliveredBatch
 from cc_trace.delivery.state import StateFolder
 from cc_trace.delivery.store_updates import ERROR_NOTE, StoreUpdates
 from cc_trace.delivery.streams import sync_stream, sync_written_since
 from cc_trace.delivery.sweep import main_transcripts, pending_sessions, state_is_pending, transcripts_by_session
-from cc_trace.delivery.sync import WRITTEN_WHILE_OFF, Report, Sync
+from cc_trace.delivery.sync import Sync
 from cc_trace.delivery.worker import run_worker, take_spool
 
 __all__ = [
     "ERROR_NOTE",
     "WRITTEN_WHILE_OFF",
-    "Advance",
     "AgentDeliveries",
     "AgentListing",
     "App",
     "Cursor",
+    "DeliveredBatch",
     "IndexRow",
     "Ledger",
     "Report",

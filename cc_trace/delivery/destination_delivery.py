@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cc_trace.delivery.backoff import MAX_PLAUSIBLE_WAIT_SECONDS
 from cc_trace.delivery.cursor import MAX_NOTES
 from cc_trace.delivery.refusals import MAX_REFUSALS, Suspects
-from cc_trace.delivery.runtime import Advance
+from cc_trace.delivery.runtime import DeliveredBatch
 from cc_trace.delivery.turn_queue import TurnQueue
 from cc_trace.export import (
     MAX_BATCH_BYTES,
@@ -116,7 +116,7 @@ class Delivery:
         except _DeliveryPaused:
             stopped = True
             self._release([*self._suspects])
-        if not stopped and self._metrics is not None and self._runtime.why_stopped(self._deadline) is None:
+        if not stopped and self._metrics is not None and self._runtime.stop_reason(self._deadline) is None:
             self.metrics_failure = self._metrics.send(self._session.summary.session_id, self._save)
         self._queue.advance(self._session.resume)
         self._queue.count_left()
@@ -185,7 +185,7 @@ class Delivery:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
-        if (why := self._runtime.why_stopped(self._deadline)) is not None:
+        if (why := self._runtime.stop_reason(self._deadline)) is not None:
             self._pause(why)
         ready = self._claim(batch) if self._ledger is not None else batch
         turns, sent, self._flushing = self.turns, self.sent, ready
@@ -196,8 +196,8 @@ class Delivery:
             self._release_unsettled(ready, keep={*self._cursor.unclear})
             raise
         self._queue.advance(self._session.resume)
-        self._runtime.advanced(
-            Advance(
+        self._runtime.on_batch(
+            DeliveredBatch(
                 to=self._destination.name,
                 spans=self.sent - sent,
                 turns=self.turns - turns,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _QUIET_SECONDS: Final = 2.0
 
 
-def ending_from_hook(payload: Payload, state_of_process: Liveness) -> Ending:
+def ending_from_hook(payload: Payload, process_state: Liveness) -> Ending:
     """Return whether a session may still grow, given its hook's payload and the liveness of its process.
 
     A Stop alone does not end a turn: another Stop hook may make the model go on, and Claude Code is busy until the
@@ -41,11 +41,11 @@ def ending_from_hook(payload: Payload, state_of_process: Liveness) -> Ending:
     """
     if payload.event == "SessionEnd":
         return "over"
-    if payload.has_background_tasks or state_of_process == "working":
+    if payload.has_background_tasks or process_state == "working":
         return "growing"
     if payload.has_background_tasks is None:
         return "stopped"
-    return "over" if state_of_process in ("idle", "gone") else "nothing_running"
+    return "over" if process_state in ("idle", "gone") else "nothing_running"
 
 
 def ending_from_process(

@@ -18,8 +18,8 @@ UNCLEAR_SECONDS: Final = 60.0
 REQUEST_SECONDS: Final = 10.0
 
 
-class Advance(NamedTuple):
-    """Progress after a batch: the spans and turns it added, and the offset up to which everything is delivered."""
+class DeliveredBatch(NamedTuple):
+    """What a batch delivered: spans and turns, and the offset up to which everything is delivered now."""
 
     to: str
     spans: int
@@ -36,14 +36,14 @@ class Runtime:
     mark_step: Callable[[str], None] = lambda _: None  # called at named steps, for tests that die there
     # A hook or a sweep, which waits before it retries a backend that failed; False for commands that a user runs.
     in_background: bool = True
-    advanced: Callable[[Advance], None] = lambda _: None  # called after every batch
+    on_batch: Callable[[DeliveredBatch], None] = lambda _: None  # called after every batch
     # Whether a Stop hook other than ours may make the model go on in a project's sessions; True if unsure.
     may_be_blocked: Callable[[str | None], bool] = lambda _: True
     metrics: bool = True  # count what is sent; not who delivers history
     jitter: Callable[[], float] = random.random  # the random part of a wait
     interrupted: Callable[[], bool] = lambda: False  # asked before every batch
 
-    def why_stopped(self, deadline: float | None) -> str | None:
+    def stop_reason(self, deadline: float | None) -> str | None:
         """Return why no more batches may be sent; None if they may."""
         if self.interrupted():
             return "interrupted"

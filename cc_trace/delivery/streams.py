@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.delivery.liveness import liveness
+from cc_trace.delivery.report import Report
 from cc_trace.delivery.sweep import is_main_transcript, transcripts_by_session
-from cc_trace.delivery.sync import Report
 from cc_trace.delivery.sync_requests import HookContext
 from cc_trace.errors import AmbiguousError, NotFoundError
 from cc_trace.files import private_folder

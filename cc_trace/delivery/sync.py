@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.delivery.agent_deliveries import AgentDeliveries
@@ -20,8 +18,10 @@ from cc_trace.delivery.cursor import SessionState
 from cc_trace.delivery.destination_delivery import Delivery
 from cc_trace.delivery.forks import suppressed_by
 from cc_trace.delivery.ledger import Ledger, is_damaged, put_aside
-from cc_trace.delivery.liveness import changed_since, ending_from_hook, ending_from_process, liveness
+from cc_trace.delivery.liveness import ending_from_hook, ending_from_process, liveness
+from cc_trace.delivery.other_hooks import wait_for_other_hooks
 from cc_trace.delivery.quiet import wait_until_quiet
+from cc_trace.delivery.report import SENT_BY_ANOTHER, WRITTEN_WHILE_OFF, Report
 from cc_trace.delivery.sync_requests import NO_CONTEXT
 from cc_trace.errors import CcTraceError, ConfigError, StateError
 from cc_trace.export import Retryable
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from cc_trace.delivery.cursor import Cursor
     from cc_trace.delivery.liveness import Liveness
-    from cc_trace.delivery.payload import Payload
-    from cc_trace.delivery.process import Process
     from cc_trace.delivery.runtime import Plan, Runtime
     from cc_trace.delivery.state import StateFolder
     from cc_trace.delivery.sync_requests import HookContext, SyncRequest
@@ -51,40 +49,7 @@ class _Caller(NamedTuple):
     context: HookContext = NO_CONTEXT
     named: bool = False  # a user asked for this very session
     hook_ns: int | None = None  # when the hook ran; turns that began later are not covered by what it said
-
-
-WRITTEN_WHILE_OFF: Final = "it was written to while tracing was off"  # so the session stays suppressed
-SENT_BY_ANOTHER: Final = "another session is sending the same spans"  # a fork of it, or its origin
-
-
-@dataclass(slots=True)
-class Report:
-    """The result of syncing one session."""
-
-    session_id: str
-    sent: dict[str, int] = field(default_factory=dict)
-    pending: dict[str, str] = field(default_factory=dict)  # destination -> why
-    locked: bool = False  # another process is syncing it
-    why_off: str | None = None  # why it is not traced
-    turns: dict[str, int] = field(default_factory=dict)  # destination -> turns whose root was sent
-    refused: Counter[str] = field(default_factory=Counter)  # why -> spans that a backend will never take
-
-    def after(self, before: Report) -> Report:
-        """Return this report added to that of an earlier sync of the same session."""
-        sent, turns = Counter(before.sent), Counter(before.turns)
-        sent.update(self.sent)
-        turns.update(self.turns)
-        return replace(self, sent=sent, turns=turns, refused=before.refused + self.refused)
-
-    @property
-    def waits_for_other_session(self) -> bool:
-        """Tell whether everything pending is currently being sent by another session."""
-        return bool(self.pending) and set(self.pending.values()) == {SENT_BY_ANOTHER}
-
-    @property
-    def complete(self) -> bool:
-        """Tell whether nothing is pending."""
-        return not self.pending and not self.locked
+    deadline: float | None = None  # no batch is sent after this time, in unix seconds
 
 
 class _Work(NamedTuple):
@@ -100,9 +65,6 @@ class _Work(NamedTuple):
 
 
 _PASSES: Final = 3
-_HOOKS_SECONDS: Final = 60.0  # how long to wait for other Stop hooks before leaving the root to a later worker
-_GOES_ON_SECONDS: Final = 1.0  # once Stop hooks have written their lines, a turn ends or goes on within this time
-_POLL_SECONDS: Final = 0.05
 _LOCK_SECONDS: Final = 1.0  # enough to outlast a process that only checks whether the lock is held
 
 
@@ -154,8 +116,7 @@ class Sync:
                     return
                 self._runtime.mark_step("locked")
                 while (request := self._next_request(session_id)) is not None:
-                    caller = _Caller(request.context, hook_ns=request.hook_ns)
-                    if not self._handle_safely(request.payload, deadline, caller):
+                    if not self._handle_safely(request, deadline):
                         spool.put_back(request)  # requests of other sessions go first, then this one again
                         return
                     spool.finish_request(session_id)
@@ -165,80 +126,53 @@ class Sync:
     def _next_request(self, session_id: str) -> SyncRequest | None:
         return None if self._runtime.interrupted() else self._states.spool.take_request(session_id)
 
-    def _handle_safely(self, payload: Payload, deadline: float | None, caller: _Caller) -> bool:
+    def _handle_safely(self, request: SyncRequest, deadline: float | None) -> bool:
         """Handle a hook's request; an error is logged, so that it does not hold up the requests of other sessions.
 
         Return False if the request must be handled again, as others came in while we waited for other Stop hooks.
         """
         try:
-            with OpenTranscript(payload.transcript) as transcript:
-                return self._handle_request(payload, transcript, deadline, caller)
+            with OpenTranscript(request.payload.transcript) as transcript:
+                return self._handle_request(request, transcript, deadline)
         except (OSError, CcTraceError) as error:  # the transcript was removed while we waited
-            self._log.write(f"{payload.session_id}: {error}")
+            self._log.write(f"{request.session_id}: {error}")
             return True
 
-    def _handle_request(
-        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
-    ) -> bool:
-        is_quiet = wait_until_quiet(transcript, payload.last_message, self._runtime, caller.hook_ns)
+    def _handle_request(self, request: SyncRequest, transcript: OpenTranscript, deadline: float | None) -> bool:
+        payload, caller = request.payload, _Caller(request.context, hook_ns=request.hook_ns, deadline=deadline)
+        is_quiet = wait_until_quiet(transcript, payload.last_message, self._runtime, request.hook_ns)
         self._runtime.mark_step("transcript quiet")
         if not transcript.path.is_file():
-            self._log.write(f"{payload.session_id}: no transcript (sessions without persistence write none)")
+            self._log.write(f"{request.session_id}: no transcript (sessions without persistence write none)")
             return True
-        self._sync_predecessor(transcript, deadline, caller.context.process)
-        ending, is_done = self._find_ending(payload, transcript, deadline, caller) if is_quiet else ("growing", True)
-        self._sync_safely(transcript, ending, deadline, caller)
+        self._sync_predecessor(transcript, caller)
+        if not is_quiet or (deadline is not None and self._may_be_blocked(request)):
+            self._sync_safely(transcript, "growing", caller)
+            return True
+        process_state, is_done = self._process_state(request, deadline), True
+        if payload.event == "Stop" and not payload.has_background_tasks and process_state == "working":
+            self._sync_safely(transcript, "growing", caller)  # send everything but the root
+            transcript.close()  # waiting can take a minute
+            process_state, is_done = wait_for_other_hooks(
+                request, transcript, self._states.spool, self._runtime, self._config_dir
+            )
+        self._sync_safely(transcript, ending_from_hook(payload, process_state), caller)
         return is_done
 
-    def _find_ending(
-        self, payload: Payload, transcript: OpenTranscript, deadline: float | None, caller: _Caller
-    ) -> tuple[Ending, bool]:
-        """Return whether the session of a hook's payload may still grow; wait while other Stop hooks are running.
+    def _may_be_blocked(self, request: SyncRequest) -> bool:
+        """Tell whether another hook may make the model go on after a Stop whose hook waits for us.
 
-        Also return False if the request must be handled again, for its root: requests of other sessions came in.
-        With a deadline the hook is waiting for us, which keeps Claude Code busy: then our Stop ends the turn only if no
-        other hook can make the model go on. Otherwise the root is left to SessionEnd, or to a later worker.
+        Then its root is left to SessionEnd, or to a later worker.
         """
+        return request.payload.event == "Stop" and self._runtime.may_be_blocked(request.context.project)
+
+    def _process_state(self, request: SyncRequest, deadline: float | None) -> Liveness:
+        """Return the liveness of a request's process. A hook that waits for us keeps it busy, which says nothing."""
         if deadline is not None:
-            blocked = payload.event == "Stop" and self._runtime.may_be_blocked(caller.context.project)
-            return "growing" if blocked else ending_from_hook(payload, "unknown"), True
-        known = caller.context.process
-        state_of_process, is_done = liveness(self._config_dir, payload.session_id, known), True
-        if payload.event == "Stop" and not payload.has_background_tasks and state_of_process == "working":
-            self._sync_safely(transcript, "growing", deadline, caller)  # send everything but the root
-            transcript.close()  # waiting can take a minute
-            state_of_process, is_done = self._wait_for_other_hooks(payload, transcript, known, caller.hook_ns)
-        return ending_from_hook(payload, state_of_process), is_done
+            return "unknown"
+        return liveness(self._config_dir, request.session_id, request.context.process)
 
-    def _wait_for_other_hooks(
-        self, payload: Payload, transcript: OpenTranscript, known: Process | None, hook_ns: int | None
-    ) -> tuple[Liveness, bool]:
-        """Wait, within bounds, until Claude Code has stopped working; return its liveness then.
-
-        Waiting ends early if the turn goes on, since it will stop again and have another worker, and if a later request
-        comes; if that is for another session, also return False. The limit counts from when the hook ran, at `hook_ns`:
-        a request that is put back is taken many times.
-        """
-        runtime = self._runtime
-        begin = unchanged_at = runtime.clock()
-        begin = begin if hook_ns is None else min(begin, hook_ns / 1e9)
-        size = transcript.stat().st_size
-        while (state_of_process := liveness(self._config_dir, payload.session_id, known)) == "working":
-            now = runtime.clock()
-            if transcript.stat().st_size == size:
-                unchanged_at = now
-            late = not 0 <= now - begin < _HOOKS_SECONDS or not 0 <= now - unchanged_at < _GOES_ON_SECONDS
-            next_turn = hook_ns is not None and changed_since(self._config_dir, payload.session_id, hook_ns)
-            waiting = self._states.spool.pending()
-            if late or next_turn or runtime.interrupted() or payload.session_id in waiting:
-                return "working", True
-            if waiting:  # there are few workers: no session should wait for the hooks of another
-                return "working", False
-            runtime.sleep(_POLL_SECONDS)
-        is_quiet = wait_until_quiet(transcript, None, runtime)
-        return state_of_process if is_quiet else "working", True
-
-    def _sync_predecessor(self, transcript: OpenTranscript, deadline: float | None, process: Process | None) -> None:
+    def _sync_predecessor(self, transcript: OpenTranscript, caller: _Caller) -> None:
         """Deliver first what is pending of the session that this one continues or was forked from.
 
         If the same process ran both, the earlier session is over. The origin of a fork may still be running.
@@ -248,9 +182,9 @@ class Sync:
             return
         path = transcript.path.with_name(f"{previous}.jsonl")
         if path.is_file():
-            state = self._states.peek(previous)
+            state, process = self._states.peek(previous), caller.context.process
             same = state is not None and process is not None and state.process == process
-            self.sync_session(path, "over" if same else None, deadline=deadline)
+            self.sync_session(path, "over" if same else None, deadline=caller.deadline)
 
     def sync_session(
         self,
@@ -276,23 +210,19 @@ class Sync:
             if context is NO_CONTEXT and (request := self._states.spool.peek_request(session_id)) is not None:
                 context = request.context
             with OpenTranscript(transcript) as opened:
-                report = self._sync_safely(opened, ending, deadline, _Caller(context, named))
+                report = self._sync_safely(opened, ending, _Caller(context, named, deadline=deadline))
         self.handle_requests(session_id, deadline)  # a hook that found the session locked has left one
         return report
 
-    def _sync_safely(
-        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: _Caller
-    ) -> Report:
+    def _sync_safely(self, transcript: OpenTranscript, ending: Ending | None, caller: _Caller) -> Report:
         """Sync a session whose lock we hold; an error goes into its report, so that it does not hold up the others."""
         try:
-            return self._sync_transcript(transcript, ending, deadline, caller)
+            return self._sync_transcript(transcript, ending, caller)
         except (OSError, CcTraceError) as error:  # the transcript is gone, the disk is full, a setting is wrong
             self._log.write(f"{transcript.session_id}: {error}")
             return Report(transcript.session_id, pending={"*": getattr(error, "strerror", None) or str(error)})
 
-    def _sync_transcript(
-        self, transcript: OpenTranscript, ending: Ending | None, deadline: float | None, caller: _Caller
-    ) -> Report:
+    def _sync_transcript(self, transcript: OpenTranscript, ending: Ending | None, caller: _Caller) -> Report:
         state, report = self._load_state(transcript), Report(transcript.session_id)
         state.cwd = caller.context.project or state.cwd or transcript.head.cwd
         if caller.context.environment is not None:
@@ -309,7 +239,7 @@ class Sync:
             plan=plan,
             report=report,
             agents=AgentDeliveries(self._states, transcript.path),
-            deadline=deadline,
+            deadline=caller.deadline,
             first_unlinked_turn=state.first_unsent_turn() if ending is None and not caller.named else None,
         )
         for _ in range(_PASSES):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cc_trace.delivery.sync import Report
+    from cc_trace.delivery.report import Report
 
 _TRANSCRIPT: Final = b"\n".join([*SEEDS[0][MAIN], *SEEDS[4][MAIN], b""])
 _SECOND_TURN: Final = len(b"\n".join([*SEEDS[0][MAIN], b""]))
