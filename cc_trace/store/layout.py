@@ -28,6 +28,7 @@ _NOT_ALLOWED: Final = (
     *("This command requires approval", "Claude requested permissions to ", "Permission to use "),
     *("Permission for this tool use was denied", "This Bash command contains multiple operations. The following part"),
 )
+_BLOCKED: Final = " was blocked. For security, Claude Code may only "
 _INSTANT: Final = ("Edit", "MultiEdit", "Write", "NotebookEdit", "ExitPlanMode")  # no time but that of the dialog
 
 
@@ -105,7 +106,12 @@ def refused_by(span: Span) -> Literal["user", "settings"] | None:
     by_user = str(known.get("source") or denial or "").startswith("user")
     if told.startswith(_REFUSED_BY_USER) or (by_user and known.get("decision") != "accept"):
         return "user"
-    if known.get("decision") == "reject" or isinstance(denial, str) or told.startswith(_NOT_ALLOWED):
+    if (
+        known.get("decision") == "reject"
+        or isinstance(denial, str)
+        or told.startswith(_NOT_ALLOWED)
+        or _BLOCKED in told
+    ):
         return "settings"
     return None
 

@@ -16,7 +16,13 @@ _TELLING: Final = re.compile(
     r"(?i)\b(\w*error|\w*exception|fatal|failed|failure|panic|panicked|denied|refused|cannot|could not|no such"
     r"|not found|not allowed|invalid|unexpected|timed out)\b"
 )
-_NOISE: Final = re.compile(r"(?i)exit code \d+$|traceback \(most recent call last\)|hint: |#+ \w+$|\W*$")
+_BEGINS: Final = re.compile(
+    r"(?:\*\* \()?(\w*error|[\w.]*\w(Error|Exception)|fatal|panic|assert\w*)\b.*\S", re.IGNORECASE
+)
+_NOISE: Final = re.compile(r"(?i)exit code \d+$|traceback \(most recent call last\)|hint: |[$>] |#+ \w+$|\W*$")
+_GOES_ON: Final = (":", ": [stderr]")  # a line that ends so says nothing without the next one
+_OUTPUT: Final = re.compile(r"(?i)\s*exit code \d+\n")
+_REFUSED: Final = re.compile(r"The user doesn't want to .*?(?:, the user said:\s*(?P<said>\S.*))?", re.DOTALL)
 _TAGS: Final = re.compile(r"</?tool_use_error>")
 _TAIL_LINES: Final = 8
 _FITTING: Final = 10  # lines
@@ -49,10 +55,23 @@ def together(rows: Sequence[sqlite3.Row]) -> list[Failed]:
 
 
 def line(text: str) -> str:
-    """Return the first line of an error that looks like its cause, else the last one, of a few lines the first."""
+    """Return the first line of an error that looks like its cause, else the last one.
+
+    Of a few lines that no program printed it is the first one, and of a refusal what the user said.
+    """
+    if refused := _REFUSED.fullmatch(text.strip()):
+        return " ".join(f"You said: {said}".split())[:_LINE_CHARS] if (said := refused["said"]) else "You said no."
     lines = [each for each in _lines(_TAGS.sub("", text)) if not _NOISE.match(each.strip())] or _lines(text)
-    other = lines[0 if len(lines) <= _FEW else -1] if lines else ""
-    return " ".join(next((each for each in lines if _TELLING.search(each)), other).split())[:_LINE_CHARS]
+    if not lines:
+        return ""
+    chosen = next((place for place, each in enumerate(lines) if _BEGINS.match(each.strip())), None)
+    if chosen is None:
+        chosen = next((place for place, each in enumerate(lines) if _TELLING.search(each)), None)
+    if chosen is None:
+        chosen = 0 if len(lines) <= _FEW and not _OUTPUT.match(text) else len(lines) - 1
+        chosen -= chosen > 0 and lines[chosen - 1].endswith(_GOES_ON)
+    goes_on = lines[chosen].endswith(_GOES_ON)
+    return " ".join(" ".join(lines[chosen : chosen + 1 + goes_on]).split())[:_LINE_CHARS]
 
 
 def excerpt(text: str) -> tuple[str, bool]:

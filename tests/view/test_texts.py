@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cc_trace.transcript import Hunk
-from cc_trace.view import ansi, diff, figures, folding, markdown
+from cc_trace.view import ansi, diff, failure, figures, folding, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,3 +160,30 @@ def test_a_time_names_its_zone(in_zone: Callable[[str], None], zone: str, moment
     assert figures.exactly(time_ns) == exactly
     assert figures.day_and_time(None) == "\N{EN DASH}"
     assert figures.exactly(None) == ""
+
+
+REFUSAL = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, …)."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Exit code 3\nout\nerr", "err"),
+        ("File does not exist.\nDid you mean a.py?\nOr b.py?", "File does not exist."),
+        ("Exit code 1\n$ biome check --error-on-warnings\n a.tsx format\nFound 1 error.", "Found 1 error."),
+        ('Bash command failed for pattern "!`git log`": [stderr]\nfatal: bad revision\nUse --', "fatal: bad revision"),
+        (
+            "InputValidationError: Read failed due to the following issues:\nThe parameter `x` is missing\nAnother",
+            "InputValidationError: Read failed due to the following issues: The parameter `x` is missing",
+        ),
+        ("Exit code 1\ncould not find it\nTraceback (most recent call last):\n  f()\nKeyError: 'a'", "KeyError: 'a'"),
+        ("Exit code 1\nThese paths are ignored:\npriv\nhint: use -f\nhint: or not", "These paths are ignored: priv"),
+        (REFUSAL, "You said no."),
+        (f"{REFUSAL} To tell you how to proceed, the user said:\nlet us talk", "You said: let us talk"),
+        ("", ""),
+    ],
+)
+def test_the_line_of_an_error_that_tells_most(text: str, told: str) -> None:
+    assert failure.line(text) == told
