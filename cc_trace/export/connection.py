@@ -1,4 +1,4 @@
-"""A connection whose every step is bounded by a deadline: opening, TLS, reading and writing.
+"""A connection with a deadline for every step: opening, TLS, reading and writing.
 
 A socket's own timeout applies to each single step, so a server that sends a byte now and then would never exceed it.
 """
@@ -17,7 +17,7 @@ _MAX_LINE_BYTES: Final = 1 << 16
 
 
 class Connection:
-    """An open connection. `deadline` is the current request's, by the monotonic clock; after it comes TimeoutError."""
+    """An open connection. `deadline` is the current request's, by the monotonic clock; past it comes TimeoutError."""
 
     def __init__(self, address: tuple[str, int], connect_seconds: float, deadline: float) -> None:
         self.deadline = deadline
@@ -26,27 +26,27 @@ class Connection:
         self._socket = self._open(address, connect_seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def left_seconds(self) -> float:
+    def remaining_seconds(self) -> float:
         """Return the time left for the next step."""
-        if (left := self.deadline - time.monotonic()) <= 0:
+        if (seconds := self.deadline - time.monotonic()) <= 0:
             message = "timed out"
             raise TimeoutError(message)
-        return left
+        return seconds
 
     def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Switch to TLS with the named host. Nothing that came before it may pass for the host's."""
+        """Switch to TLS with a host. Data received before that must not pass for the host's."""
         if self._received:
             message = "the proxy sent more than its answer"
             raise ConnectionError(message)
-        self._socket.settimeout(self.left_seconds())
+        self._socket.settimeout(self.remaining_seconds())
         self._socket = context.wrap_socket(self._socket, server_hostname=host)
 
     def send_all(self, data: bytes) -> None:
         """Send everything."""
-        left = memoryview(data)
-        while left:
-            self._socket.settimeout(self.left_seconds())
-            left = left[self._socket.send(left) :]
+        remaining = memoryview(data)
+        while remaining:
+            self._socket.settimeout(self.remaining_seconds())
+            remaining = remaining[self._socket.send(remaining) :]
 
     def read_line(self, at_end: str = "the response is incomplete") -> bytes:
         """Return the next line without its end. Raises ConnectionError if it is incomplete or too long."""
@@ -54,9 +54,9 @@ class Connection:
             if len(self._received) > _MAX_LINE_BYTES:
                 message = "a line of its response is too long"
                 raise ConnectionError(message)
-            if not (more := self._receive()):
+            if not (data := self._receive()):
                 raise ConnectionError(at_end)
-            self._received += more
+            self._received += data
         line, _, self._received = self._received.partition(b"\n")
         return line.removesuffix(b"\r")
 
@@ -84,22 +84,22 @@ class Connection:
         self._socket.close()
 
     def _open(self, address: tuple[str, int], connect_seconds: float) -> socket.socket:
-        """Connect to the first address of a host that answers. `create_connection` would give each the whole time."""
+        """Connect to the first address that accepts. `create_connection` would give each address the whole time."""
         error = OSError("the host has no address")
-        for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-            opened = None
+        for family, kind, protocol, _, sockaddr in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            sock = None
             try:
-                opened = socket.socket(family, kind, protocol)
-                opened.settimeout(min(connect_seconds, self.left_seconds()))
-                opened.connect(place)
+                sock = socket.socket(family, kind, protocol)
+                sock.settimeout(min(connect_seconds, self.remaining_seconds()))
+                sock.connect(sockaddr)
             except OSError as failure:
                 error = failure
-                if opened is not None:
-                    opened.close()
+                if sock is not None:
+                    sock.close()
             else:
-                return opened
+                return sock
         raise error
 
     def _receive(self) -> bytes:
-        self._socket.settimeout(self.left_seconds())
+        self._socket.settimeout(self.remaining_seconds())
         return self._socket.recv(_RECEIVE_BYTES)

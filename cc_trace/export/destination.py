@@ -62,12 +62,12 @@ class DestinationSettings:
 
     @property
     def address(self) -> str:
-        """Return where it is: two projects may use different collectors under one name. May carry a login.
+        """Return what identifies the backend: projects may use one name for different collectors. May carry a login.
 
-        A destination that waits for its key has an address of its own: a missing key says nothing about the backend.
+        A destination that waits for its key has its own address: that a key is missing says nothing about the backend.
         """
-        where = self.traces_endpoint or self.endpoint or str(self.path or self.exporter)
-        return f"{self.name} {where} {self.public_key or ''} {self.why_no_key or ''}".rstrip()
+        target = self.traces_endpoint or self.endpoint or str(self.path or self.exporter)
+        return f"{self.name} {target} {self.public_key or ''} {self.why_no_key or ''}".rstrip()
 
     @property
     def send_seconds(self) -> float:
@@ -153,16 +153,16 @@ def max_span_age_seconds(settings: DestinationSettings) -> int | None:
     return next((age for name, age in _MAX_SPAN_AGES.items() if host == name or host.endswith(f".{name}")), None)
 
 
-def split_name(name: str, place: str) -> tuple[DestinationKind, str]:
+def split_name(name: str, source: str) -> tuple[DestinationKind, str]:
     """Return a destination's kind, and for `otel:NAME` the exporter's name. Raises ConfigError for an unknown one.
 
-    `place`: where the name was given.
+    `source`: the option or setting that has the name.
     """
     kind, colon, exporter = name.partition(":")
     if kind not in get_args(DestinationKind) or not (exporter if kind == "otel" else not colon):
-        known = ", ".join("otel:NAME" if each == "otel" else each for each in get_args(DestinationKind))
-        verb = "is" if place.startswith("--") else "contains"
-        message = f"{place} {verb} {quoted(name)}; the destinations are {known}"
+        options = ", ".join("otel:NAME" if option == "otel" else option for option in get_args(DestinationKind))
+        verb = "is" if source.startswith("--") else "contains"
+        message = f"{source} {verb} {quoted(name)}; the destinations are {options}"
         raise ConfigError(message)
     return cast("DestinationKind", kind), exporter
 

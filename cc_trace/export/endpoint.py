@@ -84,15 +84,15 @@ def headers(settings: DestinationSettings) -> tuple[tuple[str, str], ...]:
     return tuple((name, value.strip()) for name, value in settings.headers)
 
 
-def secrets(settings: DestinationSettings, *more: str) -> frozenset[str]:
+def secrets(settings: DestinationSettings, *extra: str) -> frozenset[str]:
     """Return every text that must be redacted if a backend's response contains it."""
-    found = [*more, *(value for _, value in settings.headers), settings.public_key, settings.secret_key]
+    values = [*extra, *(value for _, value in settings.headers), settings.public_key, settings.secret_key]
     for text in (settings.endpoint, settings.traces_endpoint):
         parts = urlsplit(text or "")
         login = unquote(parts.username or ""), unquote(parts.password or "")
-        found += [parts.username, parts.password, *login, b64encode(":".join(login).encode()).decode()]
-        found += [parts.query, *(value for _, value in parse_qsl(parts.query))]
-    words = {word for text in found if text for word in (text, *text.split())}
+        values += [parts.username, parts.password, *login, b64encode(":".join(login).encode()).decode()]
+        values += [parts.query, *(value for _, value in parse_qsl(parts.query))]
+    words = {word for text in values if text for word in (text, *text.split())}
     return frozenset(word for word in words if len(word) >= _SHORTEST_SECRET)
 
 

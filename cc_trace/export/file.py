@@ -48,8 +48,10 @@ class JsonLines(OtlpDestination):
         try:
             if not lock(descriptor, self._seconds):
                 return Retryable(f"{self._path}: another process has held its lock for {self._seconds:g} seconds")
-            if (why := _why_not_ours(descriptor)) is not None:
-                return Retryable(f"{self._path} {why}; choose a path that does not exist yet, or move this file away")
+            if (problem := _problem(descriptor)) is not None:
+                return Retryable(
+                    f"{self._path} {problem}; choose a path that does not exist yet, or move this file away"
+                )
             return self._append(descriptor, line)
         finally:
             os.close(descriptor)  # which also releases the lock
@@ -70,13 +72,13 @@ class JsonLines(OtlpDestination):
             return Unclear(f"{self._path}: {error.strerror or error}")
         return Accepted()
 
-    def _truncate_back(self, descriptor: int, size: int, why: str) -> Outcome:
+    def _truncate_back(self, descriptor: int, size: int, reason: str) -> Outcome:
         """Truncate a partly written line. Nobody else can have written since: we hold the lock."""
         try:
             os.ftruncate(descriptor, size)
         except OSError:
-            return Unclear(f"{self._path}: {why}")
-        return Retryable(f"{self._path}: {why}")
+            return Unclear(f"{self._path}: {reason}")
+        return Retryable(f"{self._path}: {reason}")
 
 
 def _open(path: Path) -> int:
@@ -91,14 +93,14 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_APPEND | _SAFELY)
 
 
-def _why_not_ours(descriptor: int) -> str | None:
-    """Return why a file is not one of ours, or None if it is. An empty file is ours if only we can access it."""
+def _problem(descriptor: int) -> str | None:
+    """Return why a file must not be written to, or None if it may: it is ours, or empty and only we can access it."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_size == 0:
-        mine = not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
-        return None if mine else "is empty and accessible to other users"
+        private = not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+        return None if private else "is empty and accessible to other users"
     os.lseek(descriptor, 0, os.SEEK_SET)
     head = os.read(descriptor, _HEAD_BYTES)
     if head.startswith(_BEGINNING) and (_SCOPE in head or b"\n" not in head):  # a first line may be torn

@@ -1,4 +1,4 @@
-"""Sends a request over HTTP and returns its response, or an outcome if there is none. No network error leaves here.
+"""Sends a request over HTTP and returns its response, or an outcome if there is none. Never raises a network error.
 
 Rules:
 - There are no retries here and no redirects are followed: the caller decides.
@@ -53,7 +53,7 @@ class HttpClient:
         self._secret_values = secret_values
         self._context = _context(settings) if self._url.scheme == "https" else None
         self._connection: Connection | None = None
-        self._used = 0.0
+        self._last_used = 0.0
 
     def post(self, url: str, headers: Headers, content: bytes) -> HttpResponse | Retryable | Unclear:
         """Send a body. Never raises for anything the network or the server does."""
@@ -87,7 +87,7 @@ class HttpClient:
             connection = self._connect(proxy, deadline)
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             return Retryable(self._message("cannot connect to", error))
-        data = self._encoded(method, url, headers, content, proxy)
+        data = self._encode(method, url, headers, content, proxy)
         try:
             response = _exchange(connection, data, max_body_bytes)
         except TimeoutError:
@@ -95,10 +95,10 @@ class HttpClient:
             return Unclear(f"{self._address}: no response within {self._seconds:g} seconds")
         except OSError as error:
             self.close()
-            if _certificate_refused(error):
+            if _is_certificate_refusal(error):
                 return Retryable(self._message("cannot connect to", error))
             return Unclear(self._message("no response from", error))
-        self._used = time.monotonic()
+        self._last_used = time.monotonic()
         if not connection.reusable:
             self.close()
         return response
@@ -106,25 +106,25 @@ class HttpClient:
     def _connect(self, proxy: SplitResult | None, deadline: float) -> Connection:
         """Return the open connection, or a new one. If this raises, no part of a request was sent."""
         if self._connection is not None:
-            if time.monotonic() - self._used < _IDLE_SECONDS and self._connection.is_idle():
+            if time.monotonic() - self._last_used < _IDLE_SECONDS and self._connection.is_idle():
                 self._connection.deadline = deadline
                 return self._connection
             self.close()
-        nearest = (self._host, self._port) if proxy is None else (_host(proxy), proxy.port or _PORTS[proxy.scheme])
-        connection = Connection(nearest, min(self._seconds, _CONNECT_SECONDS), deadline)
+        address = (self._host, self._port) if proxy is None else (_host(proxy), proxy.port or _PORTS[proxy.scheme])
+        connection = Connection(address, min(self._seconds, _CONNECT_SECONDS), deadline)
         try:
             if self._context is not None:
                 if proxy is not None:
                     _open_tunnel(connection, _authority(self._host, self._port), _proxy_headers(proxy))
                 connection.start_tls(self._context, self._host)
-            connection.left_seconds()
+            connection.remaining_seconds()
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return connection
 
-    def _encoded(
+    def _encode(
         self, method: str, url: str, headers: Headers, content: bytes | None, proxy: SplitResult | None
     ) -> bytes:
         """Return a request's bytes. A proxy gets the whole URL, unless it only tunnels TLS."""
@@ -151,7 +151,7 @@ class HttpClient:
         return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b"")
 
     def _proxy(self) -> SplitResult | None:
-        """Return the proxy that the environment, or the system, sets for this host. ValueError says what is wrong.
+        """Return the proxy that the environment or the system sets for this host. Raises ValueError if it is unusable.
 
         Looked up per request, not when a destination is opened: an unusable one must not stop other destinations.
         """
@@ -163,11 +163,11 @@ class HttpClient:
         text = proxies.get(self._url.scheme) or proxies.get("all")
         if not text or proxy_bypass(_authority(self._host, self._port)):
             return None
-        return _usable(text)
+        return _parse_proxy(text)
 
-    def _message(self, what: str, error: Exception) -> str:
-        said = getattr(error, "strerror", None) or str(error)
-        return f"{what} {self._address}: {cleaned(said, self._secret_values) or type(error).__name__}"
+    def _message(self, problem: str, error: Exception) -> str:
+        reason = getattr(error, "strerror", None) or str(error)
+        return f"{problem} {self._address}: {cleaned(reason, self._secret_values) or type(error).__name__}"
 
 
 def _exchange(connection: Connection, data: bytes, max_body_bytes: int) -> HttpResponse:
@@ -216,7 +216,7 @@ def _proxy_headers(proxy: SplitResult) -> Headers:
     return [("proxy-authorization", _basic(proxy))] if proxy.username or proxy.password else []
 
 
-def _usable(text: str) -> SplitResult:
+def _parse_proxy(text: str) -> SplitResult:
     """Return the parts of a proxy's URL. No message quotes it: it may carry a password."""
     message = "is not a usable URL"
     try:
@@ -264,7 +264,7 @@ def _default_context() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=certifi.where())
 
 
-def _certificate_refused(error: Exception) -> bool:
-    """Return whether the server rejected the client certificate. With TLS 1.3 that comes after we began to send."""
+def _is_certificate_refusal(error: Exception) -> bool:
+    """Return whether the server rejected the client certificate. With TLS 1.3 it does so after we began to send."""
     reason = getattr(error, "reason", None) or ""  # an SSLError's
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)

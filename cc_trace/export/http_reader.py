@@ -41,8 +41,8 @@ def read_response(connection: Connection, max_body_bytes: int, *, tunnel: bool =
         else:
             complete = True
     # After a body that ends with the connection, the connection is closed; `is_idle` will notice.
-    kept = headers.get("connection", "close" if minor == b"0" else "keep-alive").lower()
-    connection.reusable = complete and "close" not in kept
+    connection_header = headers.get("connection", "close" if minor == b"0" else "keep-alive").lower()
+    connection.reusable = complete and "close" not in connection_header
     return HttpResponse(
         status=status,
         content_type=headers.get("content-type", "").lower(),
@@ -55,14 +55,14 @@ def read_response(connection: Connection, max_body_bytes: int, *, tunnel: bool =
 
 def _read_head(connection: Connection) -> tuple[bytes, int, dict[str, str]]:
     """Return HTTP's minor version, the status and the headers; of headers with the same name, the first."""
-    first = connection.read_line(at_end="Server disconnected without sending a response.")
-    if (found := _STATUS_LINE.fullmatch(first)) is None:
+    status_line = connection.read_line(at_end="Server disconnected without sending a response.")
+    if (match := _STATUS_LINE.fullmatch(status_line)) is None:
         message = "the response is not HTTP"
         raise ConnectionError(message)
     headers: dict[str, str] = {}
     for _ in range(_MAX_HEADERS):
         if not (line := connection.read_line()):
-            return found[1], int(found[2]), headers
+            return match[1], int(match[2]), headers
         name, _, value = line.decode("latin-1").partition(":")
         headers.setdefault(name.strip().lower(), value.strip())
     message = "its response has too many headers"
@@ -85,10 +85,10 @@ def _parts(connection: Connection, headers: dict[str, str]) -> Iterator[bytes]:
 
 
 def _chunk_size(line: bytes) -> int:
-    if (found := _CHUNK.fullmatch(line)) is None:
+    if (match := _CHUNK.fullmatch(line)) is None:
         message = "the response has a chunk without a size"
         raise ConnectionError(message)
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def _exactly(connection: Connection, size: int) -> Iterator[bytes]:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class KeylessDestination(OtlpDestination):
     """Encodes spans with the destination's profile, but sends nothing."""
 
-    def __init__(self, settings: DestinationSettings, why: str) -> None:
+    def __init__(self, settings: DestinationSettings, reason: str) -> None:
         super().__init__(settings)
-        self._why = why
+        self._reason = reason
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:  # noqa: ARG002
-        """Return a retryable outcome with what it waits for."""
-        return Retryable(self._why)
+        """Return a retryable outcome with the reason."""
+        return Retryable(self._reason)

@@ -1,12 +1,11 @@
 """Langfuse, over its OTLP endpoint.
 
-Langfuse counts a span that is sent twice as two, so after an unclear outcome it is queried for what it has. It queues
-spans first, so accepted spans are readable only after some seconds. That a span is missing therefore means something
-only a while after it was sent; that it is there is always true.
+Langfuse stores a span twice if it is sent twice, so after an unclear outcome it is queried for the spans it has. It
+queues spans first, so an accepted span can be read only some seconds later: until then, a missing span proves nothing.
 
 Images and scores are sent before their spans: if the process dies in between, both are sent again, with the same ids.
-They never block a delivery. What cannot be uploaded remains its description, and after a failure this process does not
-try again.
+They never block a delivery. In place of an image that cannot be uploaded, its description is sent. After one failure
+this process uploads nothing more.
 """
 
 from __future__ import annotations
@@ -92,24 +91,24 @@ class Langfuse(OtlpHttp):
         """Return a span with our cost if the server has no price, its images, and a turn's scores."""
         cost_usd = self._cost(span.response, may_query=may_query) if span.response is not None else None
         uploads = tuple(_mentioned_media(span, find)) if self._settings.media else ()
-        plain = self._encoder.encode(span, partial(attributes, additions=Additions(cost_usd)))
+        without_uploads = self._encoder.encode(span, partial(attributes, additions=Additions(cost_usd)))
         scores = self._scores(span, turn)
         if not uploads and not scores:
-            return plain
-        shown = plain
+            return without_uploads
+        encoded = without_uploads
         if uploads:
             additions = Additions(cost_usd, {media.digest: media for _, media in uploads})
-            shown = self._encoder.encode(span, partial(attributes, additions=additions))
-        size = max(plain.size, shown.size)
-        return _SpanWithUploads(span.span_id, span.trace_id, size, shown.data, uploads, plain.data, scores)
+            encoded = self._encoder.encode(span, partial(attributes, additions=additions))
+        size = max(without_uploads.size, encoded.size)
+        return _SpanWithUploads(span.span_id, span.trace_id, size, encoded.data, uploads, without_uploads.data, scores)
 
     def send(self, batch: Sequence[EncodedSpan]) -> Outcome:
         """Send the uploads and scores of these spans, then post them."""
         self._add_scores(batch)
-        until = time.monotonic() + self._settings.timeout_seconds
-        return super().send([self._with_uploads(encoded, until) for encoded in batch])
+        deadline = time.monotonic() + self._settings.timeout_seconds
+        return super().send([self._with_uploads(encoded, deadline) for encoded in batch])
 
-    def _with_uploads(self, encoded: EncodedSpan, until: float) -> EncodedSpan:
+    def _with_uploads(self, encoded: EncodedSpan, deadline: float) -> EncodedSpan:
         """Upload a span's images and documents; return it, without them if that fails or takes too long."""
         if not isinstance(encoded, _SpanWithUploads) or not encoded.uploads:
             return encoded
@@ -117,7 +116,7 @@ class Langfuse(OtlpHttp):
             key = (media.sha256, encoded.span_id)
             if key in self._uploaded:
                 continue
-            if self._extras_disabled or time.monotonic() > until:
+            if self._extras_disabled or time.monotonic() > deadline:
                 return replace(encoded, data=encoded.data_without_uploads)
             failure = self.api.upload(media, encoded.trace_id, encoded.span_id, field)
             if failure is not None:
@@ -134,12 +133,12 @@ class Langfuse(OtlpHttp):
         return scores(span, turn)
 
     def _add_scores(self, batch: Sequence[EncodedSpan]) -> None:
-        with_scores = [each for each in batch if isinstance(each, _SpanWithUploads) and each.scores]
-        new = [each for each in with_scores if each.span_id not in self._scored]
-        found = [score for each in new for score in each.scores]
-        if found and not self._extras_disabled:
-            self._extras_disabled = self.api.add_scores(found, environment(self._settings.labels)) is not None
-            self._scored.update(each.span_id for each in new)
+        with_scores = [encoded for encoded in batch if isinstance(encoded, _SpanWithUploads) and encoded.scores]
+        new = [encoded for encoded in with_scores if encoded.span_id not in self._scored]
+        scores = [score for encoded in new for score in encoded.scores]
+        if scores and not self._extras_disabled:
+            self._extras_disabled = self.api.add_scores(scores, environment(self._settings.labels)) is not None
+            self._scored.update(encoded.span_id for encoded in new)
 
     def _cost(self, response: Response, *, may_query: bool) -> float | None:
         """Return the cost to send for a response, or None if the server prices it or the price is unknown."""
@@ -152,32 +151,32 @@ class Langfuse(OtlpHttp):
             from cc_trace.export.langfuse_prices import Prices  # noqa: PLC0415  (only for costs that are missing)
 
             project = f"{self._base} {self._settings.public_key}"
-            self._prices = Prices(self._settings.cache, project, self._ask_prices, time.time)
+            self._prices = Prices(self._settings.cache, project, self._query_prices, time.time)
         is_missing = self._prices.is_missing(model_name(model), usage, response.first_token_ns, may_query=may_query)
         return cost_usd if is_missing else None
 
-    def _ask_prices(self) -> list[ModelPrice] | Failure:
+    def _query_prices(self) -> list[ModelPrice] | Failure:
         return self.api.prices()
 
     def stored_ids(
         self, batch: Sequence[EncodedSpan], attempts: int = 1, pause_seconds: float = 2.0
     ) -> frozenset[str] | None:
-        """Return which of these Langfuse has, queried until it has all or the limit of queries is reached."""
+        """Return which of these Langfuse has. It is queried until it has all, at most `attempts` times."""
         batch_ids = {encoded.span_id for encoded in batch}
-        found: set[str] = set()
+        stored: set[str] = set()
         for attempt in range(attempts):
             if attempt:
                 time.sleep(pause_seconds)
-            for trace_id in sorted({encoded.trace_id for encoded in batch if encoded.span_id not in found}):
+            for trace_id in sorted({encoded.trace_id for encoded in batch if encoded.span_id not in stored}):
                 ids = self.api.observation_ids(trace_id)
                 if not isinstance(ids, set):
                     if ids.is_final:
                         self.queryable = False  # this server never answers: waiting for it would block everything
                     return None
-                found |= ids & batch_ids
-            if found == batch_ids:
+                stored |= ids & batch_ids
+            if stored == batch_ids:
                 break
-        return frozenset(found)
+        return frozenset(stored)
 
     def close(self) -> None:
         """Close the connections."""
@@ -216,5 +215,5 @@ def _texts(value: JsonValue) -> list[str]:
     if isinstance(value, str):
         return [value]
     messages = value if isinstance(value, list) else []
-    found = [message.get("content") for message in messages if isinstance(message, dict)]
-    return [text for text in found if isinstance(text, str)]
+    contents = [message.get("content") for message in messages if isinstance(message, dict)]
+    return [text for text in contents if isinstance(text, str)]

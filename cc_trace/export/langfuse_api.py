@@ -90,7 +90,7 @@ class LangfuseApi:
 
     def observation_ids(self, trace_id: str) -> set[str] | Failure:
         """Return the ids of a trace's observations, or a Failure if any page of them fails."""
-        found: set[str] = set()
+        ids: set[str] = set()
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             page = self._call(
@@ -100,66 +100,68 @@ class LangfuseApi:
             )
             if isinstance(page, Failure):
                 return page
-            found |= {row.id for row in page.data}
+            ids |= {row.id for row in page.data}
             cursor = page.meta.cursor
             if not cursor:
-                return found
+                return ids
         return Failure("it has more pages than can be read")
 
     def project(self) -> str | Failure:
         """Return the name of the project that the keys belong to."""
-        found = self._call(lambda: self._api.projects.get(request_options=_ONCE))
-        if isinstance(found, Failure):
-            return found
-        return cleaned(found.data[0].name, self._secret_values) if found.data else Failure("it names no project")
+        projects = self._call(lambda: self._api.projects.get(request_options=_ONCE))
+        if isinstance(projects, Failure):
+            return projects
+        return cleaned(projects.data[0].name, self._secret_values) if projects.data else Failure("it names no project")
 
     def remove_trace(self, trace_id: str) -> Failure | None:
         """Request the removal of a trace, which takes some seconds; return a Failure if it was not accepted."""
-        found = self._call(lambda: self._api.trace.delete(trace_id, request_options=_ONCE))
-        return found if isinstance(found, Failure) else None
+        result = self._call(lambda: self._api.trace.delete(trace_id, request_options=_ONCE))
+        return result if isinstance(result, Failure) else None
 
     def prices(self) -> list[ModelPrice] | Failure:
         """Return the server's prices, the newest first."""
         models: list[Model] = []
         for page in range(1, _MAX_MODELS_PAGES + 1):
-            found = self._call(
+            response = self._call(
                 lambda page=page: self._api.models.list(  # type: ignore[misc]
                     page=page, limit=_MODELS_PAGE, request_options=_ONCE
                 )
             )
-            if isinstance(found, Failure):
-                return found
-            models += found.data
-            if page >= found.meta.total_pages:
+            if isinstance(response, Failure):
+                return response
+            models += response.data
+            if page >= response.meta.total_pages:
                 break
-        models.sort(key=_since, reverse=True)
+        models.sort(key=_effective_from, reverse=True)
         return [_price(model) for model in models]
 
     def add_scores(self, scores: Sequence[Score], environment: str | None) -> Failure | None:
         """Write scores, replacing those with the same ids; return a Failure if any was not accepted."""
         rows = [_row(score, environment) for score in scores]
-        found = self._call(lambda: self._api.scores.create(request=rows, request_options=_ONCE))
-        if isinstance(found, Failure):
+        result = self._call(lambda: self._api.scores.create(request=rows, request_options=_ONCE))
+        if isinstance(result, Failure):
             # Older servers have no batches of scores: send them one at a time.
-            return self._one_by_one(rows) if found.status == HTTPStatus.BAD_REQUEST else found
-        if isinstance(found, CreateScoreBatchResults) and found.rejected:
-            why = cleaned(found.errors[0].message, self._secret_values) if found.errors else "without giving a reason"
-            return Failure(f"{found.rejected} of {len(rows)} scores were rejected: {why}")
+            return self._add_one_by_one(rows) if result.status == HTTPStatus.BAD_REQUEST else result
+        if isinstance(result, CreateScoreBatchResults) and result.rejected:
+            reason = (
+                cleaned(result.errors[0].message, self._secret_values) if result.errors else "without giving a reason"
+            )
+            return Failure(f"{result.rejected} of {len(rows)} scores were rejected: {reason}")
         return None
 
-    def _one_by_one(self, rows: Sequence[CreateScoreRequest]) -> Failure | None:
+    def _add_one_by_one(self, rows: Sequence[CreateScoreRequest]) -> Failure | None:
         for row in rows:
-            found = self._call(
+            result = self._call(
                 lambda row=row: self._api.scores.create(request=row, request_options=_ONCE)  # type: ignore[misc]
             )
-            if isinstance(found, Failure):
-                return found
+            if isinstance(result, Failure):
+                return result
         return None
 
     def upload(self, media: Media, trace_id: str, span_id: str, field: Literal["input", "output"]) -> Failure | None:
         """Upload an image or document, unless the server has it; return a Failure if that failed."""
         hashed = base64.b64encode(media.sha256).decode()
-        found = self._call(
+        response = self._call(
             lambda: self._api.media.get_upload_url(
                 content_type=MediaContentType(media.content_type),
                 content_length=media.size,
@@ -170,30 +172,30 @@ class LangfuseApi:
                 request_options=_ONCE,
             )
         )
-        if isinstance(found, Failure):
-            return found
-        if found.media_id != media_id(media):
+        if isinstance(response, Failure):
+            return response
+        if response.media_id != media_id(media):
             return Failure("the server uses unexpected ids for media")
-        if not found.upload_url:
+        if not response.upload_url:
             return None
         if (content := media.read()) is None:
             return Failure("it is no longer in the transcript")
-        began = time.monotonic()
-        answer = self._put(found.upload_url, content, media.content_type, hashed)
-        if isinstance(answer, Failure) and answer.status is None:
-            return answer
-        status = answer.status if isinstance(answer, Failure) else answer
+        start = time.monotonic()
+        result = self._put(response.upload_url, content, media.content_type, hashed)
+        if isinstance(result, Failure) and result.status is None:
+            return result
+        status = result.status if isinstance(result, Failure) else result
         reported = self._call(
             lambda: self._api.media.patch(
-                found.media_id,
+                response.media_id,
                 uploaded_at=datetime.now(UTC),
                 upload_http_status=status or 0,
-                upload_http_error=answer.message if isinstance(answer, Failure) else None,
-                upload_time_ms=int((time.monotonic() - began) * 1000),
+                upload_http_error=result.message if isinstance(result, Failure) else None,
+                upload_time_ms=int((time.monotonic() - start) * 1000),
                 request_options=_ONCE,
             )
         )
-        return answer if isinstance(answer, Failure) else reported
+        return result if isinstance(result, Failure) else reported
 
     def _put(self, url: str, content: bytes, kind: str, hashed: str) -> int | Failure:
         """Upload content to the server's URL, which may carry a signature; return the status, or a Failure."""
@@ -205,14 +207,14 @@ class LangfuseApi:
                 return Failure(_NOT_AN_OBJECT)
             store = HttpClient(self._settings, url, self._secret_values)
             with contextlib.closing(store):
-                answer = store.request("PUT", url, headers, content)
+                response = store.request("PUT", url, headers, content)
         except (ConfigError, ValueError):
             return Failure(_NOT_AN_OBJECT)
-        if not isinstance(answer, HttpResponse):
-            return Failure(answer.message)
-        if answer.status not in _SUCCESS:
-            return Failure(f"the object store answered {answer.status} {phrase(answer.status)}", answer.status)
-        return answer.status
+        if not isinstance(response, HttpResponse):
+            return Failure(response.message)
+        if response.status not in _SUCCESS:
+            return Failure(f"the object store answered {response.status} {phrase(response.status)}", response.status)
+        return response.status
 
     def close(self) -> None:
         """Close the connection."""
@@ -235,7 +237,7 @@ class LangfuseApi:
 
 def _row(score: Score, environment: str | None) -> CreateScoreRequest:
     time_ns = score.time_ns
-    known = {
+    optional = {
         "observation_id": score.span_id,
         "environment": environment,
         "timestamp": None if time_ns is None else datetime.fromtimestamp(time_ns // 10**6 / 1000, UTC),
@@ -246,12 +248,12 @@ def _row(score: Score, environment: str | None) -> CreateScoreRequest:
         name=score.name,
         value=score.value,
         data_type=ScoreDataType(score.kind),
-        **{name: value for name, value in known.items() if value is not None},  # type: ignore[arg-type]
+        **{name: value for name, value in optional.items() if value is not None},  # type: ignore[arg-type]
     )
 
 
-def _since(model: Model) -> float:
-    """Return when a price takes effect. A date without a zone is UTC."""
+def _effective_from(model: Model) -> float:
+    """Return when a model's price takes effect. A date without a zone is UTC."""
     date = model.start_date
     return 0.0 if date is None else (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 

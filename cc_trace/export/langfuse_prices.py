@@ -1,8 +1,8 @@
 """Which models a Langfuse server has prices for. It computes costs when it ingests a span, so this is checked before.
 
 Rules:
-- A server is queried once a day, and after a failure not for an hour; the answer is cached in a file. A sync that finds
-  what it needs there sends no request and imports nothing.
+- A server is queried at most once a day, and after a failure at most once an hour; the prices are cached in a file. A
+  sync that needs no others sends no request and imports nothing.
 - When in doubt the server prices: a cost from us turns its own off, and its project may have its own prices.
 """
 
@@ -34,7 +34,7 @@ _MATCH_SECONDS: Final = 0.05  # patterns come from the server and may take forev
 
 
 class ModelPrice(NamedTuple):
-    """A server's price: which model names it matches, for which usage, and whether it depends on more."""
+    """A server's price: the models and the usage it is for, and whether there are tiers."""
 
     pattern: str
     usage: tuple[str, ...]
@@ -43,7 +43,7 @@ class ModelPrice(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
+class _Cache:
     """The contents of the cache file."""
 
     time: float = 0.0
@@ -59,23 +59,23 @@ class Prices:
         self,
         folder: Path | None,
         project: str,
-        ask: Callable[[], Sequence[ModelPrice] | Failure],
+        query: Callable[[], Sequence[ModelPrice] | Failure],
         now: Callable[[], float],
     ) -> None:
         name = hashlib.sha256(project.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self._path = None if folder is None else folder / f"langfuse-prices-{name}.json"
-        self._ask, self._now = ask, now
-        self._known: _Known | None = None
+        self._query, self._now = query, now
+        self._cache: _Cache | None = None
 
     def is_missing(self, model: str, usage: Usage, at_ns: int | None, *, may_query: bool) -> bool:
         """Return whether the server is known to have no price, or only a partial one, for a response."""
-        known = self._fresh(may_query=may_query)
-        if known.models is None:
+        cache = self._load(may_query=may_query)
+        if cache.models is None:
             return False
-        if model not in known.by_name:
-            known.by_name[model] = _matching(known.models, model)
-            self._save(known)
-        price = known.by_name[model]
+        if model not in cache.by_name:
+            cache.by_name[model] = _matching(cache.models, model)
+            self._save(cache)
+        price = cache.by_name[model]
         if price is None:
             return True
         if price.from_project:
@@ -85,19 +85,19 @@ class Prices:
             return True
         return not price.tiered and is_long_context(model, usage, at_ns)
 
-    def _fresh(self, *, may_query: bool) -> _Known:
-        """Return what is known, after querying the server if it is missing or outdated."""
-        known = self._known = self._known or self._read() or _Known()
-        age = self._now() - known.time
-        if may_query and not 0 <= age < (_PAUSE_SECONDS if known.failed else _FRESH_SECONDS):
-            answer = self._ask()
-            known.time, known.failed = self._now(), not isinstance(answer, list)
-            if isinstance(answer, list):
-                known.models, known.by_name = answer, {}
-            self._save(known)
-        return known
+    def _load(self, *, may_query: bool) -> _Cache:
+        """Return the cache, after querying the server if its prices are missing or outdated."""
+        cache = self._cache = self._cache or self._read() or _Cache()
+        age = self._now() - cache.time
+        if may_query and not 0 <= age < (_PAUSE_SECONDS if cache.failed else _FRESH_SECONDS):
+            models = self._query()
+            cache.time, cache.failed = self._now(), not isinstance(models, list)
+            if isinstance(models, list):
+                cache.models, cache.by_name = models, {}
+            self._save(cache)
+        return cache
 
-    def _read(self) -> _Known | None:
+    def _read(self) -> _Cache | None:
         if self._path is None:
             return None
         try:
@@ -106,15 +106,15 @@ class Prices:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
-    def _save(self, known: _Known) -> None:
+    def _save(self, cache: _Cache) -> None:
         if self._path is None:
             return
-        names = list(known.by_name.items())[-_MAX_NAMES:]
+        names = list(cache.by_name.items())[-_MAX_NAMES:]
         raw = {
             "version": _VERSION,
-            "time": known.time,
-            "failed": known.failed,
-            "models": None if known.models is None else [list(price) for price in known.models],
+            "time": cache.time,
+            "failed": cache.failed,
+            "models": None if cache.models is None else [list(price) for price in cache.models],
             "by_name": {name: None if price is None else list(price) for name, price in names},
         }
         try:
@@ -123,12 +123,12 @@ class Prices:
             return  # it will be queried again
 
 
-def _from_json(raw: dict[str, Any]) -> _Known | None:
+def _from_json(raw: dict[str, Any]) -> _Cache | None:
     if raw["version"] != _VERSION:
         return None
     names = {str(name): None if row is None else _price(row) for name, row in raw["by_name"].items()}
     models = None if raw["models"] is None else [_price(row) for row in raw["models"]]
-    return _Known(float(raw["time"]), bool(raw["failed"]), models, names)
+    return _Cache(float(raw["time"]), bool(raw["failed"]), models, names)
 
 
 def _price(row: list[Any]) -> ModelPrice:
@@ -140,7 +140,7 @@ def _matching(models: Sequence[ModelPrice], name: str) -> ModelPrice | None:
     """Return the price that a server uses for a model: the project's own first, else the newest."""
     import regex  # noqa: PLC0415  (only for names not seen before)
 
-    for price in sorted(models, key=lambda each: not each.from_project):
+    for price in sorted(models, key=lambda price: not price.from_project):
         try:
             if regex.search(price.pattern, name, timeout=_MATCH_SECONDS):
                 return price

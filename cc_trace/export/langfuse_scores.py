@@ -32,21 +32,23 @@ def scores(root: Span, turn: Sequence[Span]) -> tuple[Score, ...]:
     usages = [span.response.usage for span in turn if span.response is not None and span.response.usage is not None]
     cache_read = sum(usage.cache_read for usage in usages)
     input_tokens = cache_read + sum(usage.input + usage.cache_write_5m + usage.cache_write_1h for usage in usages)
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     if tools:
-        found["tool_error_rate"] = failed / len(tools)
+        values["tool_error_rate"] = failed / len(tools)
     if input_tokens:
-        found["cache_hit_rate"] = cache_read / input_tokens
-    found["api_retries"] = sum(span.name == "api_retry" for span in turn if span.kind == "event")
-    found["lines_changed"] = sum(_count(span, "lines_added") + _count(span, "lines_removed") for span in tools)
-    found["permission_denials"] = sum(map(_is_denied, tools))
-    numbers = [_score(root, name, value, "NUMERIC") for name, value in found.items()]
+        values["cache_hit_rate"] = cache_read / input_tokens
+    values["api_retries"] = sum(span.name == "api_retry" for span in turn if span.kind == "event")
+    values["lines_changed"] = sum(_count(span, "lines_added") + _count(span, "lines_removed") for span in tools)
+    values["permission_denials"] = sum(map(_is_denied, tools))
+    numbers = [_score(root, name, value, "NUMERIC") for name, value in values.items()]
     return (*numbers, _score(root, "interrupted", float(root.status == "interrupted"), "BOOLEAN"))
 
 
 def _score(root: Span, name: str, value: float, kind: Literal["NUMERIC", "BOOLEAN"]) -> Score:
-    own = root.span_id if root.parent_id is not None else None
-    return Score(f"cc-trace-{root.span_id}-{name}", name, value, kind, root.trace_id, own, root.end_ns or root.start_ns)
+    span_id = root.span_id if root.parent_id is not None else None
+    return Score(
+        f"cc-trace-{root.span_id}-{name}", name, value, kind, root.trace_id, span_id, root.end_ns or root.start_ns
+    )
 
 
 def _count(span: Span, key: str) -> int:

@@ -31,9 +31,9 @@ Counts: TypeAlias = dict[str, list[float]]
 
 
 class _Instrument(NamedTuple):
-    """A metric. `bounds`: the upper bounds of a histogram's buckets, except the last; empty for a counter."""
+    """A metric. `bounds`: the upper bounds of a histogram's buckets except the last; empty for a counter."""
 
-    about: str
+    description: str
     unit: str
     bounds: tuple[float, ...] = ()
 
@@ -58,23 +58,23 @@ def span_counts(span: Span) -> Counts:
     response = span.response
     if response is None:
         return counts
-    about = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider(response)}
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider(response)}
     if (model := requested_model(span)) is not None:
-        about["gen_ai.request.model"] = model
+        attributes["gen_ai.request.model"] = model
     if response.model is not None and span.status != "error":
-        about["gen_ai.response.model"] = response.model
+        attributes["gen_ai.response.model"] = response.model
     if span.start_ns is not None and span.end_ns is not None and "time" not in span.metadata:
-        failed = {"error.type": error_type(span)} if span.status != "ok" else {}
-        _count(counts, _DURATION, about | failed, (span.end_ns - span.start_ns) / _NS_PER_SECOND)
+        error = {"error.type": error_type(span)} if span.status != "ok" else {}
+        _count(counts, _DURATION, attributes | error, (span.end_ns - span.start_ns) / _NS_PER_SECOND)
     if (usage := response.usage) is not None:
-        written = usage.cache_write_5m + usage.cache_write_1h
-        for kind, tokens in (("input", usage.input + usage.cache_read + written), ("output", usage.output)):
-            _count(counts, _USAGE, about | {"gen_ai.token.type": kind}, tokens)
+        cache_write = usage.cache_write_5m + usage.cache_write_1h
+        for kind, tokens in (("input", usage.input + usage.cache_read + cache_write), ("output", usage.output)):
+            _count(counts, _USAGE, attributes | {"gen_ai.token.type": kind}, tokens)
         for kind in ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h"):
             if tokens := getattr(usage, kind):
-                _count(counts, _TOKENS, about | {"cc_trace.token.type": kind}, tokens)
+                _count(counts, _TOKENS, attributes | {"cc_trace.token.type": kind}, tokens)
     if response.cost_usd:
-        _count(counts, _COST, about, response.cost_usd)
+        _count(counts, _COST, attributes, response.cost_usd)
     return counts
 
 
@@ -95,27 +95,27 @@ def metrics_request(
     end_ns: int,
     resource: Mapping[str, AttributeValue],
 ) -> bytes:
-    """Return an ExportMetricsServiceRequest with what was counted between two times.
+    """Return an ExportMetricsServiceRequest with the counts of the time from `start_ns` to `end_ns`.
 
     Counts stored by another version that this version does not know are left out.
     """
-    points: dict[str, list[bytes]] = {}
+    points_by_name: dict[str, list[bytes]] = {}
     for series, numbers in counts.items():
         name, attributes = orjson.loads(series)
         instrument = _INSTRUMENTS.get(name)
         if instrument is None or len(numbers) != (len(instrument.bounds) + 3 if instrument.bounds else 1):
             continue
         times = fixed64(2, start_ns) + fixed64(3, end_ns)
-        make = _histogram_point if instrument.bounds else _number_point
-        points.setdefault(name, []).append(make(times, attributes, numbers, instrument.bounds))
-    metrics = [_metric(name, found, _TEMPORALITIES[temporality]) for name, found in points.items()]
+        encode_point = _histogram_point if instrument.bounds else _number_point
+        points_by_name.setdefault(name, []).append(encode_point(times, attributes, numbers, instrument.bounds))
+    metrics = [_metric(name, points, _TEMPORALITIES[temporality]) for name, points in points_by_name.items()]
     return resource_message(resource, scope_message(metrics, SCHEMA_URL))
 
 
 def _metric(name: str, points: list[bytes], temporality: int) -> bytes:
-    about, unit, bounds = _INSTRUMENTS[name]
+    description, unit, bounds = _INSTRUMENTS[name]
     data = b"".join([chunk(1, point) for point in points]) + integer(2, temporality)
-    message = chunk(1, name.encode()) + chunk(2, about.encode()) + chunk(3, unit.encode())
+    message = chunk(1, name.encode()) + chunk(2, description.encode()) + chunk(3, unit.encode())
     return message + (chunk(9, data) if bounds else chunk(7, data + integer(3, 1)))
 
 
@@ -126,7 +126,7 @@ def _number_point(times: bytes, attributes: dict[str, str], numbers: list[float]
 def _histogram_point(
     times: bytes, attributes: dict[str, str], numbers: list[float], bounds: tuple[float, ...]
 ) -> bytes:
-    number, total, *buckets = numbers
-    held = pack(f"<{len(buckets)}Q", *map(int, buckets))
-    limits = pack(f"<{len(bounds)}d", *bounds)
-    return times + fixed64(4, int(number)) + double(5, total) + chunk(6, held) + chunk(7, limits) + pairs(9, attributes)
+    count, total, *buckets = numbers
+    bucket_counts = chunk(6, pack(f"<{len(buckets)}Q", *map(int, buckets)))
+    limits = chunk(7, pack(f"<{len(bounds)}d", *bounds))
+    return times + fixed64(4, int(count)) + double(5, total) + bucket_counts + limits + pairs(9, attributes)

@@ -98,14 +98,14 @@ def _value(value: AnyValue) -> AttributeValue:
         case "array_value":
             return [item.string_value for item in value.array_value.values]
         case field:
-            found: AttributeValue = getattr(value, field or "string_value")
-            return found
+            scalar: AttributeValue = getattr(value, field or "string_value")
+            return scalar
 
 
 def _exporter(settings: DestinationSettings) -> SpanExporter:
     """Return the exporter with this name. It configures itself; our settings are passed in addition."""
-    found = list(entry_points(group=GROUP, name=settings.exporter or ""))
-    if not found:
+    candidates = list(entry_points(group=GROUP, name=settings.exporter or ""))
+    if not candidates:
         names = ", ".join(sorted({point.name for point in entry_points(group=GROUP)}))
         message = f"destination {settings.name}: exporter {settings.exporter!r} is not installed; installed: {names}"
         raise ConfigError(message)
@@ -117,7 +117,7 @@ def _exporter(settings: DestinationSettings) -> SpanExporter:
     if settings.headers:
         arguments["headers"] = dict(headers(settings))
     try:
-        factory = found[0].load()
+        factory = candidates[0].load()
         unknown = [name for name in arguments if name not in inspect.signature(factory).parameters]
         exporter: SpanExporter = factory(**{name: value for name, value in arguments.items() if name not in unknown})
     except Exception as error:

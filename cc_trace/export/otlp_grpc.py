@@ -2,8 +2,8 @@
 
 Rules:
 - There are no retries here: grpc's own are off.
-- A status says less than in HTTP: UNAVAILABLE comes from an overloaded server, but also from grpc itself if there was
-  no connection or it broke. The text distinguishes them; in doubt the outcome is unclear.
+- A status is less precise than in HTTP: UNAVAILABLE comes from an overloaded server, but also from grpc itself if there
+  was no connection or it broke. The text distinguishes them; in doubt the outcome is unclear.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class OtlpGrpc(OtlpDestination):
     def _failure(self, error: Any) -> Outcome:  # noqa: ANN401  (an RpcError is also a Call, which its type does not say)
         if error.code() is _Code.DEADLINE_EXCEEDED:
             return Unclear(f"{self._address}: no response within {self._seconds:g} seconds")
-        after = _after_seconds(error.trailing_metadata() or ())
-        return status_outcome(error.code(), cleaned(error.details() or "", self._secret_values), after)
+        after_seconds = _after_seconds(error.trailing_metadata() or ())
+        return status_outcome(error.code(), cleaned(error.details() or "", self._secret_values), after_seconds)
 
 
 def status_outcome(code: grpc.StatusCode, details: str, after_seconds: float | None) -> Outcome:
@@ -107,14 +107,14 @@ def status_outcome(code: grpc.StatusCode, details: str, after_seconds: float | N
 
 def _metadata(settings: DestinationSettings) -> tuple[tuple[str, str | bytes], ...]:
     """Return the headers as gRPC metadata, after checking them: gRPC's own error would show all values."""
-    found: list[tuple[str, str | bytes]] = []
+    metadata: list[tuple[str, str | bytes]] = []
     for name, value in headers(settings):
         key = name.lower()
         if not _KEY.fullmatch(key):
             message = f"header {name} of destination {settings.name} has a name that gRPC does not allow"
             raise ConfigError(message)
-        found.append((key, value.encode() if key.endswith("-bin") else value))
-    return tuple(found)
+        metadata.append((key, value.encode() if key.endswith("-bin") else value))
+    return tuple(metadata)
 
 
 def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
@@ -125,7 +125,7 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     host = parts.hostname or ""
     if bare and is_loopback(host):
         parts = parts._replace(scheme="http")
-    place = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
+    address = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
     # Connecting must time out before the call does, or a host that never answers would look like an unclear outcome.
     connect_ms = int(1000 * min(_CONNECT_SECONDS, settings.timeout_seconds / 2))
     options = [
@@ -139,7 +139,7 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     ]
     compression = grpc.Compression.NoCompression if is_loopback(host) else grpc.Compression.Gzip
     if parts.scheme == "http":
-        return place, grpc.insecure_channel(place, options, compression)
+        return address, grpc.insecure_channel(address, options, compression)
     # A certificate without a key would abort the process. The certificate's file may also have the key.
     files = (settings.ca_file, settings.cert_file and (settings.key_file or settings.cert_file), settings.cert_file)
     try:
@@ -147,7 +147,7 @@ def _channel(settings: DestinationSettings) -> tuple[str, grpc.Channel]:
     except OSError as error:
         message = f"the TLS files of destination {settings.name} cannot be used: {error}"
         raise ConfigError(message) from error
-    return place, grpc.secure_channel(place, grpc.ssl_channel_credentials(root, key, chain), options, compression)
+    return address, grpc.secure_channel(address, grpc.ssl_channel_credentials(root, key, chain), options, compression)
 
 
 def _after_seconds(metadata: Sequence[tuple[str, str | bytes]]) -> float | None:

@@ -28,14 +28,14 @@ def request_json(
     spans: Sequence[bytes], resource: Mapping[str, AttributeValue], schema_url: str = "", scope: Scope = OURS
 ) -> bytes:
     """Return an ExportTraceServiceRequest as OTLP/JSON, which differs from protobuf's JSON in its ids and enums."""
-    shared = MessageToDict(Resource.FromString(encode_resource(resource)))
-    named: dict[str, Any] = {"name": scope.name, "version": __version__}
+    resource_json = MessageToDict(Resource.FromString(encode_resource(resource)))
+    scope_json: dict[str, Any] = {"name": scope.name, "version": __version__}
     if scope.attributes:
-        named |= MessageToDict(Resource.FromString(encode_resource(scope.attributes)))  # the same field in both
-    scope_spans: dict[str, Any] = {"scope": named, "spans": [_span(span) for span in spans]}
+        scope_json |= MessageToDict(Resource.FromString(encode_resource(scope.attributes)))  # the same field in both
+    scope_spans: dict[str, Any] = {"scope": scope_json, "spans": [_span(span) for span in spans]}
     if schema_url:
         scope_spans["schemaUrl"] = schema_url
-    return orjson.dumps({"resourceSpans": [{"resource": shared, "scopeSpans": [scope_spans]}]})
+    return orjson.dumps({"resourceSpans": [{"resource": resource_json, "scopeSpans": [scope_spans]}]})
 
 
 def metrics_json(data: bytes) -> bytes:
@@ -43,22 +43,22 @@ def metrics_json(data: bytes) -> bytes:
 
     Counts of histograms are numbers: readers must accept numbers and strings, but some accept only numbers.
     """
-    found = MessageToDict(ExportMetricsServiceRequest.FromString(data), use_integers_for_enums=True)
-    for resource_metrics in found.get("resourceMetrics", ()):
+    request = MessageToDict(ExportMetricsServiceRequest.FromString(data), use_integers_for_enums=True)
+    for resource_metrics in request.get("resourceMetrics", ()):
         for scope_metrics in resource_metrics.get("scopeMetrics", ()):
             for metric in scope_metrics.get("metrics", ()):
                 for point in metric.get("histogram", {}).get("dataPoints", ()):
                     point["count"] = int(point["count"])
                     point["bucketCounts"] = [*map(int, point["bucketCounts"])]
-    return orjson.dumps(found)
+    return orjson.dumps(request)
 
 
 def _span(data: bytes) -> dict[str, Any]:
     span = Message.FromString(data)
-    found: dict[str, Any] = MessageToDict(span, use_integers_for_enums=True)
-    found |= {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex()}
+    span_json: dict[str, Any] = MessageToDict(span, use_integers_for_enums=True)
+    span_json |= {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex()}
     if span.parent_span_id:
-        found["parentSpanId"] = span.parent_span_id.hex()
-    for link, shown in zip(span.links, found.get("links", ()), strict=True):
-        shown |= {"traceId": link.trace_id.hex(), "spanId": link.span_id.hex()}
-    return found
+        span_json["parentSpanId"] = span.parent_span_id.hex()
+    for link, link_json in zip(span.links, span_json.get("links", ()), strict=True):
+        link_json |= {"traceId": link.trace_id.hex(), "spanId": link.span_id.hex()}
+    return span_json

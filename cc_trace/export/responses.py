@@ -76,15 +76,15 @@ Success: TypeAlias = "Callable[[HttpResponse, Iterable[str]], Accepted | Unclear
 
 
 def verdict(status: int | str) -> Verdict:
-    """Return what an HTTP status, or the name of a gRPC code, says about the batch.
+    """Return what an HTTP status, or the name of a gRPC code, means for the batch.
 
     An internal server error (500, INTERNAL) is unclear with either transport: it may have happened after the batch was
     stored. Treating it as "not stored" would cause duplicates on backends that are not idempotent. Treating it as
     unclear costs a query if the backend is queryable; otherwise the batch is sent again in either case.
     """
-    for found, statuses in STATUSES.items():
+    for candidate, statuses in STATUSES.items():
         if status in statuses:
-            return found
+            return candidate
     return "not stored" if isinstance(status, int) and status < _SERVER_ERROR else "unclear"
 
 
@@ -97,11 +97,11 @@ def http_outcome(
     """
     status = response.status
     if status in _SUCCESS:
-        read = (success or otlp_success)(response, secret_values)
-        return read or Retryable(f"{status}, but {_kind(response)} instead of an OTLP response: {_PORTAL}")
+        outcome = (success or otlp_success)(response, secret_values)
+        return outcome or Retryable(f"{status}, but {_kind(response)} instead of an OTLP response: {_PORTAL}")
     if status in _REDIRECT:
-        place = _redirect_target(response.location, secret_values)
-        return Retryable(f"{status} {phrase(status)}{place}: redirects are not followed")
+        target = _redirect_target(response.location, secret_values)
+        return Retryable(f"{status} {phrase(status)}{target}: redirects are not followed")
     text = _text(response, secret_values)
     message = f"{status} {phrase(status)}" + (f": {text}" if text else "")
     match verdict(status):
@@ -171,10 +171,10 @@ def after_seconds(text: str | None, now: float) -> float | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415  (few servers send a date)
 
     try:
-        then = parsedate_to_datetime(text).timestamp()
+        retry_at = parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
-    return min(max(0.0, then - now), MAX_AFTER_SECONDS)
+    return min(max(0.0, retry_at - now), MAX_AFTER_SECONDS)
 
 
 def phrase(status: int) -> str:
@@ -209,13 +209,13 @@ def _redirect_target(location: str | None, secret_values: Iterable[str]) -> str:
 def _kind(response: HttpResponse) -> str:
     """Describe a body without quoting it: it may be a whole page."""
     start, type_ = response.body[:200].lstrip().lower(), cleaned(response.content_type.partition(";")[0], ())
-    named = f" ({type_})" if type_ else ""
+    suffix = f" ({type_})" if type_ else ""
     if start.startswith(b"<?xml"):
-        return f"XML{named}"
+        return f"XML{suffix}"
     if start.startswith(b"<"):
-        return f"a web page{named}"
+        return f"a web page{suffix}"
     if start.startswith((b"{", b"[")):
-        return f"other JSON{named}"
+        return f"other JSON{suffix}"
     return f"{len(response.body)} bytes of {type_ or 'no content type'}"
 
 

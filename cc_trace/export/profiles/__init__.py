@@ -32,17 +32,17 @@ _ENVIRONMENT: Final = ("deployment.environment.name", "deployment.environment", 
 
 def resource(profile: str, labels: Labels) -> dict[str, AttributeValue]:
     """Return the resource attributes, the same for all spans of a request."""
-    found: dict[str, AttributeValue] = {"service.name": labels.service_name}
+    attributes: dict[str, AttributeValue] = {"service.name": labels.service_name}
     if profile == "langfuse":  # release and environment are on every span, and the scope may have another name
-        found |= {"telemetry.sdk.name": "cc-trace", "telemetry.sdk.version": __version__}
-        return found | {key: value for key, value in labels.resource.items() if key not in _ENVIRONMENT}
+        attributes |= {"telemetry.sdk.name": "cc-trace", "telemetry.sdk.version": __version__}
+        return attributes | {key: value for key, value in labels.resource.items() if key not in _ENVIRONMENT}
     if labels.release is not None:
-        found["service.version"] = labels.release
+        attributes["service.version"] = labels.release
     if labels.environment is not None:
-        found["deployment.environment.name"] = labels.environment
+        attributes["deployment.environment.name"] = labels.environment
     if profile == "openinference":
-        found["openinference.project.name"] = labels.service_name
-    return found | labels.resource
+        attributes["openinference.project.name"] = labels.service_name
+    return attributes | labels.resource
 
 
 def schema_url(profile: str) -> str:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def request(span: Span, convert: Callable[[JsonValue], JsonValue]) -> dict[str, JsonValue]:
     """Return a request's messages, each converted, and the tools that it offered, if known."""
-    sent: dict[str, JsonValue] = {"messages": [convert(message) for message in messages(span)]}
+    body: dict[str, JsonValue] = {"messages": [convert(message) for message in messages(span)]}
     tools = offered_tools(span)
-    return {**sent, "tools": [_tool(tool) for tool in tools]} if tools else sent
+    return {**body, "tools": [_tool(tool) for tool in tools]} if tools else body
 
 
 def input_message(message: JsonValue, thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
@@ -33,19 +33,19 @@ def input_message(message: JsonValue, thoughts: Callable[[list[str]], dict[str, 
 
 
 def output_message(message: dict[str, JsonValue], thoughts: Callable[[list[str]], dict[str, JsonValue]]) -> JsonValue:
-    """Return a response's message. `thoughts` puts the thinking into the backend's own field."""
-    found: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
+    """Return a response's message. `thoughts` returns the thinking in the backend's own field."""
+    chat_message: dict[str, JsonValue] = {"role": "assistant", "content": plain(message.get("content") or "")}
     thinking, calls = message.get("thinking"), message.get("tool_calls")
     if isinstance(thinking, list) and any(thinking):  # often only a signature was kept
-        found |= thoughts([plain(thought) for thought in thinking if thought])
+        chat_message |= thoughts([plain(thought) for thought in thinking if thought])
     if isinstance(calls, list) and calls:
-        found["tool_calls"] = [_call(call) for call in calls]
-    return found
+        chat_message["tool_calls"] = [_call(call) for call in calls]
+    return chat_message
 
 
 def _tool(tool: JsonValue) -> JsonValue:
-    described = function(tool)
-    return {"type": "function", "function": described} if described else tool
+    definition = function(tool)
+    return {"type": "function", "function": definition} if definition else tool
 
 
 def _call(call: JsonValue) -> JsonValue:

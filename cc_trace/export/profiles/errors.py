@@ -46,8 +46,8 @@ def _api_error(span: Span) -> str | None:
     status, name = span.metadata.get("status"), span.metadata.get("error_type")
     if isinstance(status, int) and status in _HTTP_ERRORS:
         return str(status)
-    if found := _API_STATUS.match(span.error or ""):
-        return found[1]
+    if match := _API_STATUS.match(span.error or ""):
+        return match[1]
     if isinstance(name, str) and len(name) <= _MAX_NAME_CHARS and _API_NAME.fullmatch(name):
         return name
     return None
@@ -61,5 +61,5 @@ def _tool_error(span: Span) -> str:
         code = span.metadata.get(name)
         if type(code) is int and code and code in _EXIT_CODES:
             return f"exit_code_{code}"
-    found = _MCP_CODE.match(text) or _CLASS.match(text)
-    return found[1] if found and found[1].upper() != "ERROR" else "tool_error"
+    match = _MCP_CODE.match(text) or _CLASS.match(text)
+    return match[1] if match and match[1].upper() != "ERROR" else "tool_error"

@@ -39,5 +39,5 @@ def is_verbatim(tool: str | None) -> bool:
 def file_language(tool: str, arguments: JsonValue) -> str:
     """Return the language of the file that a tool read, empty if unknown."""
     path = arguments.get("file_path") if tool == "Read" and isinstance(arguments, dict) else None
-    found = _EXTENSION.search(path) if isinstance(path, str) else None
-    return found[1].lower() if found is not None and found[1].lower() in _LANGUAGES else ""
+    extension = _EXTENSION.search(path) if isinstance(path, str) else None
+    return extension[1].lower() if extension is not None and extension[1].lower() in _LANGUAGES else ""

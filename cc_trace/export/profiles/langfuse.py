@@ -58,26 +58,26 @@ _NOTHING: Final = Additions()
 def attributes(span: Span, labels: Labels, additions: Additions = _NOTHING) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
     trace = _trace_attributes(span)
-    found = _common_attributes(span, labels, trace)
+    attributes = _common_attributes(span, labels, trace)
     if (level := _LEVELS.get(span.status)) is not None:
-        found["langfuse.observation.level"] = level
+        attributes["langfuse.observation.level"] = level
         if span.error:
-            found["langfuse.observation.status_message"] = span.error
+            attributes["langfuse.observation.status_message"] = span.error
     if (text := _input(span, additions.media)) is not None:
-        found["langfuse.observation.input"] = text
+        attributes["langfuse.observation.input"] = text
     if (text := _output(span, additions.media)) is not None:
-        found["langfuse.observation.output"] = text
+        attributes["langfuse.observation.output"] = text
     if span.response is not None:
-        found |= _generation(span, span.response)
+        attributes |= _generation(span, span.response)
     if additions.cost_usd is not None:
-        found["langfuse.observation.cost_details"] = json_text({"total": additions.cost_usd})
+        attributes["langfuse.observation.cost_details"] = json_text({"total": additions.cost_usd})
     for key, value in all_metadata(span).items():
         if value is None or (key in trace and trace[key] == value):
             continue
         # Langfuse merges both kinds of metadata into one, and there the trace's wins.
-        own = f"{span.kind}_{key}" if key in trace else key
-        found[f"langfuse.observation.metadata.{own}"] = attribute(value)
-    return _name(span, trace), found
+        name = f"{span.kind}_{key}" if key in trace else key
+        attributes[f"langfuse.observation.metadata.{name}"] = attribute(value)
+    return _name(span, trace), attributes
 
 
 def environment(labels: Labels) -> str | None:
@@ -87,60 +87,60 @@ def environment(labels: Labels) -> str | None:
 
 
 def _trace_attributes(span: Span) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {
+    attributes: dict[str, JsonValue] = {
         "source": "claude-code",
         "turn_number": span.turn,
         "session_id": span.session_id,
     }
-    return found | (span.about or {})
+    return attributes | (span.about or {})
 
 
 def _common_attributes(span: Span, labels: Labels, trace: dict[str, JsonValue]) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {
+    attributes: dict[str, AttributeValue] = {
         "langfuse.session.id": span.session_id,
         "langfuse.trace.name": _trace_name(span, trace),
         "langfuse.trace.tags": _tags(labels, trace),
         "langfuse.observation.type": _type(span),
     }
     if labels.user_id is not None:
-        found["langfuse.user.id"] = labels.user_id
+        attributes["langfuse.user.id"] = labels.user_id
     if labels.release is not None:
-        found["langfuse.release"] = labels.release
-    if (named := environment(labels)) is not None:
-        found["langfuse.environment"] = named
+        attributes["langfuse.release"] = labels.release
+    if (environment_name := environment(labels)) is not None:
+        attributes["langfuse.environment"] = environment_name
     if isinstance(version := trace.get("version"), str):
-        found["langfuse.version"] = version
+        attributes["langfuse.version"] = version
     for key, value in trace.items():
-        found[f"langfuse.trace.metadata.{key}"] = attribute(value)
-    return found
+        attributes[f"langfuse.trace.metadata.{key}"] = attribute(value)
+    return attributes
 
 
 def _trace_name(span: Span, trace: dict[str, JsonValue]) -> str:
-    """Return the turn's number, and what started it if that was not a prompt."""
-    return _started(f"Turn {span.turn}", trace)
+    return _with_trigger(f"Turn {span.turn}", trace)
 
 
-def _started(name: str, trace: dict[str, JsonValue]) -> str:
-    started_by = trace.get("started_by", "prompt")
-    return name if started_by == "prompt" else f"{name} · {plain(started_by)}"
+def _with_trigger(name: str, trace: dict[str, JsonValue]) -> str:
+    """Return a name, followed by what started the turn unless that was a prompt."""
+    trigger = trace.get("started_by", "prompt")
+    return name if trigger == "prompt" else f"{name} · {plain(trigger)}"
 
 
 def _tags(labels: Labels, trace: dict[str, JsonValue]) -> list[str]:
     """Return the tags: the program, the command that started the turn, interactive or not, and the user's."""
-    found, started_by, entrypoint = ["claude-code"], trace.get("started_by"), trace.get("entrypoint")
+    tags, started_by, entrypoint = ["claude-code"], trace.get("started_by"), trace.get("entrypoint")
     if isinstance(started_by, str) and started_by.startswith("/"):
-        found.append(started_by)
+        tags.append(started_by)
     if isinstance(entrypoint, str):
         headless = "ci" if entrypoint == _CI else "headless"
-        found.append(headless if entrypoint == _CI or entrypoint.startswith("sdk") else "interactive")
-    return [*dict.fromkeys((*found, *labels.tags))]
+        tags.append(headless if entrypoint == _CI or entrypoint.startswith("sdk") else "interactive")
+    return [*dict.fromkeys((*tags, *labels.tags))]
 
 
 def _name(span: Span, trace: dict[str, JsonValue]) -> str:
     """Return an observation's name: an agent with its task, an MCP tool with its server."""
     match span.kind, span.metadata.get("description"):
         case "turn", _:
-            return _started(span.name, trace)
+            return _with_trigger(span.name, trace)
         case "subagent", str(description) if words := " ".join(description.split()):
             return f"{span.name} · {shortened(words, _MAX_DESCRIPTION)}"
         case "tool", _ if span.name.startswith("mcp__"):
@@ -162,16 +162,16 @@ def _type(span: Span) -> str:
 
 
 def _generation(span: Span, response: Response) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     if response.model is not None:
-        found["langfuse.observation.model.name"] = model_name(response.model)
+        attributes["langfuse.observation.model.name"] = model_name(response.model)
     if response.usage is not None:
-        found["langfuse.observation.usage_details"] = json_text({**usage_buckets(response.usage)})
-    if (first_ns := _first_token(span, response)) is not None:
-        found["langfuse.observation.completion_start_time"] = rfc3339(first_ns)
+        attributes["langfuse.observation.usage_details"] = json_text({**usage_buckets(response.usage)})
+    if (first_token_ns := _first_token(span, response)) is not None:
+        attributes["langfuse.observation.completion_start_time"] = rfc3339(first_token_ns)
     if parameters := {key: span.metadata[key] for key in _PARAMETERS if span.metadata.get(key) is not None}:
-        found["langfuse.observation.model.parameters"] = json_text(parameters)
-    return found
+        attributes["langfuse.observation.model.parameters"] = json_text(parameters)
+    return attributes
 
 
 def _first_token(span: Span, response: Response) -> int | None:
@@ -179,14 +179,14 @@ def _first_token(span: Span, response: Response) -> int | None:
 
     A response's first line is written when its first block is complete. Only thinking has a recorded duration.
     """
-    took_ms, first_ns, start_ns = span.metadata.get("thinking_ms"), response.first_token_ns, span.start_ns
+    thinking_ms, first_block_ns, start_ns = span.metadata.get("thinking_ms"), response.first_token_ns, span.start_ns
     thinking = span.output.get("thinking") if isinstance(span.output, dict) else None
-    if not isinstance(took_ms, int | float) or first_ns is None or start_ns is None:
+    if not isinstance(thinking_ms, int | float) or first_block_ns is None or start_ns is None:
         return None
     if not isinstance(thinking, list) or len(thinking) != 1:
         return None  # a sum of several says nothing about the first
-    began_ns = first_ns - int(took_ms * 1_000_000)
-    return began_ns if start_ns <= began_ns <= first_ns else None
+    first_token_ns = first_block_ns - int(thinking_ms * 1_000_000)
+    return first_token_ns if start_ns <= first_token_ns <= first_block_ns else None
 
 
 def model_name(model: str) -> str:
@@ -220,8 +220,8 @@ def _input(span: Span, media: Mapping[str, Media]) -> str | None:
         case _, []:
             return None
         case _, list():
-            sent = request(span, partial(_input_message, media=media))
-            return json_text(sent if "tools" in sent else sent["messages"])
+            body = request(span, partial(_input_message, media=media))
+            return json_text(body if "tools" in body else body["messages"])
         case _, value:
             return json_text([{"role": "user", "content": _content(plain(value), media)}])
 
@@ -230,7 +230,7 @@ def _output(span: Span, media: Mapping[str, Media]) -> str | None:
     match span.kind, span.output:
         case _, None | "":
             return None
-        case "tool", str(output) if media and isinstance(parts := _content(output, media, _shown(span.name)), list):
+        case "tool", str(output) if media and isinstance(parts := _content(output, media, _formatter(span.name)), list):
             return json_text([{"role": "tool", "name": span.name, "content": parts}])
         case "tool", str(output):
             failed = span.status != "ok"  # then it is not the file's content
@@ -247,37 +247,40 @@ def _output(span: Span, media: Mapping[str, Media]) -> str | None:
 
 
 def _input_message(message: JsonValue, media: Mapping[str, Media]) -> JsonValue:
-    sent = input_message(message, _thoughts)
-    if not isinstance(sent, dict) or not isinstance(text := sent.get("content"), str) or not text:
-        return sent
-    match sent:
+    chat_message = input_message(message, _thoughts)
+    if not isinstance(chat_message, dict) or not isinstance(text := chat_message.get("content"), str) or not text:
+        return chat_message
+    match chat_message:
         case {"role": "user"}:
-            return {**sent, "content": _content(text, media)}
+            return {**chat_message, "content": _content(text, media)}
         case {"role": "tool"}:
-            name = sent.get("name")
-            return {**sent, "content": _content(text, media, _shown(name if isinstance(name, str) else None))}
+            name = chat_message.get("name")
+            return {
+                **chat_message,
+                "content": _content(text, media, _formatter(name if isinstance(name, str) else None)),
+            }
         case _:
-            return sent
+            return chat_message
 
 
-def _shown(tool: str | None) -> Callable[[str], str]:
+def _formatter(tool: str | None) -> Callable[[str], str]:
     """Return the function that formats a tool's output."""
     return fenced if is_verbatim(tool) else str
 
 
-def _content(text: str, media: Mapping[str, Media], shown: Callable[[str], str] = str) -> JsonValue:
-    """Return a text as it is shown, split into parts if it mentions uploaded images or documents."""
+def _content(text: str, media: Mapping[str, Media], format_text: Callable[[str], str] = str) -> JsonValue:
+    """Return a formatted text, split into parts if it mentions uploaded images or documents."""
     parts: list[JsonValue] = []
     at = 0
     for mark in MEDIA_MARK.finditer(text) if media else ():
-        if (found := media.get(mark[1])) is not None:
-            parts += [*_text_part(text[at : mark.start()], shown), _media_part(found)]
+        if (upload := media.get(mark[1])) is not None:
+            parts += [*_text_part(text[at : mark.start()], format_text), _media_part(upload)]
             at = mark.end()
-    return [*parts, *_text_part(text[at:], shown)] if parts else shown(text)
+    return [*parts, *_text_part(text[at:], format_text)] if parts else format_text(text)
 
 
-def _text_part(text: str, shown: Callable[[str], str]) -> list[JsonValue]:
-    return [{"type": "text", "text": shown(text.strip("\n"))}] if text.strip() else []
+def _text_part(text: str, format_text: Callable[[str], str]) -> list[JsonValue]:
+    return [{"type": "text", "text": format_text(text.strip("\n"))}] if text.strip() else []
 
 
 def _media_part(media: Media) -> JsonValue:

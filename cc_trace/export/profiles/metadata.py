@@ -16,18 +16,18 @@ _TOOLS: Final = "tools"
 
 def all_metadata(span: Span) -> dict[str, JsonValue]:
     """Return all metadata for a destination's metadata field."""
-    found: dict[str, JsonValue] = {"turn_number": span.turn, **span.metadata}
+    metadata: dict[str, JsonValue] = {"turn_number": span.turn, **span.metadata}
     if span.kind == "generation":
-        found.pop(_SYSTEM_PROMPT, None)
-        found.pop(_TOOLS, None)
+        metadata.pop(_SYSTEM_PROMPT, None)
+        metadata.pop(_TOOLS, None)
     if span.agent_id is not None:
-        found["agent_id"] = span.agent_id
+        metadata["agent_id"] = span.agent_id
     if (response := span.response) is not None:
         if response.request_id is not None:
-            found["request_id"] = response.request_id
+            metadata["request_id"] = response.request_id
         if response.usage is not None and not response.usage_complete:
-            found["usage_complete"] = False  # present only if incomplete: the counts are then a lower bound
-    return found
+            metadata["usage_complete"] = False  # present only if incomplete: the counts are then a lower bound
+    return metadata
 
 
 def system_prompt(span: Span) -> str:
@@ -52,5 +52,5 @@ def function(tool: JsonValue) -> dict[str, JsonValue]:
     """Return name, description and parameters of an offered tool; empty for one of the API's built-in tools."""
     if not isinstance(tool, dict) or "input_schema" not in tool:
         return {}
-    named = {"name": "name", "description": "description", "parameters": "input_schema"}
-    return {key: tool[own] for key, own in named.items() if own in tool}
+    fields = {"name": "name", "description": "description", "parameters": "input_schema"}
+    return {key: tool[field] for key, field in fields.items() if field in tool}

@@ -29,31 +29,31 @@ _TYPES: Final = {"turn": "AGENT", "subagent": "AGENT", "generation": "CHAT_MODEL
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    _, found = convention_attributes(span, labels)
-    found["mlflow.spanType"] = _TYPES[span.kind]
+    _, attributes = convention_attributes(span, labels)
+    attributes["mlflow.spanType"] = _TYPES[span.kind]
     if (text := _input(span)) is not None:
-        found["mlflow.spanInputs"] = text
+        attributes["mlflow.spanInputs"] = text
     if (text := _output(span)) is not None:
-        found["mlflow.spanOutputs"] = text
+        attributes["mlflow.spanOutputs"] = text
     if (response := span.response) is not None and response.usage is not None:
-        found["mlflow.chat.tokenUsage"] = json_text(_usage(response.usage))
+        attributes["mlflow.chat.tokenUsage"] = json_text(_usage(response.usage))
     if span.kind == "turn":
-        found["mlflow.traceTag.mlflow.traceName"] = span.name
+        attributes["mlflow.traceTag.mlflow.traceName"] = span.name
         if labels.tags:
-            found["mlflow.traceTag.tags"] = ", ".join(labels.tags)
-    return span.name, found | other_metadata(span)
+            attributes["mlflow.traceTag.tags"] = ", ".join(labels.tags)
+    return span.name, attributes | other_metadata(span)
 
 
 def _usage(usage: Usage) -> JsonValue:
     """Return token counts. The input includes cache reads and writes."""
-    written = usage.cache_write_5m + usage.cache_write_1h
-    input_tokens = usage.input + usage.cache_read + written
+    cache_write = usage.cache_write_5m + usage.cache_write_1h
+    input_tokens = usage.input + usage.cache_read + cache_write
     return {
         "input_tokens": input_tokens,
         "output_tokens": usage.output,
         "total_tokens": input_tokens + usage.output,
         "cache_read_input_tokens": usage.cache_read,
-        "cache_creation_input_tokens": written,
+        "cache_creation_input_tokens": cache_write,
         "cache_creation_input_tokens_above_1hr": usage.cache_write_1h,
     }
 

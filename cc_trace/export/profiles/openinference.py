@@ -34,134 +34,134 @@ _DIGITS: Final = 12  # decimals of a cost in USD; the rest is floating-point err
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    name, found = convention_attributes(span, labels)
-    found["openinference.span.kind"] = _KINDS[span.kind]
-    found["agent.name"] = found["gen_ai.agent.name"]
-    found["metadata"] = json_text(all_metadata(span))
+    name, attributes = convention_attributes(span, labels)
+    attributes["openinference.span.kind"] = _KINDS[span.kind]
+    attributes["agent.name"] = attributes["gen_ai.agent.name"]
+    attributes["metadata"] = json_text(all_metadata(span))
     if labels.tags:
-        found["tag.tags"] = list(labels.tags)
+        attributes["tag.tags"] = list(labels.tags)
     if span.kind == "generation":
-        found |= _input_attributes(messages(span))
+        attributes |= _input_attributes(messages(span))
         if span.output:
-            found |= _response_attributes(span.output, "llm.output_messages.0.message")
+            attributes |= _response_attributes(span.output, "llm.output_messages.0.message")
         for number, tool in enumerate(offered_tools(span)):
-            found[f"llm.tools.{number}.tool.json_schema"] = json_text(tool)
-        found |= _values(_short(_last_input_text(span.input)), _short(_output_summary(span.output)))
-        found |= _generation(span)
+            attributes[f"llm.tools.{number}.tool.json_schema"] = json_text(tool)
+        attributes |= _values(_short(_last_input_text(span.input)), _short(_output_summary(span.output)))
+        attributes |= _generation(span)
     else:
-        found |= _values(span.input, span.output)
+        attributes |= _values(span.input, span.output)
     if span.kind == "tool":
-        found["tool.name"] = found["gen_ai.tool.name"]
+        attributes["tool.name"] = attributes["gen_ai.tool.name"]
         if span.tool is not None:
-            found["tool.id"] = span.tool.id
-    return name, found
+            attributes["tool.id"] = span.tool.id
+    return name, attributes
 
 
 def _generation(span: Span) -> dict[str, AttributeValue]:
     """Return model, parameters, tokens and cost."""
-    found: dict[str, AttributeValue] = {
+    attributes: dict[str, AttributeValue] = {
         "llm.system": "anthropic",
         "llm.provider": _PROVIDERS[provider(span.response)],
     }
     if isinstance(span.metadata.get("stop_reason"), str) or span.status != "ok":
-        found["llm.finish_reason"] = finish_reason(span)
+        attributes["llm.finish_reason"] = finish_reason(span)
     if parameters := {key: span.metadata[key] for key in _PARAMETERS if span.metadata.get(key) is not None}:
-        found["llm.invocation_parameters"] = json_text(parameters)
+        attributes["llm.invocation_parameters"] = json_text(parameters)
     if (model := requested_model(span)) is not None:
-        found["llm.request.model_name"] = found["llm.model_name"] = model
+        attributes["llm.request.model_name"] = attributes["llm.model_name"] = model
     if (response := span.response) is None:
-        return found
+        return attributes
     if response.model is not None and span.status != "error":  # a failed request has no response
-        found["llm.response.model_name"] = found["llm.model_name"] = response.model
-    return found | _token_counts(response) | _costs(response)
+        attributes["llm.response.model_name"] = attributes["llm.model_name"] = response.model
+    return attributes | _token_counts(response) | _costs(response)
 
 
 def _token_counts(response: Response) -> dict[str, AttributeValue]:
     if (usage := response.usage) is None:
         return {}
-    written = usage.cache_write_5m + usage.cache_write_1h
-    prompt = usage.input + usage.cache_read + written
-    found: dict[str, AttributeValue] = {
+    cache_write = usage.cache_write_5m + usage.cache_write_1h
+    prompt = usage.input + usage.cache_read + cache_write
+    attributes: dict[str, AttributeValue] = {
         "llm.token_count.prompt": prompt,
         "llm.token_count.completion": usage.output,
         "llm.token_count.total": prompt + usage.output,
         "llm.token_count.prompt_details.cache_read": usage.cache_read,
-        "llm.token_count.prompt_details.cache_write": written,
+        "llm.token_count.prompt_details.cache_write": cache_write,
     }
     if usage.thinking:
-        found["llm.token_count.completion_details.reasoning"] = usage.thinking
-    return found
+        attributes["llm.token_count.completion_details.reasoning"] = usage.thinking
+    return attributes
 
 
 def _costs(response: Response) -> dict[str, AttributeValue]:
     """Return the cost, and its prompt and completion parts. Web searches belong to neither."""
     if response.cost_usd is None:
         return {}
-    found: dict[str, AttributeValue] = {"llm.cost.total": response.cost_usd}
+    attributes: dict[str, AttributeValue] = {"llm.cost.total": response.cost_usd}
     model, usage, at_ns = response.model, response.usage, response.first_token_ns
     if model is None or usage is None or at_ns is None:
-        return found
-    prompt = cost_usd(model, usage._replace(output=0, web_searches=0), at_ns)
-    tokens = cost_usd(model, usage._replace(web_searches=0), at_ns)
-    if prompt is not None and tokens is not None:
-        found["llm.cost.prompt"] = round(prompt, _DIGITS)
-        found["llm.cost.completion"] = round(tokens - prompt, _DIGITS)
-    return found
+        return attributes
+    prompt_usd = cost_usd(model, usage._replace(output=0, web_searches=0), at_ns)
+    tokens_usd = cost_usd(model, usage._replace(web_searches=0), at_ns)
+    if prompt_usd is not None and tokens_usd is not None:
+        attributes["llm.cost.prompt"] = round(prompt_usd, _DIGITS)
+        attributes["llm.cost.completion"] = round(tokens_usd - prompt_usd, _DIGITS)
+    return attributes
 
 
 def _input_attributes(conversation: list[JsonValue]) -> dict[str, AttributeValue]:
     """Return a response's input, message by message."""
-    found: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     for number, message in enumerate(conversation):
         prefix = f"llm.input_messages.{number}.message"
         match message:
             case {"role": "assistant"}:
-                found |= _response_attributes(message, prefix)
+                attributes |= _response_attributes(message, prefix)
                 continue
             case {"role": str(role), "content": text}:
-                found[f"{prefix}.role"] = role
+                attributes[f"{prefix}.role"] = role
             case _:
-                found[f"{prefix}.role"], text = "user", message
+                attributes[f"{prefix}.role"], text = "user", message
         if text is not None:
-            found[f"{prefix}.content"] = plain(text)
+            attributes[f"{prefix}.content"] = plain(text)
         if isinstance(message, dict):
             for key in ("tool_call_id", "name"):
                 if isinstance(value := message.get(key), str):
-                    found[f"{prefix}.{key}"] = value
-    return found
+                    attributes[f"{prefix}.{key}"] = value
+    return attributes
 
 
 def _response_attributes(output: JsonValue, prefix: str) -> dict[str, AttributeValue]:
     """Return a response: a lone text as content, thinking and text as parts."""
-    found: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
+    attributes: dict[str, AttributeValue] = {f"{prefix}.role": "assistant"}
     message = output if isinstance(output, dict) else {"content": output}
-    text, thoughts = message.get("content"), [plain(each) for each in _list(message.get("thinking")) if each]
+    text, thoughts = message.get("content"), [plain(thought) for thought in _list(message.get("thinking")) if thought]
     if thoughts:
         parts = [("reasoning", thought) for thought in thoughts] + ([("text", plain(text))] if text else [])
         for number, (kind, part) in enumerate(parts):
-            found[f"{prefix}.contents.{number}.message_content.type"] = kind
-            found[f"{prefix}.contents.{number}.message_content.text"] = part
+            attributes[f"{prefix}.contents.{number}.message_content.type"] = kind
+            attributes[f"{prefix}.contents.{number}.message_content.text"] = part
     elif text:
-        found[f"{prefix}.content"] = plain(text)
+        attributes[f"{prefix}.content"] = plain(text)
     for number, call in enumerate(_list(message.get("tool_calls"))):
         match call:
             case {"id": str(id_), "name": str(name), "input": arguments}:
                 call_prefix = f"{prefix}.tool_calls.{number}.tool_call"
-                found[f"{call_prefix}.id"] = id_
-                found[f"{call_prefix}.function.name"] = name
-                found[f"{call_prefix}.function.arguments"] = json_text(arguments)
-    return found
+                attributes[f"{call_prefix}.id"] = id_
+                attributes[f"{call_prefix}.function.name"] = name
+                attributes[f"{call_prefix}.function.arguments"] = json_text(arguments)
+    return attributes
 
 
 def _values(input_: JsonValue, output: JsonValue) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     for side, value in (("input", input_), ("output", output)):
         if value is None or value == "":
             continue
-        found[f"{side}.value"] = plain(value)
+        attributes[f"{side}.value"] = plain(value)
         # Always set: otherwise Phoenix takes a response for JSON.
-        found[f"{side}.mime_type"] = "text/plain" if isinstance(value, str) else "application/json"
-    return found
+        attributes[f"{side}.mime_type"] = "text/plain" if isinstance(value, str) else "application/json"
+    return attributes
 
 
 def _last_input_text(input_: JsonValue) -> str:

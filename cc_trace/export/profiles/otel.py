@@ -52,13 +52,13 @@ _VERTEX: Final = re.compile(r"claude-[^@]*@")
 
 def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and attributes."""
-    name, found = convention_attributes(span, labels)
-    found |= content_attributes(span)
+    name, attributes = convention_attributes(span, labels)
+    attributes |= content_attributes(span)
     if labels.tags:
-        found["cc_trace.tags"] = list(labels.tags)
+        attributes["cc_trace.tags"] = list(labels.tags)
     if (response := span.response) is not None and response.cost_usd is not None:
-        found["gen_ai.usage.cost"] = response.cost_usd
-    return name, found | other_metadata(span)
+        attributes["gen_ai.usage.cost"] = response.cost_usd
+    return name, attributes | other_metadata(span)
 
 
 def other_metadata(span: Span) -> dict[str, AttributeValue]:
@@ -73,56 +73,56 @@ def other_metadata(span: Span) -> dict[str, AttributeValue]:
 def convention_attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValue]]:
     """Return a span's name and its attributes in the conventions, without content."""
     operation, agent = _OPERATIONS.get(span.kind, span.name), _agent(span, labels)
-    found: dict[str, AttributeValue] = {
+    attributes: dict[str, AttributeValue] = {
         "session.id": span.session_id,
         "gen_ai.conversation.id": span.session_id,
         "gen_ai.agent.name": agent,
         "gen_ai.operation.name": operation,
     }
     if labels.user_id is not None:
-        found["user.id"] = labels.user_id
+        attributes["user.id"] = labels.user_id
     if span.status != "ok":
-        found["error.type"] = error_type(span)
+        attributes["error.type"] = error_type(span)
     match span.kind:
         case "generation":
-            return _named_generation(span, found)
+            return _generation_attributes(span, attributes)
         case "tool":
-            return _named_tool(span, found)
+            return _tool_attributes(span, attributes)
         case "event":
             if span.name == "compaction":
-                found["gen_ai.conversation.compacted"] = True
-            return span.name, found
+                attributes["gen_ai.conversation.compacted"] = True
+            return span.name, attributes
         case _:
             version = span.metadata.get("version")
             if span.kind == "turn" and isinstance(version, str):
-                found["gen_ai.agent.version"] = version
-            return f"{operation} {agent}", found
+                attributes["gen_ai.agent.version"] = version
+            return f"{operation} {agent}", attributes
 
 
 def content_attributes(span: Span) -> dict[str, AttributeValue]:
     """Return the content attributes of a span."""
-    found: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     if span.kind == "tool":
         if span.input is not None:
-            found["gen_ai.tool.call.arguments"] = json_text(span.input)
+            attributes["gen_ai.tool.call.arguments"] = json_text(span.input)
         if span.output is not None:
-            found["gen_ai.tool.call.result"] = plain(span.output)
-        return found
+            attributes["gen_ai.tool.call.result"] = plain(span.output)
+        return attributes
     if system := system_prompt(span):
-        found["gen_ai.system_instructions"] = json_text([_text(system)])
+        attributes["gen_ai.system_instructions"] = json_text([_text(system)])
     if messages := _input_messages(span.input):
-        found["gen_ai.input.messages"] = json_text(messages)
+        attributes["gen_ai.input.messages"] = json_text(messages)
     if tools := offered_tools(span):
-        found["gen_ai.tool.definitions"] = json_text(
-            [{"type": "function", **each} if (each := function(tool)) else tool for tool in tools]
+        attributes["gen_ai.tool.definitions"] = json_text(
+            [{"type": "function", **definition} if (definition := function(tool)) else tool for tool in tools]
         )
     if span.kind == "event":  # a description of what happened, not a message
         if span.output:
-            found["cc_trace.output"] = plain(span.output)
+            attributes["cc_trace.output"] = plain(span.output)
     elif parts := _output_parts(span.output):
         message: JsonValue = {"role": "assistant", "parts": parts, "finish_reason": finish_reason(span)}
-        found["gen_ai.output.messages"] = json_text([message])
-    return found
+        attributes["gen_ai.output.messages"] = json_text([message])
+    return attributes
 
 
 def _agent(span: Span, labels: Labels) -> str:
@@ -147,55 +147,55 @@ def requested_model(span: Span) -> str | None:
     return span.response.model if span.response is not None else None
 
 
-def _named_generation(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict[str, AttributeValue]]:
+def _generation_attributes(span: Span, attributes: dict[str, AttributeValue]) -> tuple[str, dict[str, AttributeValue]]:
     response, metadata = span.response, span.metadata
-    found["gen_ai.provider.name"] = provider(response)
+    attributes["gen_ai.provider.name"] = provider(response)
     if (model := requested_model(span)) is not None:
-        found["gen_ai.request.model"] = model
+        attributes["gen_ai.request.model"] = model
     max_tokens, effort, reason = metadata.get("max_tokens"), metadata.get("effort"), metadata.get("stop_reason")
     if type(max_tokens) is int and max_tokens in INT64:
-        found["gen_ai.request.max_tokens"] = max_tokens
+        attributes["gen_ai.request.max_tokens"] = max_tokens
     if isinstance(effort, str):
-        found["gen_ai.request.reasoning.level"] = effort
+        attributes["gen_ai.request.reasoning.level"] = effort
     if isinstance(reason, str) or span.status != "ok":
-        found["gen_ai.response.finish_reasons"] = [finish_reason(span)]
+        attributes["gen_ai.response.finish_reasons"] = [finish_reason(span)]
     if response is not None:
         if response.message_id is not None:
-            found["gen_ai.response.id"] = response.message_id
+            attributes["gen_ai.response.id"] = response.message_id
         if response.model is not None and span.status != "error":  # a failed request has no response
-            found["gen_ai.response.model"] = response.model
+            attributes["gen_ai.response.model"] = response.model
         if response.usage is not None:
-            found |= _usage(response.usage)
-    return "chat" if model is None else f"chat {model}", found
+            attributes |= _usage(response.usage)
+    return "chat" if model is None else f"chat {model}", attributes
 
 
 def _usage(usage: Usage) -> dict[str, AttributeValue]:
     """Return token counts. As in the convention, the input includes cache reads and writes."""
-    written = usage.cache_write_5m + usage.cache_write_1h
-    found: dict[str, AttributeValue] = {
-        "gen_ai.usage.input_tokens": usage.input + usage.cache_read + written,
+    cache_write = usage.cache_write_5m + usage.cache_write_1h
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.usage.input_tokens": usage.input + usage.cache_read + cache_write,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
-        "gen_ai.usage.cache_creation.input_tokens": written,  # the old name, which most backends read
-        "gen_ai.usage.cache_write.input_tokens": written,
+        "gen_ai.usage.cache_creation.input_tokens": cache_write,  # the old name, which most backends read
+        "gen_ai.usage.cache_write.input_tokens": cache_write,
     }
     if usage.thinking:  # 0 if not recorded
-        found["gen_ai.usage.reasoning.output_tokens"] = usage.thinking
-    return found
+        attributes["gen_ai.usage.reasoning.output_tokens"] = usage.thinking
+    return attributes
 
 
-def _named_tool(span: Span, found: dict[str, AttributeValue]) -> tuple[str, dict[str, AttributeValue]]:
+def _tool_attributes(span: Span, attributes: dict[str, AttributeValue]) -> tuple[str, dict[str, AttributeValue]]:
     name = span.tool.name if span.tool is not None else span.name
-    found["gen_ai.tool.name"] = name
-    found["gen_ai.tool.type"] = "function"
+    attributes["gen_ai.tool.name"] = name
+    attributes["gen_ai.tool.type"] = "function"
     if span.tool is not None:
-        found["gen_ai.tool.call.id"] = span.tool.id
+        attributes["gen_ai.tool.call.id"] = span.tool.id
     if name.startswith("mcp__"):
-        found["mcp.method.name"] = "tools/call"
+        attributes["mcp.method.name"] = "tools/call"
     match name, span.input:
         case "Skill", {"skill": str(skill)} | {"command": str(skill)}:
-            found["gen_ai.skill.name"] = skill
-    return f"execute_tool {name}", found
+            attributes["gen_ai.skill.name"] = skill
+    return f"execute_tool {name}", attributes
 
 
 def _input_messages(input_: JsonValue) -> list[JsonValue]:
