@@ -21,7 +21,7 @@ _SORTS: Final = {
     "cost": "cost_usd DESC",
     "tokens": "tokens DESC",
     "turns": "turns DESC",
-    "duration": "last_ns - first_ns DESC",
+    "duration": "active_ns DESC",
     "errors": "errors DESC",
 }
 _SESSION: Final = (

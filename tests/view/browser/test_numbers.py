@@ -166,7 +166,7 @@ def test_the_list_of_sessions(
 ) -> None:
     """A row says what the session's spans sum up to; in the head, what a fork copied counts once."""
     spans = ask(
-        "SELECT session_id, title, first_ns, last_ns, COUNT(CASE kind WHEN 'turn' THEN 1 END) turns,"  # noqa: S608  (ours)
+        "SELECT session_id, title, active_ns, COUNT(CASE kind WHEN 'turn' THEN 1 END) turns,"  # noqa: S608  (ours)
         f" SUM({TOKENS}) tokens, SUM(s.cost_usd) cost, COUNT(CASE WHEN status = 'error' AND kind <> 'turn' THEN 1 END)"
         f" errors FROM sessions m LEFT JOIN spans s USING (session_id) WHERE {condition} GROUP BY session_id"
     )
@@ -185,7 +185,7 @@ def test_the_list_of_sessions(
         *cells, tokens, under = told[row["session_id"]]
         assert cells == [
             str(row["turns"]),
-            milliseconds(row["first_ns"], row["last_ns"]),
+            milliseconds(0, row["active_ns"]),
             figures.short(row["tokens"] or 0),
             figures.money(row["cost"]),
             str(row["errors"] or ""),
@@ -247,6 +247,13 @@ def test_the_head_and_the_turns_of_a_session(
     have(ask, session_id)
     page.goto(viewer.url(f"/sessions/{session_id}"))
     about = ask("SELECT first_ns, last_ns FROM sessions WHERE session_id = ?", session_id)[0]
+    roots = ask("SELECT session_id, turn, start_ns, end_ns FROM spans WHERE session_id = ? AND place = 0", session_id)
+    unknown = untimed(ask)
+    lengths = [
+        row["end_ns"] - row["start_ns"]
+        for row in roots
+        if row["end_ns"] is not None and (row["session_id"], row["turn"]) not in unknown
+    ]
     sums = ask(
         f"SELECT SUM(kind = 'turn') turns, SUM({TOKENS}) tokens, SUM(cost_usd) cost,"  # noqa: S608  (ours)
         " SUM(status = 'error' AND kind <> 'turn') errors FROM spans WHERE session_id = ?",
@@ -255,7 +262,8 @@ def test_the_head_and_the_turns_of_a_session(
     lines = list(changed_lines(ask, session_id).values())
     assert heads(page) == {
         "turn" if sums["turns"] == 1 else "turns": str(sums["turns"]),
-        "duration": milliseconds(about["first_ns"], about["last_ns"]),
+        "active": milliseconds(0, sum(lengths) if lengths else None),
+        "from start to end": milliseconds(about["first_ns"], about["last_ns"]),
         "cost": figures.money(sums["cost"]),
         "tokens": f"{sums['tokens'] or 0:,}",
         "error" if sums["errors"] == 1 else "errors": str(sums["errors"]),
