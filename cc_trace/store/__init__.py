@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cc_trace.store import doubts, filters, insights, lists, questions, rewrites, usage
+    from cc_trace.store import filters, insights, lists, questions, rewrites, usage
     from cc_trace.store.delivered import (
         StoredSession,
         find_stored,
@@ -35,7 +35,6 @@ __all__ = [
     "Store",
     "StoredSession",
     "connect",
-    "doubts",
     "filters",
     "find_stored",
     "insights",
@@ -84,7 +83,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name in ("doubts", "filters", "insights", "lists", "questions", "rewrites", "usage"):
+    if name in ("filters", "insights", "lists", "questions", "rewrites", "usage"):
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -35,8 +37,8 @@ _UPSERT: Final = (
 )
 # A turn's spans are delivered from its end, its root last: of those that began at one moment and have no place yet, the
 # later row is the first.
-_ROWS: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, place IS NULL, place, row DESC"
-_ROWS_OF_1: Final = "SELECT turn, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC"
+_ROWS: Final = "SELECT turn, place, span FROM spans WHERE session_id = ? ORDER BY turn, place IS NULL, place, row DESC"
+_ROWS_OF_1: Final = "SELECT turn, NULL, span FROM spans WHERE session_id = ? ORDER BY turn, rowid DESC"
 # A trace without any time is kept. Looking for old ones can take long and locks nobody out; so each is looked at again
 # when it is deleted, for it may have gone on.
 _ENDED_BEFORE: Final = "SELECT trace_id FROM spans GROUP BY trace_id HAVING MAX(COALESCE(end_ns, start_ns)) < ? LIMIT ?"
@@ -104,14 +106,11 @@ def read_session(path: Path, session_id: str) -> Iterator[Span]:
         raise NotFoundError(message)
     try:
         with contextlib.closing(connect_to_read(path)) as database:
-            turn: list[Span] = []
             question = _ROWS_OF_1 if version_of(database) == 1 else _ROWS
-            for number, data in database.execute(question, (session_id,)):
-                if turn and turn[-1].turn != number:
-                    yield from _in_tree_order(turn)
-                    turn = []
-                turn.append(from_json(data))
-            yield from _in_tree_order(turn)
+            for _, rows in groupby(database.execute(question, (session_id,)), key=itemgetter(0)):
+                found = [(place, from_json(data)) for _, place, data in rows]
+                spans = [span for _, span in found]
+                yield from spans if None not in [place for place, _ in found] else _in_tree_order(spans)
     except sqlite3.Error as error:
         message = f"the local store {path} cannot be read: {error}"
         raise StateError(message) from error

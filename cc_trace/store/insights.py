@@ -138,8 +138,8 @@ def _times(store: Store, where: Where) -> sqlite3.Row:
     sums = ", ".join(f"SUM(json_extract(times, '$.{kind}')) {kind}" for kind in TIME_KINDS)
     times = f"CASE WHEN (session_id, turn) NOT IN ({UNTIMED}) THEN json_extract(span, '$.metadata.time_ms') END times"
     return store.read(
-        f"SELECT {sums}, COUNT(*) turns, COUNT(times) timed FROM (SELECT {times}"
-        f" FROM spans JOIN sessions USING (session_id) WHERE kind = 'turn' AND {where.text})",
+        f"WITH spent AS MATERIALIZED (SELECT {times} FROM spans JOIN sessions USING (session_id)"
+        f" WHERE kind = 'turn' AND {where.text}) SELECT {sums}, COUNT(*) turns, COUNT(times) timed FROM spent",
         where.values,
     )[0]
 

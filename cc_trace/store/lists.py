@@ -36,9 +36,6 @@ _SORTS: Final = {
 }
 
 
-_LINES: Final = (
-    " json_extract(span, '$.metadata.lines_added') added, json_extract(span, '$.metadata.lines_removed') gone,"
-)
 _MISS: Final = " json_extract(span, '$.metadata.cache_miss') cache_miss,"
 
 
@@ -71,8 +68,9 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
     )[0]
     rows = store.read(
         f"SELECT {_PICK}, title, project, {took} took_ns, {_PAID} paid_usd,"
-        f"{_LINES if chosen.file else ''}{_MISS if chosen.miss else ''}"
-        " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens"
+        f"{_MISS if chosen.miss else ''}"
+        " input_tokens + output_tokens + cache_read_tokens + cache_write_tokens tokens,"
+        " lines_added added, lines_removed gone"
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],
     )
@@ -87,7 +85,7 @@ class Notable(NamedTuple):
     slowest: list[Slow]
 
 
-def notable(store: Store, session_id: str, number: int | None, failures: int, untimed: set[int]) -> Notable:
+def notable(store: Store, session_id: str, number: int | None, failures: int) -> Notable:
     """Return the most expensive spans, the failures if there are any, and the slowest; number None: of all turns."""
     which = [session_id, number]
     where = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL"
@@ -105,7 +103,7 @@ def notable(store: Store, session_id: str, number: int | None, failures: int, un
         )
         if failures
         else [],
-        slowest=slowest(store, session_id, number, untimed)[:_FIRST_FEW],
+        slowest=slowest(store, session_id, number)[:_FIRST_FEW],
     )
 
 
@@ -123,7 +121,7 @@ def edits(store: Store, session_id: str, path: str) -> list[str]:
     """Return the calls of a session that changed a file, in order."""
     found = store.read(
         "SELECT span_id FROM spans WHERE session_id = ? AND +kind = 'tool' AND status = 'ok'"
-        " AND tool IN ('Edit', 'MultiEdit', 'Write', 'NotebookEdit') AND json_extract(span, '$.tool.file_path') = ?"
+        " AND json_extract(span, '$.tool.file_path') = ?"
         " ORDER BY start_ns, turn, place",
         [session_id, path],
     )
@@ -152,19 +150,15 @@ def below(store: Store, agent: sqlite3.Row) -> sqlite3.Row | None:
 def agents(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return a session's agents with what they did in sum, the most expensive first; `total`: of agents."""
     return store.read(
-        "WITH agents AS (SELECT span_id, session_id, turn, place, last, name, start_ns, end_ns, total_usd,"
+        "WITH agents AS (SELECT row, span_id, session_id, turn, place, last, name, start_ns, end_ns, total_usd,"
         " COALESCE(NULLIF(label, ''), (SELECT json_extract(span, '$.input.description') FROM spans call"
         " WHERE call.session_id = own.session_id AND call.span_id = own.parent_id), '') label,"
         " json_extract(span, '$.metadata.background') background, COUNT(*) OVER () total FROM spans own"
         " WHERE session_id = ? AND +kind = 'subagent' AND place IS NOT NULL"
         " ORDER BY total_usd DESC, turn, place LIMIT 50)"
-        " SELECT agents.*, (SELECT GROUP_CONCAT(DISTINCT model) FROM spans WHERE session_id = agents.session_id"
-        " AND turn = agents.turn AND place > agents.place AND place <= agents.last) models,"
-        " (SELECT SUM(kind = 'tool') FROM spans WHERE session_id = agents.session_id"
-        " AND turn = agents.turn AND place > agents.place AND place <= agents.last) tools,"
-        " (SELECT SUM(status = 'error') FROM spans WHERE session_id = agents.session_id"
-        " AND turn = agents.turn AND place > agents.place AND place <= agents.last) errors"
-        " FROM agents ORDER BY total_usd DESC, turn, place",
+        f" SELECT agents.*, {_BELOW} FROM agents LEFT JOIN spans ON spans.session_id = agents.session_id"
+        " AND spans.turn = agents.turn AND spans.place > agents.place AND spans.place <= agents.last"
+        " GROUP BY agents.row ORDER BY agents.total_usd DESC, agents.turn, agents.place",
         [session_id],
     )
 
@@ -266,14 +260,14 @@ class TimeSpent(NamedTuple):
     untimed: int  # other turns, whose times are not known or cannot be right
 
 
-def time_spent(store: Store, session_id: str, untimed: set[int]) -> TimeSpent:
-    """Return how the time of a session's turns was spent. `untimed`: those whose times cannot be right."""
+def time_spent(store: Store, session_id: str) -> TimeSpent:
+    """Return how the time of a session's turns was spent."""
     found = store.read(
-        "SELECT turn, json_extract(span, '$.metadata.time_ms') times, (end_ns - start_ns) / 1e6 took FROM spans"
-        " WHERE session_id = ? AND place = 0",
+        "SELECT untimed, json_extract(span, '$.metadata.time_ms') times, (end_ns - start_ns) / 1e6 took"
+        " FROM spans JOIN turns USING (session_id, turn) WHERE session_id = ? AND place = 0",
         [session_id],
     )
-    known = [(json.loads(row["times"]), row["took"]) for row in found if row["times"] and row["turn"] not in untimed]
+    known = [(json.loads(row["times"]), row["took"]) for row in found if row["times"] and not row["untimed"]]
     by_kind = {kind: sum(times.get(kind) or 0 for times, _ in known) for kind in TIME_KINDS}
     return TimeSpent(by_kind, sum(took or 0.0 for _, took in known), len(found) - len(known))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from cc_trace.store.filters import Filter
     from cc_trace.store.store import Store
 
-_MAX_COMPARED: Final = 1_000  # lines of one edit
 MAX_ROWS: Final = 200  # of one request
 MAX_FOLDED: Final = 200
 MAX_REQUESTS: Final = 500  # of a chart
@@ -101,17 +99,17 @@ def session(store: Store, session_id: str) -> sqlite3.Row | None:
 def turns(
     store: Store, session_id: str, offset: int = 0, limit: int = MAX_ROWS, only: int | None = None
 ) -> list[sqlite3.Row]:
-    """Return the root spans of a session's turns, or of `only` one, with counts of what is below each."""
+    """Return the root spans of a session's turns, or of `only` one, with counts of what is below each.
+
+    `untimed`: its times cannot be right.
+    """
     return store.read(
-        "WITH shown AS (SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd,"
-        " root.label, json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
-        " json_extract(root.span, '$.error') error, json_extract(root.span, '$.metadata') metadata, turns.running"
-        " FROM spans root JOIN turns USING (session_id, turn) WHERE root.session_id = ?1 AND root.place = 0"
-        " AND (?4 IS NULL OR root.turn = ?4) ORDER BY root.turn LIMIT ?2 OFFSET ?3),"
-        " sums AS (SELECT turn, SUM(kind = 'tool') tools, SUM(status = 'error' AND kind <> 'turn') errors,"
-        " SUM(kind = 'generation') requests, SUM(output_tokens) output FROM spans WHERE session_id = ?1"
-        " AND turn BETWEEN (SELECT MIN(turn) FROM shown) AND (SELECT MAX(turn) FROM shown) GROUP BY turn)"
-        " SELECT * FROM shown JOIN sums USING (turn) ORDER BY turn",
+        "SELECT root.turn, root.span_id, root.start_ns, root.end_ns, root.status, root.total_usd, root.label,"
+        " json_extract(root.span, '$.input') prompt, json_extract(root.span, '$.output') answer,"
+        " json_extract(root.span, '$.error') error, json_extract(root.span, '$.metadata') metadata,"
+        " running, untimed, requests, tools, errors, turns.output_tokens output"
+        " FROM turns JOIN spans root USING (session_id, turn) WHERE session_id = ?1 AND place = 0"
+        " AND (?4 IS NULL OR turn = ?4) ORDER BY turn LIMIT ?2 OFFSET ?3",
         [session_id, limit, offset, only],
     )
 
@@ -123,13 +121,17 @@ def turn(store: Store, session_id: str, number: int) -> sqlite3.Row | None:
 
 
 class Rows(NamedTuple):
-    """Some rows of a turn. `total`: number of rows that are not folded away; `running`: the turn goes on."""
+    """Some rows of a turn. `total`: number of rows that are not folded away; `running`: the turn goes on.
+
+    `untimed`: its times cannot be right.
+    """
 
     rows: list[dict[str, Any]]
     total: int
     start_ns: int
     end_ns: int
     running: bool
+    untimed: bool
 
 
 def turn_rows(store: Store, session_id: str, number: int, folded: list[int], offset: int, limit: int) -> Rows:
@@ -153,8 +155,9 @@ def turn_rows(store: Store, session_id: str, number: int, folded: list[int], off
         f"SELECT {_ROW} FROM spans WHERE {where} ORDER BY place LIMIT ? OFFSET ?",
         [*values, min(limit, MAX_ROWS), max(0, offset)],
     )
-    running = store.read("SELECT running FROM turns WHERE session_id = ? AND turn = ?", [session_id, number])
-    return Rows([_row(each, start_ns) for each in found], total, start_ns, end_ns, bool(running and running[0][0]))
+    known = store.read("SELECT running, untimed FROM turns WHERE session_id = ? AND turn = ?", [session_id, number])
+    running, untimed = map(bool, known[0]) if known else (False, False)
+    return Rows([_row(each, start_ns) for each in found], total, start_ns, end_ns, running, untimed)
 
 
 def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
@@ -219,18 +222,19 @@ def calls(store: Store, response: sqlite3.Row) -> list[sqlite3.Row]:
 
 def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the latest requests of a session's main thread and its compactions, in order; `total`: of requests."""
-    found = store.read(
-        "SELECT SUM(kind = 'generation') OVER () total,"
-        " span_id, turn, kind, name, model, start_ns, input_tokens input, output_tokens output,"
+    return store.read(
+        "WITH latest AS (SELECT row, SUM(kind = 'generation') OVER () total FROM spans"
+        " WHERE session_id = ? AND agent = ''"
+        " AND ((kind = 'generation' AND input_tokens IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
+        " ORDER BY turn DESC, place DESC LIMIT ?)"
+        " SELECT total, span_id, turn, kind, name, model, start_ns, input_tokens input, output_tokens output,"
         " cache_read_tokens cache_read, cache_write_tokens cache_write, cost_usd,"
         " json_extract(span, '$.metadata.context') context, json_extract(span, '$.metadata.cache_miss') cache_miss,"
         " json_extract(span, '$.metadata.durationMs') duration_ms, json_extract(span, '$.metadata.micro') micro,"
-        " json_extract(span, '$.metadata.trigger') trigger FROM spans WHERE session_id = ? AND agent = '' AND"
-        " ((kind = 'generation' AND input_tokens IS NOT NULL) OR (kind = 'event' AND name = 'compaction'))"
-        " ORDER BY turn DESC, place DESC LIMIT ?",
+        " json_extract(span, '$.metadata.trigger') trigger FROM latest JOIN spans USING (row)"
+        " ORDER BY turn, place",
         [session_id, MAX_REQUESTS],
     )
-    return found[::-1]
 
 
 def costs(store: Store, session_id: str) -> list[sqlite3.Row]:
@@ -245,57 +249,12 @@ def files(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the files that a session changed most often, with lines added and removed; `total`: of files."""
     return store.read(
         "SELECT json_extract(span, '$.tool.file_path') path, COUNT(*) edits, MIN(span_id) span_id,"
-        " SUM(json_extract(span, '$.metadata.lines_added')) added,"
-        " SUM(json_extract(span, '$.metadata.lines_removed')) removed, COUNT(*) OVER () total FROM spans"
+        " COALESCE(SUM(lines_added), 0) added, COALESCE(SUM(lines_removed), 0) removed,"
+        " COUNT(*) OVER () total FROM spans"
         " WHERE session_id = ? AND +kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
         " GROUP BY 1 ORDER BY 2 DESC LIMIT 100",
         [session_id],
     )
-
-
-def uncounted_lines(store: Store, session_id: str) -> dict[str, tuple[int, int]]:
-    """Return the lines added and removed, by file, of edits whose results do not say so, as those of agents.
-
-    They are counted from what the call was given; what a written file had before is not known.
-    """
-    found = store.read(
-        "SELECT json_extract(span, '$.tool.file_path') path, json_extract(span, '$.input') given FROM spans"
-        " WHERE session_id = ? AND +kind = 'tool' AND status = 'ok' AND path IS NOT NULL"
-        " AND json_extract(span, '$.metadata.lines_added') IS NULL LIMIT 2000",
-        [session_id],
-    )
-    sums: dict[str, tuple[int, int]] = {}
-    for row in found:
-        added, removed = sums.get(row["path"], (0, 0))
-        for old, new in _replaced(row["given"]):
-            more, gone = _changed_lines(old.splitlines(), new.splitlines())
-            added, removed = added + more, removed + gone
-        sums[row["path"]] = (added, removed)
-    return sums
-
-
-def _replaced(given: str | None) -> list[tuple[str, str]]:
-    """Return the old and new texts of an edit."""
-    try:
-        known = json.loads(given or "null")
-    except ValueError:
-        return []
-    match known:
-        case {"content": str(content)}:
-            return [("", content)]
-        case {"edits": [*edits]}:
-            return [pair for each in edits for pair in _replaced(json.dumps(each))]
-        case {"old_string": str(old), "new_string": str(new)}:
-            return [(old, new)]
-        case _:
-            return []
-
-
-def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
-    if len(old) + len(new) > _MAX_COMPARED:
-        return len(new), len(old)
-    same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
-    return len(new) - same, len(old) - same
 
 
 class Hit(NamedTuple):

@@ -16,11 +16,12 @@ import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.files import check_beside_database, prepare_database
+from cc_trace.store.doubts import MARK_ALL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION: Final = 4
+VERSION: Final = 5
 BUSY_SECONDS: Final = 10.0
 OTHER_VERSION: Final = "it was written by another version of cc-trace"
 # What of a span has columns; docs/store.md says what each is. `span` is all of it, as JSON.
@@ -52,6 +53,8 @@ TYPED: Final = {
     "wait_ms": "REAL",
     "calls": "TEXT",
     "refused": "TEXT",
+    "lines_added": "INTEGER",
+    "lines_removed": "INTEGER",
 }
 # Its place among the spans of its turn. NULL: it was delivered, and its turn has not been laid out since.
 PLACED: Final = {
@@ -71,19 +74,33 @@ _INDEX_OF_COPIES: Final = """
 CREATE INDEX spans_copied ON spans (session_id, copied, kind, status, cost_usd, input_tokens, output_tokens,
     cache_read_tokens, cache_write_tokens) WHERE copied = 1;
 """
+# What is summed up or sorted over the spans of a turn stands in the index: a row is large.
+_INDEX_OF_PLACES: Final = """
+CREATE INDEX spans_in_place ON spans (session_id, turn, place, last, kind, status, agent, agent_id, tool, start_ns,
+    end_ns, first_token_ns, wait_ms, cost_usd, total_usd, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens);
+"""
+_SUMS_OF_A_TURN: Final = """
+SELECT SUM(kind = 'generation'), SUM(kind = 'tool'), SUM(status = 'error' AND kind <> 'turn'), SUM(output_tokens)
+    FROM spans WHERE spans.session_id = turns.session_id AND spans.turn = turns.turn
+"""
+_SUM_UP: Final = f"UPDATE turns SET (requests, tools, errors, output_tokens) = ({_SUMS_OF_A_TURN})"  # noqa: S608
+SUM_UP_TURN: Final = f"{_SUM_UP} WHERE session_id = ? AND turn = ?"
 _TABLES: Final = f"""
 CREATE TABLE spans (row INTEGER PRIMARY KEY, {", ".join(f"{name} {type_}" for name, type_ in _COLUMNS.items())});
 CREATE UNIQUE INDEX spans_by_id ON spans (span_id, session_id);
-CREATE INDEX spans_in_place ON spans (session_id, turn, place);
 CREATE INDEX spans_by_trace ON spans (trace_id);
 CREATE INDEX spans_by_kind ON spans (kind, start_ns);
 CREATE INDEX spans_without_place ON spans (session_id) WHERE place IS NULL;
+{_INDEX_OF_PLACES}
 {_INDEX_OF_COPIES}
 CREATE TABLE sessions (session_id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', project TEXT, repository TEXT,
     cwd TEXT, branch TEXT, first_ns INTEGER, last_ns INTEGER, active_ns INTEGER, turns INTEGER, cost_usd REAL,
     tokens INTEGER, errors INTEGER, state TEXT, predecessor TEXT, path TEXT, stamp TEXT, summary TEXT);
 CREATE INDEX sessions_by_time ON sessions (last_ns);
-CREATE TABLE turns (session_id TEXT, turn INTEGER, digest TEXT, running INTEGER, PRIMARY KEY (session_id, turn));
+CREATE TABLE turns (session_id TEXT, turn INTEGER, digest TEXT, running INTEGER, requests INTEGER,
+    tools INTEGER, errors INTEGER, output_tokens INTEGER, untimed INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (session_id, turn));
 CREATE TABLE usage (session_id TEXT NOT NULL, quarter INTEGER NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
     agent TEXT NOT NULL, tool TEXT NOT NULL, requests REAL, errors INTEGER, input_tokens REAL, output_tokens REAL,
     cache_read_tokens REAL, cache_write_tokens REAL, cost_usd REAL);
@@ -103,21 +120,40 @@ INSERT INTO spans (span_id, session_id, trace_id, parent_id, turn, kind, name, t
     cache_write_tokens, cost_usd, span FROM earlier ORDER BY rowid;
 DROP TABLE earlier;
 """  # noqa: S608  (ours)
+# Lines that results do not tell are counted when the sessions are read again, as all are.
+_FROM_4: Final = f"""
+ALTER TABLE spans ADD COLUMN lines_added INTEGER;
+ALTER TABLE spans ADD COLUMN lines_removed INTEGER;
+ALTER TABLE turns ADD COLUMN requests INTEGER;
+ALTER TABLE turns ADD COLUMN tools INTEGER;
+ALTER TABLE turns ADD COLUMN errors INTEGER;
+ALTER TABLE turns ADD COLUMN output_tokens INTEGER;
+ALTER TABLE turns ADD COLUMN untimed INTEGER NOT NULL DEFAULT 0;
+DROP INDEX spans_in_place;
+{_INDEX_OF_PLACES}
+{_SUM_UP};
+{MARK_ALL};
+UPDATE spans SET lines_added = json_extract(span, '$.metadata.lines_added'),
+    lines_removed = json_extract(span, '$.metadata.lines_removed') WHERE kind = 'tool';
+UPDATE turns SET digest = '' WHERE (session_id, turn) IN (SELECT session_id, turn FROM spans
+    WHERE kind = 'tool' AND lines_added IS NULL AND json_extract(span, '$.tool.file_path') IS NOT NULL);
+UPDATE sessions SET stamp = '' WHERE stamp IS NOT NULL;
+PRAGMA user_version = {VERSION};
+"""  # noqa: S608  (ours)
 # What is new is computed as each session is read, or laid out, again; until then it is missing.
 _FROM_3: Final = f"""
 ALTER TABLE spans ADD COLUMN refused TEXT;
 ALTER TABLE sessions ADD COLUMN active_ns INTEGER;
 UPDATE turns SET digest = '';
 UPDATE spans SET place = NULL WHERE session_id IN (SELECT session_id FROM sessions WHERE stamp IS NULL);
-UPDATE sessions SET stamp = '' WHERE stamp IS NOT NULL;
-PRAGMA user_version = {VERSION};
+{_FROM_4}
 """  # noqa: S608  (likewise)
 _FROM_2: Final = f"""
 {_INDEX_OF_COPIES}
 {_FROM_3}
 """
 # What brings a file to this version, by the version that it has.
-_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1, 2: _FROM_2, 3: _FROM_3}
+_SCRIPTS: Final = {0: _TABLES, 1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: _FROM_4}
 
 
 def connect(path: Path, busy_seconds: float | None = None) -> sqlite3.Connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,16 +16,17 @@ LONG_NS: Final = 1_000_000_000  # what is shorter counts only where nothing is l
 _MAX_CALLS: Final = 1_000  # the longest: of more, alike ones are not all counted
 _PROGRAM: Final = re.compile(r"([\w./@+-]{1,60})(?: ([a-z][\w-]{0,30})(?=\s|$))?")
 _SMALL: Final = ("cd", "echo", "true", "export")
+_UNTIMED: Final = "SELECT turn FROM turns WHERE session_id = ?1 AND untimed"
 _WHERE: Final = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT NULL"
 # Each is a part of a span's time: why, and how long. A tool's own time begins after its permission. The times of
-# responses are guesses in turns whose `time_ms` is not known. ?3: the turns whose times cannot be right.
+# responses are guesses in turns whose `time_ms` is not known, and no times count in those where they cannot be right.
 _PARTS: Final = (
     (
         "SELECT CASE WHEN kind = 'generation' THEN 'model' WHEN tool IN ('AskUserQuestion', 'ExitPlanMode')"
         " THEN 'answer' ELSE 'call' END why, name, label, span_id, turn, place, CASE kind WHEN 'generation'"
         " THEN first_token_ns - start_ns"
         " ELSE end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) END took"
-        f" FROM spans WHERE {_WHERE} AND took > 0 AND turn NOT IN (SELECT value FROM json_each(?3))"
+        f" FROM spans WHERE {_WHERE} AND took > 0 AND turn NOT IN ({_UNTIMED})"
         " AND (+kind = 'tool' AND status <> 'incomplete' OR +kind = 'generation' AND turn IN (SELECT turn FROM spans"
         " WHERE session_id = ?1 AND place = 0 AND (?2 IS NULL OR turn = ?2)"
         f" AND json_extract(span, '$.metadata.time_ms') IS NOT NULL)) ORDER BY took DESC LIMIT {_MAX_CALLS}"
@@ -35,7 +35,7 @@ _PARTS: Final = (
         "SELECT json_extract(value, '$[0]') why, name, label, span_id, turn, place,"
         " json_extract(value, '$[2]') - json_extract(value, '$[1]') took FROM spans, json_each(waits)"
         f" WHERE {_WHERE} AND wait_ms IS NOT NULL AND took > 0"
-        " AND (why <> 'answer' OR turn NOT IN (SELECT value FROM json_each(?3))) ORDER BY took DESC"
+        f" AND (why <> 'answer' OR turn NOT IN ({_UNTIMED})) ORDER BY took DESC"
         f" LIMIT {_MAX_CALLS}"
     ),
 )
@@ -56,14 +56,11 @@ class Slow(NamedTuple):
     all_of_them: list[str]  # the ids of all, the longest first; of very many not all
 
 
-def slowest(store: Store, session_id: str, number: int | None, untimed: set[int]) -> list[Slow]:
-    """Return what took longest in a session, or in one turn of it: those that took most together first.
-
-    `untimed`: the turns whose times cannot be right.
-    """
+def slowest(store: Store, session_id: str, number: int | None) -> list[Slow]:
+    """Return what took longest in a session, or in one turn of it: those that took most together first."""
     groups: dict[tuple[str, ...], list[sqlite3.Row]] = {}
     for part in _PARTS:
-        for row in store.read(part, [session_id, number, json.dumps(sorted(untimed))]):
+        for row in store.read(part, [session_id, number]):
             alone = row["span_id"] if row["why"] == "model" else ""
             groups.setdefault((row["why"], row["name"], program(row), alone), []).append(row)
     made = [_together(why, what, rows) for (why, _, what, _), rows in groups.items()]

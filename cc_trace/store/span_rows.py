@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cc_trace.spans import Response, Span, Tool
+from cc_trace.store.changed_lines import changed_lines
 from cc_trace.store.layout import refused_by, waits
 from cc_trace.transcript import Usage
 from cc_trace.values import INT64, json_text, readable
@@ -79,6 +80,7 @@ def typed(span: Span, known_waits: Sequence[Wait] | None = None) -> tuple[Value,
         waited / _NS_PER_MS if waited else None,
         _calls(span.output) if span.kind == "generation" else None,
         refused_by(span),
+        *map(integer, changed_lines(span)),
     )
 
 

@@ -23,12 +23,12 @@ from cc_trace.errors import StateError
 from cc_trace.spans import TITLE_CHARS, Session
 from cc_trace.store import terminal
 from cc_trace.store.delivered import StoredSession, read_session
-from cc_trace.store.doubts import untimed_turns
+from cc_trace.store.doubts import MARK_SESSION
 from cc_trace.store.layout import rows
-from cc_trace.store.schema import PLACED, TYPED, connect
+from cc_trace.store.schema import PLACED, SUM_UP_TURN, TYPED, connect
 from cc_trace.store.span_rows import integer, to_json, typed
 from cc_trace.turns import current_activity
-from cc_trace.values import readable
+from cc_trace.values import json_text, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -239,7 +239,7 @@ class Store:
             for made in turns:
                 session_id, number = made.turn[:2]
                 _delete_turn(database, session_id, number)
-                database.execute("INSERT INTO turns VALUES (?, ?, ?, ?)", made.turn)
+                database.execute("INSERT INTO turns (session_id, turn, digest, running) VALUES (?, ?, ?, ?)", made.turn)
                 copied = _copies(database, session_id, [str(columns[0]) for columns, _, _ in made.rows])
                 first = database.execute("SELECT COALESCE(MAX(row), 0) + 1 FROM spans").fetchone()[0]
                 database.executemany(
@@ -253,6 +253,7 @@ class Store:
                     "INSERT INTO texts (rowid, text) VALUES (?, ?)",
                     [(row, text) for row, (_, _, text) in enumerate(made.rows, first) if text],
                 )
+                database.execute(SUM_UP_TURN, (session_id, number))
 
     def _remove_other_turns(self, session_id: str, numbers: set[int]) -> None:
         found = self._writer.execute("SELECT DISTINCT turn FROM spans WHERE session_id = ?", (session_id,)).fetchall()
@@ -272,8 +273,6 @@ class Store:
             "files": [outgoing(name) for name in list(summary.files_modified)[:_MAX_FILES]]
             if content == "full"
             else [],
-            "lines_added": summary.lines_added,
-            "lines_removed": summary.lines_removed,
             "predecessor": summary.predecessor,
             "lineage": summary.lineage,
             "version": summary.version,
@@ -282,19 +281,21 @@ class Store:
             "unseen_cost_usd": summary.unseen_cost_usd,
             "unpriced": summary.unpriced,
         }
-        untimed = untimed_turns(self, session_id)
         with self._transaction() as database:
             _count_usage(database, session_id)
+            database.execute(MARK_SESSION, (session_id,))
             active_ns = database.execute(
-                "SELECT SUM(end_ns - start_ns) FROM spans WHERE session_id = ? AND place = 0"
-                " AND turn NOT IN (SELECT value FROM json_each(?))",
-                (session_id, json.dumps(sorted(untimed))),
+                "SELECT SUM(end_ns - start_ns) FROM spans JOIN turns USING (session_id, turn)"
+                " WHERE session_id = ? AND place = 0 AND NOT untimed",
+                (session_id,),
             ).fetchone()[0]
             totals = database.execute(
                 "SELECT SUM(cost_usd), SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens),"
-                " SUM(status = 'error' AND kind <> 'turn') FROM spans WHERE session_id = ?",
+                " SUM(status = 'error' AND kind <> 'turn'), SUM(lines_added), SUM(lines_removed)"
+                " FROM spans WHERE session_id = ?",
                 (session_id,),
             ).fetchone()
+            about |= {"lines_added": totals[3] or 0, "lines_removed": totals[4] or 0}
             row: dict[str, object] = {
                 "session_id": session_id,
                 "title": readable(" ".join(told.split())[:TITLE_CHARS]) or session_id,
@@ -367,10 +368,10 @@ def _texts(value: JsonValue, depth: int) -> Iterator[str]:
 
 def _delete_turn(database: sqlite3.Connection, session_id: str, turn: int) -> None:
     which = (session_id, turn)
-    database.execute(
-        "DELETE FROM texts WHERE rowid IN (SELECT row FROM spans WHERE session_id = ? AND turn = ?)", which
-    )
-    database.execute("DELETE FROM spans WHERE session_id = ? AND turn = ?", which)
+    rows = database.execute("SELECT row FROM spans WHERE session_id = ? AND turn = ?", which).fetchall()
+    if rows:  # otherwise the search index would write out what it holds back, which costs more than all else here
+        database.executemany("DELETE FROM texts WHERE rowid = ?", rows)
+        database.execute("DELETE FROM spans WHERE session_id = ? AND turn = ?", which)
     database.execute("DELETE FROM turns WHERE session_id = ? AND turn = ?", which)
 
 
@@ -398,7 +399,7 @@ def _placed(row: Row) -> tuple[object, ...]:
     """Return the columns of a span's place in its turn, except the first."""
     return (
         *(row.place, row.last, row.depth, readable(row.label), row.total_usd, row.hot),
-        *(json.dumps(row.lane), json.dumps(row.waits)),
+        *(json_text(row.lane), json_text(row.waits)),
     )
 
 

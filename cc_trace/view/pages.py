@@ -18,7 +18,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
-from cc_trace.store import doubts, filters, insights, lists, plain, questions, rewrites
+from cc_trace.store import filters, insights, lists, plain, questions, rewrites
 from cc_trace.transcript import Hunk, agent_paths, changed_hunks, find_media, media_type
 from cc_trace.view import charts, details, failure, figures, markdown, sent, words
 
@@ -160,11 +160,7 @@ class Pages:
         offset = max(0, _number(request.query_params.get("from"), 1) - 1)
         turns = questions.turns(self._index, session_id, offset)
         about = json.loads(found["summary"])
-        untimed = doubts.untimed_turns(self._index, session_id)
-        uncounted = questions.uncounted_lines(self._index, session_id)
-        for place, name in enumerate(("lines_added", "lines_removed")):
-            about[name] += sum(lines[place] for lines in uncounted.values())
-        spent = lists.time_spent(self._index, session_id, untimed)
+        spent = lists.time_spent(self._index, session_id)
         costs = questions.costs(self._index, session_id)
         highest = max((row["total_usd"] or 0.0 for row in costs), default=0.0)
         return self._page(
@@ -175,14 +171,14 @@ class Pages:
             session=found,
             can_be_resumed=_UUID.fullmatch(session_id) is not None,
             about=about,
-            notable=lists.notable(self._index, session_id, None, found["errors"] or 0, untimed),
+            notable=lists.notable(self._index, session_id, None, found["errors"] or 0),
             times=_stacked(spent.by_kind | _between_turns(found, spent)),
             untimed=spent.untimed,
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
             turns=[
                 {
                     **_conversation(turn, highest if len(costs) > 1 else 0.0, found["cost_usd"]),
-                    "timed": turn["turn"] not in untimed,
+                    "timed": not turn["untimed"],
                 }
                 for turn in turns
             ],
@@ -197,10 +193,7 @@ class Pages:
             costs_highest=highest,
             top=_most_expensive(costs, found["cost_usd"]) if highest and len(costs) > 1 else None,
             spent=charts.cost_line(lists.spending(self._index, session_id)),
-            files=[
-                (_with_lines(row, uncounted), _below(row["path"], found["cwd"]))
-                for row in questions.files(self._index, session_id)
-            ],
+            files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
             agents=lists.agents(self._index, session_id),
             hooks=lists.hooks(self._index, session_id),
             decisions=lists.permissions(self._index, session_id),
@@ -215,9 +208,8 @@ class Pages:
             return self._missing("This turn does not exist. If it is new, reload the page in a moment.")
         wanted = request.query_params.get("span", "")
         place = questions.place_of(self._index, session_id, number, wanted)
-        untimed = doubts.untimed_turns(self._index, session_id, number)
-        timed = number not in untimed
-        notable = lists.notable(self._index, session_id, number, turn["errors"] or 0, untimed)
+        timed = not turn["untimed"]
+        notable = lists.notable(self._index, session_id, number, turn["errors"] or 0)
         return self._page(
             "turn.html",
             page="turn",
@@ -249,7 +241,7 @@ class Pages:
             _number(asked.get("offset")),
             _number(asked.get("limit"), questions.MAX_ROWS),
         )
-        timed = number not in doubts.untimed_turns(self._index, session_id, number)
+        timed = not found.untimed
         session = questions.session(self._index, session_id)
         folder = session["cwd"] if session is not None else None
         end_ns = max(found.end_ns, time.time_ns()) if found.running else found.end_ns
@@ -287,7 +279,7 @@ class Pages:
         rewrite = rewrites.of_request(self._index, row["row"]) if is_response else None
         known = details.Known(
             running=running,
-            timed=not doubts.untimed_turns(self._index, row["session_id"], row["turn"]),
+            timed=turn is None or not turn["untimed"],
             below=lists.below(self._index, row) if row["kind"] == "subagent" else None,
             calls=questions.calls(self._index, row) if is_response else [],
             hunks=hunks,
@@ -480,12 +472,6 @@ def _most_expensive(costs: Sequence[Any], all_usd: float | None) -> dict[str, An
 def _cut(text: object) -> str:
     told = text if isinstance(text, str) else "" if text is None else str(text)
     return told if len(told) <= _ANSWER_CHARS else told[:_ANSWER_CHARS] + " …"
-
-
-def _with_lines(row: Any, uncounted: dict[str, tuple[int, int]]) -> dict[str, Any]:  # noqa: ANN401
-    """Return a changed file with the lines of all its edits."""
-    added, removed = uncounted.get(row["path"], (0, 0))
-    return {**dict(row), "added": (row["added"] or 0) + added, "removed": (row["removed"] or 0) + removed}
 
 
 def _below(path: str, folder: str | None) -> str:

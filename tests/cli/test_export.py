@@ -102,12 +102,12 @@ def test_json_has_every_span(projects: Path) -> None:
 def test_a_session_whose_transcript_is_gone_is_exported_from_the_store(projects: Path, tmp_path: Path) -> None:
     copy_cases(projects, "2.1.325--shop")
     path = next(projects.glob("*.jsonl"))
-    spans = {span["span_id"]: span for span in json.loads(exported(projects, "a.json"))["spans"]}
+    spans = json.loads(exported(projects, "a.json"))["spans"]
     assert main(["sessions"]) == 0
     path.unlink()
     out = tmp_path / "b.json"
     assert main(["export", path.stem[:6], "-o", str(out)]) == 0
-    assert {span["span_id"]: span for span in json.loads(out.read_text())["spans"]} == spans
+    assert json.loads(out.read_text())["spans"] == spans
     assert main(["export", path.stem, "--turn", "2", "-o", str(out)]) == 0
     assert {span["turn"] for span in json.loads(out.read_text())["spans"]} == {2}
     (tmp_path / ".config" / "cc-trace").mkdir(parents=True)

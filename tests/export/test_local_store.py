@@ -157,6 +157,8 @@ def test_columns_of_a_span(store: LocalStore) -> None:
             "wait_ms": None,
             "calls": None,
             "refused": None,
+            "lines_added": None,
+            "lines_removed": None,
             "copied": 0,
             **dict.fromkeys(("place", "last", "depth", "label", "total_usd", "hot", "lane", "waits")),
             "span": to_json(SPAN).decode(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from lines import prompt, reply, result, session, tool_use
@@ -36,5 +37,8 @@ def test_lines_are_counted_from_what_a_call_was_given(tmp_path: Path) -> None:
         result("e5", at=2, error=True),
     )
     with running(tmp_path) as viewer:
-        assert questions.uncounted_lines(viewer.index, SESSION) == {"/p/a": (3, 2), "/p/b": (3, 0)}
-        assert {row["path"]: row["added"] for row in questions.files(viewer.index, SESSION)}["/p/c"] == 2
+        files = {row["path"]: (row["added"], row["removed"]) for row in questions.files(viewer.index, SESSION)}
+        assert files == {"/p/a": (3, 2), "/p/b": (3, 0), "/p/c": (2, 1)}
+        found = questions.session(viewer.index, SESSION)
+        assert found is not None
+        assert json.loads(found["summary"]).items() >= {"lines_added": 8, "lines_removed": 3}.items()

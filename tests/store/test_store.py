@@ -150,6 +150,20 @@ def earlier_store(path: Path, spans: Iterable[Span]) -> None:
         database.commit()
 
 
+TO_4 = """
+DROP INDEX spans_in_place;
+CREATE INDEX spans_in_place ON spans (session_id, turn, place);
+ALTER TABLE spans DROP COLUMN lines_added;
+ALTER TABLE spans DROP COLUMN lines_removed;
+ALTER TABLE turns DROP COLUMN requests;
+ALTER TABLE turns DROP COLUMN tools;
+ALTER TABLE turns DROP COLUMN errors;
+ALTER TABLE turns DROP COLUMN output_tokens;
+ALTER TABLE turns DROP COLUMN untimed;
+PRAGMA user_version = 4;
+"""
+
+
 def recorded(case: str) -> list[Span]:
     return list(Session(next((CASES / case).glob("*.jsonl")), ending="over").spans())
 
@@ -189,7 +203,7 @@ def test_what_a_fork_copied_counts_once_also_in_a_store_of_the_second_version(tm
             " cache_read_tokens + cache_write_tokens), SUM(status = 'error') FROM spans WHERE copied = 0"
         ).fetchone()
         copied = database.execute("SELECT COUNT(*) FROM spans WHERE copied = 1 AND kind = 'turn'").fetchone()[0]
-        database.executescript(f"DROP INDEX spans_copied; {WITHOUT_NEW_COLUMNS} PRAGMA user_version = 2")
+        database.executescript(f"{TO_4} {WITHOUT_NEW_COLUMNS} DROP INDEX spans_copied; PRAGMA user_version = 2")
     with contextlib.closing(Store(path)) as store:
         found = questions.sessions_total(store, filters.Filter())
         assert store.read("PRAGMA user_version")[0][0] == VERSION
@@ -208,7 +222,7 @@ def test_a_store_of_the_third_version_gets_what_is_new_as_its_sessions_are_read_
     with contextlib.closing(sqlite3.connect(path)) as database:
         before = database.execute("SELECT span_id, wait_ms, waits FROM spans ORDER BY span_id").fetchall()
         active = database.execute("SELECT active_ns FROM sessions").fetchone()[0]
-        database.executescript(f"UPDATE spans SET waits = '[]'; {WITHOUT_NEW_COLUMNS} PRAGMA user_version = 3")  # noqa: S608
+        database.executescript(f"UPDATE spans SET waits = '[]'; {TO_4} {WITHOUT_NEW_COLUMNS} PRAGMA user_version = 3")  # noqa: S608
     with contextlib.closing(Store(path)) as store:  # until then it is readable
         assert len(questions.search(store, "discounts")) > 0
     with running(tmp_path) as viewer:
@@ -330,6 +344,37 @@ def test_the_active_time_of_a_session_leaves_out_what_was_between_its_turns(tmp_
         assert viewer.index.read("SELECT active_ns FROM sessions")[0][0] == 15 * 10**9
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_store_of_the_fourth_version_is_brought_to_this_one(tmp_path: Path, projects: Path, *, gone: bool) -> None:
+    """Whether the transcripts are still there or not."""
+    copy_cases(projects, "2.1.325--shop")
+    twice = [prompt("a", 0), reply("m1", "A", at=9_000), prompt("b", 10), reply("m2", "B", at=9_000)]
+    write(projects / f"{OWN}.jsonl", twice)
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+
+    def content() -> list[list[tuple[object, ...]]]:
+        sessions(tmp_path)
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            spans = database.execute(
+                "SELECT session_id, turn, span_id, place, lines_added, lines_removed, label, span FROM spans"
+                " ORDER BY 1, 2, 4"
+            )
+            turns = database.execute(
+                "SELECT session_id, turn, requests, tools, errors, output_tokens, untimed FROM turns ORDER BY 1, 2"
+            )
+            return [spans.fetchall(), turns.fetchall()]
+
+    before = content()
+    assert [row[-1] for row in before[1]][:2] == [1, 1]
+    assert any(row[4] for row in before[0])
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(TO_4)
+    if gone:
+        for transcript in projects.glob("*.jsonl"):
+            transcript.unlink()
+    assert content() == before
+
+
 def test_a_session_stays_when_its_transcript_is_deleted(tmp_path: Path, projects: Path) -> None:
     copy_cases(projects, "2.1.325--a_simple")
     before = sessions(tmp_path)
@@ -425,21 +470,6 @@ def test_turns_that_ended_before_store_days_do_not_enter(tmp_path: Path, project
     os.utime(next(projects.glob("*.jsonl")), (ago, ago))
     (folder / "config.toml").write_text("store_days = 9\n")
     assert sessions(tmp_path) == set()
-
-
-def test_masks_that_change_are_applied_when_a_session_is_read_again(tmp_path: Path, projects: Path) -> None:
-    path = projects / f"{OWN}.jsonl"
-    write(path, [prompt("hi wombat", cwd="/p"), reply("m1", "hello", at=1, cwd="/p")])
-    sessions(tmp_path)
-    folder = tmp_path / ".config" / "cc-trace"
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text('mask = ["wombat"]\n')
-    with path.open("a") as file:
-        file.write('{"type": "mode", "mode": "plan"}\n')
-    store = tmp_path / ".claude" / "state" / "cc-trace" / "traces.db"
-    sessions(tmp_path)
-    with contextlib.closing(sqlite3.connect(store)) as database:
-        assert [row for row in database.iterdump() if "wombat" in row] == []
 
 
 def configure(home: Path, text: str) -> None:
