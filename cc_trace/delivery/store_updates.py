@@ -4,6 +4,7 @@ Rules:
 - A session is read when its files differ from what they were when it was last read; the newest first, since users
   look at recent sessions. While many are read, those that are written to come in between: a running session is followed
   from the start, however long the history is.
+- It is read again too when the privacy settings of its project change.
 - What is off, excluded, suppressed, or a fork of what is suppressed, does not enter, and leaves if it had entered. Nor
   does a session for which `store` is false, unless the store is one of its destinations.
 - A session whose transcript was deleted stays until it is suppressed, or `store_days` are over. The output of a run is
@@ -14,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 import time
@@ -57,7 +59,7 @@ class StoreUpdates:
         self._app = app
         self._store = store
         self._stamps = store.stamps()
-        self._settings_applied = False
+        self._settings: dict[Path, str] = {}  # by folder
         self.failed: dict[str, str] = {}
 
     def run(
@@ -78,7 +80,6 @@ class StoreUpdates:
             self._remove(session_id, changed)
         since = self._since()
         found = past_sessions(paths, self._app.config_dir, since, self._app.states.streams)
-        self._apply_settings(found)
         stamped = [(file, self._stamp(file)) for file in reversed(found) if file.path.stem not in suppressed]
         pending = [(file, stamp) for file, stamp in stamped if stamp != self._stamps.get(file.path.stem)]
         looked = time.time()
@@ -115,32 +116,31 @@ class StoreUpdates:
             if file.path.stem not in left_out and (stamp := self._stamp(file)) != self._stamps.get(file.path.stem):
                 self._read(file, stamp, since_ns, changed)
 
-    def _apply_settings(self, found: Sequence[TranscriptFile]) -> None:
-        """Forget the stamps of projects that may no longer be in the store, so that their sessions are looked at.
-
-        Once, as settings are read once. The sessions of a folder were started in the same place: one stands for all.
-        """
-        if self._settings_applied:
-            return
-        self._settings_applied = True
-        folders: dict[Path, list[Path]] = {}
-        for file in found:
-            if file.path.stem in self._stamps:
-                folders.setdefault(file.path.parent, []).append(file.path)
-        for paths in folders.values():
-            with contextlib.suppress(CcTraceError):  # a wrong setting is told where a session is read
-                if not self._belongs_in_store(*self._app.project_and_environment(paths[-1])):
-                    for path in paths:
-                        del self._stamps[path.stem]
-
     def _since(self) -> float:
         """Return when what is kept begins."""
         days = self._app.local_config().store_days
         return time.time() - days * _DAY_SECONDS if days else 0.0
 
+    def _settings_of(self, path: Path) -> str:
+        """Return what changes when the settings for a session do, read once.
+
+        The sessions of a folder were started in the same place: the first that is asked for stands for all.
+        """
+        if path.parent not in self._settings:
+            found = "wrong"  # which is told where the session is read
+            with contextlib.suppress(CcTraceError):
+                started = self._app.project_and_environment(path)
+                privacy = self._app.local_config(*started).privacy if self._belongs_in_store(*started) else None
+                found = hashlib.sha256(repr(privacy).encode("utf-8", "replace")).hexdigest()[:8]
+            self._settings[path.parent] = found
+        return self._settings[path.parent]
+
     def _stamp(self, file: TranscriptFile) -> str:
-        """Return what changes when a session does: its size and time, its agents', and whether it is at rest."""
-        stamp = f"{file.size}:{file.changed}"
+        """Return what changes when a session does.
+
+        That is its size and time, its agents', whether it is at rest, and the settings for it.
+        """
+        stamp = f"{self._settings_of(file.path)}:{file.size}:{file.changed}"
         age = time.time() - file.changed
         if age > _AT_WORK_SECONDS:
             return stamp

@@ -478,6 +478,29 @@ def configure(home: Path, text: str) -> None:
     (folder / "config.toml").write_text(text)
 
 
+@pytest.mark.parametrize("setting", ['mask = ["wombat"]', 'content = "metadata"', "max_chars = 2"])
+def test_settings_that_change_apply_to_what_is_stored(tmp_path: Path, projects: Path, setting: str) -> None:
+    """Though its files are as they were; and it is read only once."""
+    asked = prompt("hi wombat", cwd="/p")
+    told = result("t1", "a wombat", at=2)
+    write(projects / f"{OWN}.jsonl", [asked, reply("m1", tool_use("t1", command="x wombat"), at=1), told])
+    store = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+
+    def found() -> tuple[list[str], str]:
+        sessions(tmp_path)
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            [(stamp,)] = database.execute("SELECT stamp FROM sessions")
+            return [row for row in database.iterdump() if "wombat" in row], stamp
+
+    assert len(found()[0]) > 3
+    configure(tmp_path, setting)
+    left, stamp = found()
+    assert left == []
+    assert found()[1] == stamp
+    configure(tmp_path, "")
+    assert len(found()[0]) > 3
+
+
 @pytest.mark.parametrize("setting", ['exclude = ["/secret"]', "enabled = false", 'store = false\nfile = "/nowhere/x"'])
 def test_a_session_leaves_when_its_project_is_no_longer_kept(tmp_path: Path, projects: Path, setting: str) -> None:
     """Though its files are as they were; and enters again when it is."""
