@@ -1,7 +1,7 @@
 """Decides whether a value assigned to a name may be a secret. Source code and prose mention such names, too.
 
-Rule: when in doubt, the way the value is written decides. In plain data any value may be a secret; in quotes, any that
-is neither prose nor a placeholder; within code, only one that looks generated. If the key is, or ends in, `password`,
+Rule: when in doubt, the value's notation decides. In plain data any value may be a secret; in quotes, any that is
+neither prose nor a placeholder; within code, only one that looks generated. If the key is, or ends in, `password`,
 `passwd` or `passphrase`, a text is a secret unless it is empty, a placeholder, a reference, a path or prose: more than
 6 words or 100 characters, or the wording of a form or an error message ("Enter it twice", "is too short").
 
@@ -20,7 +20,7 @@ from cc_trace.privacy.patterns import ENDINGS, LONGEST, SUFFIX
 
 # In a login's password position, under a password key, in plain data, in quotes, after a command's option, at the end
 # of its line, or within what may be code or prose.
-Written: TypeAlias = Literal["login", "password", "data", "quoted", "argument", "line", "amid"]
+Notation: TypeAlias = Literal["login", "password", "data", "quoted", "argument", "line", "amid"]
 
 # A key with this ending holds what follows this prefix in a request.
 HEADERS: Final = {"authorization": "authorization: ", "cookie": "cookie: "}
@@ -96,7 +96,7 @@ _CONNECTION_WORDS: Final = (
     *("database", "initial catalog", "driver", "dsn", "port"),
 )
 _CONNECTION: Final = rf"(?i:{'|'.join(_CONNECTION_WORDS)})[ ]?="
-_MOST_PARAMETERS: Final = 5  # parameters of a connection string checked before its password
+_MAX_PARAMETERS: Final = 5  # parameters of a connection string checked before its password
 _LONGEST_PARAMETER: Final = 99
 _CONNECTION_VALUE: Final = r"[^;'\"`\\\s]++(?: [^;'\"`\\\s]++){0,5}+(?=;)|[^;'\"`\\\s]++"
 _LIBPQ: Final = r"\b(?:host|hostaddr|port|dbname|user|sslmode)"
@@ -112,7 +112,7 @@ _PLAINLY_GENERATED: Final = r"(?=(?:.*?[0-9][A-Za-z]){3})[\w+/=~-]{16,256}\Z"
 _UUID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\Z"
 _IDENTIFIER: Final = r"[A-Za-z_]++[0-9]{0,3}+[A-Za-z_]*+\Z|.*[$*]"
 # In characters. Shorter ones are more likely examples than secrets.
-_SHORTEST: Final[dict[Written, int]] = {
+_SHORTEST: Final[dict[Notation, int]] = {
     "login": 1,
     "password": 1,
     "data": 3,
@@ -121,12 +121,12 @@ _SHORTEST: Final[dict[Written, int]] = {
     "line": 6,
     "amid": 6,
 }
-_SHORTEST_PIN: Final[dict[Written, int]] = {"password": 4, "data": 6, "quoted": 6, "argument": 6}
+_SHORTEST_PIN: Final[dict[Notation, int]] = {"password": 4, "data": 6, "quoted": 6, "argument": 6}
 _SHORTEST_TOKEN: Final = 8
 # A terraform plan shows the old value and the new one.
 _CHANGED: Final = r"\\{0,7}\" -> \\{0,7}\"[^\"\\\r\n]{1,256}"
 _OF_NAMES: Final = ascii_letters + digits + "_-.$"  # characters
-# How much of the text before an ending of a name is looked at, in characters.
+# How much of the text before an ending of a name is checked, in characters.
 _BEFORE: Final = 48
 _LONGEST_KEY_WORDS: Final = 32
 # Where a shell, a URL or a connection string ends a value, and what follows one in code.
@@ -140,7 +140,7 @@ def compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.ASCII)
 
 
-def may_be_secret(name: str, value: str, written: Written) -> bool:
+def may_be_secret(name: str, value: str, notation: Notation) -> bool:
     """Return whether a value may be a secret, not a placeholder, a reference, a type, a number, a path or prose.
 
     A password can be any word. Generated values (tokens, keys) have digits among their letters.
@@ -149,30 +149,30 @@ def may_be_secret(name: str, value: str, written: Written) -> bool:
     def is_(expression: str) -> bool:
         return compiled(expression).match(value) is not None
 
-    if len(value) < _SHORTEST[written] or (written in ("line", "amid") and not is_(_LETTERS_AND_DIGITS)):
+    if len(value) < _SHORTEST[notation] or (notation in ("line", "amid") and not is_(_LETTERS_AND_DIGITS)):
         return False
-    if written == "login":
+    if notation == "login":
         return not is_(_NO_LOGIN)
-    if is_(_NO_SURE_SECRET if written in ("password", "data") else _NO_DOUBTED_SECRET):
+    if is_(_NO_SURE_SECRET if notation in ("password", "data") else _NO_DOUBTED_SECRET):
         return False
     if is_(_NUMBER):
-        return "password" in name and len(value) >= _SHORTEST_PIN.get(written, LONGEST)
-    if written == "password":
+        return "password" in name and len(value) >= _SHORTEST_PIN.get(notation, LONGEST)
+    if notation == "password":
         return not is_(_PROSE)
     generated = is_(_LETTERS_AND_DIGITS) and not is_(_WORDS)
-    if written == "data":
+    if notation == "data":
         return generated or name not in ("auth", "credentials")
     if compiled(r"\s").search(value):
         return False
     if name == "auth" and is_basic_login(value):
         return True
-    if written == "quoted":
+    if notation == "quoted":
         return name in ("password", "secret") or (generated and len(value) >= _SHORTEST_TOKEN)
     if (is_(_CODE) and not is_(_SURELY_GENERATED)) or is_(_VARIABLE):
         return False
-    if written == "argument" and name == "password":
+    if notation == "argument" and name == "password":
         return is_(_NO_WORD)
-    return generated and len(value) >= _SHORTEST["line"] and (written != "amid" or not is_(_IDENTIFIER))
+    return generated and len(value) >= _SHORTEST["line"] and (notation != "amid" or not is_(_IDENTIFIER))
 
 
 def is_basic_login(value: str) -> bool:
@@ -187,16 +187,16 @@ def is_basic_login(value: str) -> bool:
     return ":" in login and login.isprintable()
 
 
-def says_password(key: str) -> bool:
-    """Return whether a key ends in the full word. `pass` and `pwd` do not count: they have other meanings."""
+def is_password_key(key: str) -> bool:
+    """Return whether a key ends in `password` or the like. `pass` and `pwd` do not count: they have other meanings."""
     return compiled(rf"(?i)pass(?:word|wd|phrase){SUFFIX}\Z").search(key) is not None
 
 
 def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
     """Return the span of the value assigned to a name, if it may be a secret.
 
-    A match begins with the ending of a name (`_PASSWORD` of `DB_PASSWORD`) and ends with the value, in the group that
-    says how it is written (see `_VALUE` in `patterns`).
+    A match begins with the ending of a name (`_PASSWORD` of `DB_PASSWORD`) and ends with the value, in the group named
+    after its notation (see `_VALUE` in `patterns`).
     """
     text, at, group = match.string, match.start(), match.lastgroup or ""
     (start, end), value = match.span(group), match[group]
@@ -207,33 +207,33 @@ def assigned_secret(name: str, match: re.Match[str]) -> tuple[int, int] | None:
         and not _any_key(match, before)
     ):
         return None
-    left = before[len(before.rstrip(_OF_NAMES)) :]  # the beginning of the name: `DB`
-    written: Written | None = "quoted"
+    name_start = before[len(before.rstrip(_OF_NAMES)) :]  # the beginning of the name: `DB`
+    notation: Notation | None = "quoted"
     match group:
         case "element" if not value.isalnum() and any(map(str.isspace, value)):
-            return _of_words(name, match)
-        case "argument" if left.startswith("--"):
-            written = "argument"
+            return _element_span(name, match)
+        case "argument" if name_start.startswith("--"):
+            notation = "argument"
         case "argument" | "listed":
             return (start, end) if _is_plainly_generated(name, value) else None
         case "option":
-            written = _written_in_call(before, left)
+            notation = _call_notation(before, name_start)
         case "quoted":
-            written = _written_in_quotes(match)
+            notation = _quoted_notation(match)
         case "bare":
-            if name == "password" and (password := _connection_value(match, left)):
+            if name == "password" and (password := _connection_value(match, name_start)):
                 return password if may_be_secret(name, text[slice(*password)], "login") else None
             value = compiled(_NEXT).split(value, maxsplit=1)[0].rstrip(_BEHIND)
             end = start + len(value)
-            written = _written_bare(match, end, before, left) if len(value) >= _SHORTEST["data"] else None
-    if written is None or not may_be_secret(name, value, written):
+            notation = _bare_notation(match, end, before, name_start) if len(value) >= _SHORTEST["data"] else None
+    if notation is None or not may_be_secret(name, value, notation):
         return None
-    changed = compiled(_CHANGED).match(text, end) if group == "quoted" else None
-    return start, changed.end() if changed else end
+    change = compiled(_CHANGED).match(text, end) if group == "quoted" else None
+    return start, change.end() if change else end
 
 
 def may_name_key(text: str, start: int) -> bool:
-    """Return whether a name that ends in `key` there may be a secret's. A cheap check that runs before all others."""
+    """Return whether a name that ends in the `key` at `start` may be a secret's. A cheap check that comes first."""
     name = text[start : start + 4].lower()
     return (
         name == "apik"
@@ -242,17 +242,17 @@ def may_name_key(text: str, start: int) -> bool:
     )
 
 
-def _is_secret_key(named: str) -> bool:
-    """Return whether the words before `key` name a secret key. They are searched for first, which is cheap."""
-    lowered = named.lower()
-    return any(word in lowered for word in _KEY_WORDS) and compiled(_KEYS).search(named) is not None
+def _is_secret_key(words: str) -> bool:
+    """Return whether a text names a secret key. It is searched for the words before `key` first, which is cheap."""
+    lowered = words.lower()
+    return any(word in lowered for word in _KEY_WORDS) and compiled(_KEYS).search(words) is not None
 
 
-def _written_in_call(before: str, left: str) -> Written | None:
+def _call_notation(before: str, name_start: str) -> Notation | None:
     """Classify a value in quotes that follows a name in quotes, or an option; None if it is not the name's value."""
     if compiled(_DEFINE).search(before):
         return "data"
-    if left.startswith("--") or compiled(_SETTER).search(before):
+    if name_start.startswith("--") or compiled(_SETTER).search(before):
         return "quoted"
     return "argument" if compiled(_CALL).search(before) else None
 
@@ -264,14 +264,14 @@ def _is_plainly_generated(name: str, value: str) -> bool:
     return name in ("password", "secret") or not compiled(r"[0-9a-f]+\Z|[0-9A-F]+\Z").match(value)
 
 
-def _of_words(name: str, match: re.Match[str]) -> tuple[int, int] | None:
+def _element_span(name: str, match: re.Match[str]) -> tuple[int, int] | None:
     """Return the span of an element's words, if one of them may be a secret."""
     words = (word.strip("{}()[]") for word in match["element"].split())
     found = any(len(word) >= _SHORTEST_TOKEN and may_be_secret(name, word, "line") for word in words)
     return match.span("element") if found else None
 
 
-def _written_in_quotes(match: re.Match[str]) -> Written:
+def _quoted_notation(match: re.Match[str]) -> Notation:
     """Classify a value in quotes: data after `NAME=`, a password under a password key, else quoted."""
     upper, direct = match[0][:3].isupper(), match["is"] == "="
     if upper and direct:
@@ -279,30 +279,30 @@ def _written_in_quotes(match: re.Match[str]) -> Written:
     text, at, value = match.string, match.start("is"), match["quoted"]
     key = text[max(0, match.start() - 8) : at].rstrip("\\'\"`]")
     # A key in quotes is data. Otherwise the quote may end a text: `ask("Password: ") + "..."`.
-    sure = text[at - 1] in "'\"`]" or (len(value) >= _SHORTEST["quoted"] and value[0] not in "),;:+ ")
-    return "password" if sure and text.startswith(match["q"], match.end()) and says_password(key) else "quoted"
+    is_assigned = text[at - 1] in "'\"`]" or (len(value) >= _SHORTEST["quoted"] and value[0] not in "),;:+ ")
+    return "password" if is_assigned and text.startswith(match["q"], match.end()) and is_password_key(key) else "quoted"
 
 
-def _written_bare(match: re.Match[str], end: int, before: str, left: str) -> Written:
+def _bare_notation(match: re.Match[str], end: int, before: str, name_start: str) -> Notation:
     """Classify a value without quotes that ends at `end`. `left` is the beginning of its name."""
     text, upper, direct = match.string, match[0][:3].isupper(), match["is"] == "="
-    ends = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
-    ends = ends or (direct and text[end : end + 1] == ";")
-    dashed = "-" in left
-    ansible = left.startswith("ansible_")
-    setting = direct and (
+    ends_line = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
+    ends_line = ends_line or (direct and text[end : end + 1] == ";")
+    dashed = "-" in name_start
+    ansible = name_start.startswith("ansible_")
+    is_setting = direct and (
         upper
         or dashed
         or ansible
-        or before.removesuffix(left)[-1:] in ("?", "&")
+        or before.removesuffix(name_start)[-1:] in ("?", "&")
         or compiled(_NAMED_ARGUMENT).search(before) is not None
-        or (ends and _is_property(match, left))
-        or (left == "pas" and _is_libpq(match, end, before))
+        or (ends_line and _is_property(match, name_start))
+        or (name_start == "pas" and _is_libpq(match, end, before))
     )
-    yaml = ends and ":" in match["is"] and (dashed or ansible or (upper and "_" in left))
-    if setting or (yaml and not compiled(_CODE).match(match.string, match.start("bare"), end)):
+    is_yaml = ends_line and ":" in match["is"] and (dashed or ansible or (upper and "_" in name_start))
+    if is_setting or (is_yaml and not compiled(_CODE).match(match.string, match.start("bare"), end)):
         return "data"
-    return "line" if ends else "amid"
+    return "line" if ends_line else "amid"
 
 
 def _any_key(match: re.Match[str], before: str) -> bool:
@@ -316,37 +316,39 @@ def _any_key(match: re.Match[str], before: str) -> bool:
     )
 
 
-def _is_property(match: re.Match[str], left: str) -> bool:
+def _is_property(match: re.Match[str], name_start: str) -> bool:
     """Return whether this is a line of a properties file, `a.b.password=c`."""
-    at = match.start() - len(left)
+    at = match.start() - len(name_start)
     return (
-        left.count(".") > 1 and match.string[max(0, at - 1) : at] in ("", "\n") and left[:5] not in ("this.", "self.")
+        name_start.count(".") > 1
+        and match.string[max(0, at - 1) : at] in ("", "\n")
+        and name_start[:5] not in ("this.", "self.")
     )
 
 
 def _is_libpq(match: re.Match[str], end: int, before: str) -> bool:
     """Return whether this is one of a connection's parameters, `host=a password=b user=c`."""
-    behind = compiled(rf" {_LIBPQ}=").match(match.string, end)
-    return behind is not None or compiled(rf"{_LIBPQ}=[^\s,()]{{1,40}} pas\Z").search(before) is not None
+    next_parameter = compiled(rf" {_LIBPQ}=").match(match.string, end)
+    return next_parameter is not None or compiled(rf"{_LIBPQ}=[^\s,()]{{1,40}} pas\Z").search(before) is not None
 
 
-def _connection_value(match: re.Match[str], left: str) -> tuple[int, int] | None:
+def _connection_value(match: re.Match[str], name_start: str) -> tuple[int, int] | None:
     """Return the span of the password if this is a connection string, `Server=a;User Id=b;Password=c;`."""
-    if "=" not in match["is"] or "." in left:
+    if "=" not in match["is"] or "." in name_start:
         return None
-    text, at = match.string, match.start() - len(left)
+    text, at = match.string, match.start() - len(name_start)
     value = compiled(_CONNECTION_VALUE).match(text, match.start("bare"), match.start("bare") + LONGEST)
     if value is None:
         return None
-    before, behind = text[max(0, at - LONGEST) : at], text[value.end() : value.end() + LONGEST]
+    before, after = text[max(0, at - LONGEST) : at], text[value.end() : value.end() + LONGEST]
     if _is_connection(before):
         return value.span()
-    return value.span() if compiled(rf";[ ]?{_CONNECTION}").match(behind) else None
+    return value.span() if compiled(rf";[ ]?{_CONNECTION}").match(after) else None
 
 
 def _is_connection(before: str) -> bool:
     """Return whether a text ends with parameters of a connection string, `Server=a;User Id=b;`."""
-    *parameters, rest = before.rsplit(";", _MOST_PARAMETERS + 1)
+    *parameters, rest = before.rsplit(";", _MAX_PARAMETERS + 1)
     if rest.strip(" "):
         return False
     for parameter in reversed(parameters):

@@ -89,31 +89,33 @@ class Privacy:
         it, or in an earlier turn that this object has seen, is masked everywhere.
         """
         if turn and turn is not self._turn:
-            self._turn, self._outgoing = turn, {each.span_id: each for each in self._outgoing_spans(turn)}
-        found = self._outgoing.get(span.span_id) if turn else None
-        return found or self._outgoing_spans([span])[0]
+            self._turn, self._outgoing = turn, {outgoing.span_id: outgoing for outgoing in self._outgoing_spans(turn)}
+        outgoing = self._outgoing.get(span.span_id) if turn else None
+        return outgoing or self._outgoing_spans([span])[0]
 
     def _outgoing_spans(self, spans: Sequence[Span]) -> Sequence[Span]:
         """Return spans as they may be sent. All their texts are masked as one value, which is fastest."""
         if self.content == "no-tool-content":
-            # What a tool printed does not leave, but an answer may repeat a secret of it.
+            # A tool's output does not leave, but an answer may repeat a secret from it.
             self.redactor.learn([*map(_texts, spans)])
         spans = [self._in_tier(span) for span in spans]
         # The metadata of the trace is one dict that all its spans share.
-        about = {id(span.about): _allowed(span.about, self.content) for span in spans if span.about is not None}
-        given: Any = [[*map(_names, spans)], [*map(_texts, spans)], [*about.values()]]
-        masked = self.redactor.value(given)
-        if masked is given and self.content == "full" and not self._limits():
+        trace_metadata = {
+            id(span.about): _allowed_metadata(span.about, self.content) for span in spans if span.about is not None
+        }
+        parts: Any = [[*map(_names, spans)], [*map(_texts, spans)], [*trace_metadata.values()]]
+        masked = self.redactor.value(parts)
+        if masked is parts and self.content == "full" and not self._limits_apply():
             return spans  # as nearly always
-        names, texts, shared = cast("Any", masked)
+        names, texts, masked_metadata = cast("Any", masked)
         for row in texts:
             if row[0] and row[0].endswith("…"):  # an error is the beginning of another text
                 row[0] = self.redactor.without_torn_secret(row[0])
         if (project := self._project) is not None:
             names = [[name and project.text(name) for name in row] for row in names]
-        about = dict(zip(about, map(self._limited, shared), strict=True))
+        trace_metadata = dict(zip(trace_metadata, map(self._limit, masked_metadata), strict=True))
         return [
-            _with_texts(span, uncut, self._limited(cut), about.get(id(span.about)))
+            _with_texts(span, uncut, self._limit(cut), trace_metadata.get(id(span.about)))
             for span, uncut, cut in zip(spans, names, texts, strict=True)
         ]
 
@@ -124,48 +126,48 @@ class Privacy:
 
     def text(self, text: str) -> str:
         """Return a text without secrets, cut if it is too long."""
-        return self._cut(self._masked(text))
+        return self._cut(self._mask(text))
 
     def value(self, value: JsonValue) -> JsonValue:
-        """Return a value without secrets, its texts cut if they are too long. Whether it may leave is not decided."""
-        masked: JsonValue = self._limited(self.redactor.value(value))
+        """Return a value without secrets, its texts cut if they are too long. The tier of content is not applied."""
+        masked: JsonValue = self._limit(self.redactor.value(value))
         return masked
 
     def beginning(self, text: str, max_chars: int) -> str:
-        """Return a text that was cut to `max_chars`, without secrets and without a torn last word: it may be one."""
+        """Return a text that was cut to `max_chars`, without secrets and without its last word, which may be torn."""
         return self.text(text if len(text) < max_chars else _LAST_WORD.sub("", text) or text)
 
-    def _masked(self, text: str) -> str:
+    def _mask(self, text: str) -> str:
         masked = self.redactor.text(text)
         return masked if self._project is None else self._project.text(masked)
 
-    def _limited(self, value: Any) -> Any:  # noqa: ANN401 -- returns the type it is given
+    def _limit(self, value: Any) -> Any:  # noqa: ANN401 -- returns the type it is given
         """Return a masked value with overlong texts cut and the project's masks applied."""
-        return self._shortened(value, _MAX_DEPTH) if self._limits() else value
+        return self._shorten(value, _MAX_DEPTH) if self._limits_apply() else value
 
-    def _limits(self) -> bool:
-        """Return whether the value that was masked last may have an overlong text, or the project's masks apply."""
+    def _limits_apply(self) -> bool:
+        """Return whether the last masked value may have an overlong text, or the project has masks."""
         return self._project is not None or 0 < self._max_chars < self.redactor.max_chars
 
-    def _shortened(self, value: JsonValue, depth: int) -> JsonValue:
+    def _shorten(self, value: JsonValue, depth: int) -> JsonValue:
         match value:
             case list() | dict() if value and not depth:
                 return TOO_DEEP
             case str():
                 return self._cut(value if self._project is None else self._project.text(value))
             case list() if value:
-                return [self._shortened(item, depth - 1) for item in value]
+                return [self._shorten(item, depth - 1) for item in value]
             case dict() if value:
-                made = {key: self._shortened(item, depth - 1) for key, item in value.items()}
-                return made if self._project is None else self._project.keys(made)
+                shortened = {key: self._shorten(item, depth - 1) for key, item in value.items()}
+                return shortened if self._project is None else self._project.keys(shortened)
             case _:
                 return value
 
     def _cut(self, text: str) -> str:
-        left_out = len(text) - self._max_chars
-        if not self._max_chars or left_out <= 0:
+        excess = len(text) - self._max_chars
+        if not self._max_chars or excess <= 0:
             return text
-        return f"{text[: self._max_chars]}… [{left_out} more characters]"
+        return f"{text[: self._max_chars]}… [{excess} more characters]"
 
 
 def _names(span: Span) -> list[str | None]:
@@ -177,37 +179,37 @@ def _texts(span: Span) -> list[JsonValue]:
     return [span.error, span.input, span.output, span.metadata, span.tool and span.tool.file_path]
 
 
-def _with_texts(span: Span, names: list[Any], texts: list[Any], about: dict[str, JsonValue] | None) -> Span:
+def _with_texts(span: Span, names: list[Any], texts: list[Any], trace_metadata: dict[str, JsonValue] | None) -> Span:
     """Return the span with its names, its texts and the trace's metadata replaced."""
-    (name, agent_name, tool_name), (error, given, output, metadata, file_path) = names, texts
+    (name, agent_name, tool_name), (error, input_, output, metadata, file_path) = names, texts
     tool = span.tool and span.tool._replace(name=tool_name, file_path=file_path)
     return span._replace(
         name=name,
         agent_name=agent_name,
         error=error,
-        input=given,
+        input=input_,
         output=output,
         metadata=metadata,
-        about=about,
+        about=trace_metadata,
         tool=tool,
     )
 
 
 def without_text(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the metadata without conversation content."""
-    return _allowed(metadata, "metadata")
+    return _allowed_metadata(metadata, "metadata")
 
 
-def _allowed(metadata: dict[str, JsonValue], content: Content) -> dict[str, JsonValue]:
+def _allowed_metadata(metadata: dict[str, JsonValue], content: Content) -> dict[str, JsonValue]:
     if content == "full":
         return metadata
-    allowed = _WITHOUT_TEXT if content == "metadata" else _WITHOUT_TOOL_CONTENT
-    made = {
-        key: value for key, value in metadata.items() if key in allowed and (key in _WITH_WORDS or _is_of_words(value))
+    keys = _WITHOUT_TEXT if content == "metadata" else _WITHOUT_TOOL_CONTENT
+    allowed = {
+        key: value for key, value in metadata.items() if key in keys and (key in _WITH_WORDS or _is_of_words(value))
     }
-    if isinstance(miss := made.get("cache_miss"), dict):
-        made["cache_miss"] = _without_details(miss)
-    return made
+    if isinstance(miss := allowed.get("cache_miss"), dict):
+        allowed["cache_miss"] = _without_details(miss)
+    return allowed
 
 
 def _is_of_words(value: JsonValue) -> bool:
@@ -244,13 +246,13 @@ def _without_tools(span: Span) -> Span:
     if span.kind in ("tool", "subagent") or span.agent_name is not None or _is_hook(span):
         return _without_content(span)
     origins = span.origins
-    answer = _answered(span.output) if span.kind == "generation" else span.output
-    leaves = origins.output is not None and origins.output.speaker in _IN_CONVERSATION
+    answer = _without_tool_inputs(span.output) if span.kind == "generation" else span.output
+    may_leave = origins.output is not None and origins.output.speaker in _IN_CONVERSATION
     return span._replace(
-        input=_asked(span.input, origins.input),
-        output=answer if leaves else None,
-        error=span.error if leaves else None,
-        metadata=_allowed(span.metadata, "no-tool-content") | _unanswered(span, origins),
+        input=_conversation_input(span.input, origins.input),
+        output=answer if may_leave else None,
+        error=span.error if may_leave else None,
+        metadata=_allowed_metadata(span.metadata, "no-tool-content") | _unanswered_prompts(span, origins),
     )
 
 
@@ -259,38 +261,38 @@ def _is_hook(span: Span) -> bool:
     return span.kind == "event" and "hook_event" in span.metadata
 
 
-def _asked(given: JsonValue, origins: Sequence[Origin]) -> JsonValue:
-    """Return what belongs to the conversation of an input, which is a text or one message per origin."""
-    if not isinstance(given, list):
-        return _said(given, origins[0]) if origins else None
+def _conversation_input(input_: JsonValue, origins: Sequence[Origin]) -> JsonValue:
+    """Return the part of an input that belongs to the conversation. It is a text, or one message per origin."""
+    if not isinstance(input_, list):
+        return _conversation_text(input_, origins[0]) if origins else None
     return [
-        {**message, "content": _said(message.get("content"), origin)}
-        for message, origin in zip(given, origins, strict=False)
+        {**message, "content": _conversation_text(message.get("content"), origin)}
+        for message, origin in zip(input_, origins, strict=False)
         if isinstance(message, dict)
     ]
 
 
-def _said(text: JsonValue, origin: Origin) -> JsonValue:
+def _conversation_text(text: JsonValue, origin: Origin) -> JsonValue:
     """Return a text that belongs to the conversation, or the part of it that was typed, or None."""
     if origin.speaker in _IN_CONVERSATION:
         return text
     return text[: origin.typed] if isinstance(text, str) and origin.typed else None
 
 
-def _unanswered(span: Span, origins: Origins) -> dict[str, JsonValue]:
+def _unanswered_prompts(span: Span, origins: Origins) -> dict[str, JsonValue]:
     """Return the typed prompts without a response as metadata."""
     prompts = span.metadata.get("unanswered_prompts")
     if not isinstance(prompts, list):
         return {}
-    said = [_said(text, origin) for text, origin in zip(prompts, origins.unanswered, strict=False)]
-    typed: list[JsonValue] = [text for text in said if text is not None]
-    return {"unanswered_prompts": typed} if typed else {}
+    texts = [_conversation_text(text, origin) for text, origin in zip(prompts, origins.unanswered, strict=False)]
+    typed_prompts: list[JsonValue] = [text for text in texts if text is not None]
+    return {"unanswered_prompts": typed_prompts} if typed_prompts else {}
 
 
-def _answered(message: JsonValue) -> JsonValue:
+def _without_tool_inputs(message: JsonValue) -> JsonValue:
     """Return an output message with only the names of its tool calls."""
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(calls, list):
         return message
-    named: list[JsonValue] = [{**call, "input": {}} if isinstance(call, dict) else call for call in calls]
-    return {**message, "tool_calls": named}
+    calls_without_input: list[JsonValue] = [{**call, "input": {}} if isinstance(call, dict) else call for call in calls]
+    return {**message, "tool_calls": calls_without_input}

@@ -1,7 +1,7 @@
 """Finds further copies of masked secrets: a secret identified in one place may appear bare, or encoded, in another.
 
 Rule: only a secret that cannot be mistaken for a word is searched for, so that `password: postgres` does not mask a
-database's name all over a session. Secrets are never written anywhere: they are known only as long as the object lives.
+database's name all over a session. Secrets are never written anywhere: they are kept only as long as the object lives.
 """
 
 from __future__ import annotations
@@ -34,53 +34,53 @@ _ODD_LETTERS: Final = r"(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{0,2}(?=[A-Z
 _UNLIKE_WORDS: Final = rf"(?!{_CONSTANT})(?=.*(?:{_ODD_LETTERS}))[\w.~+=-]{{16,512}}\Z|[0-9]{{15,64}}\Z"
 # Separates the parts of what is masked as one: a name and its password, cookies, the lines of a key.
 _BETWEEN: Final = r"[\s:;,=&|@'\"]+"
-_MOST_PARTS: Final = 64
+_MAX_PARTS: Final = 64
 _LONGEST: Final = 4096  # longer matches were masked as a whole because of what they contain
 _SHORTEST_TORN: Final = 4  # of a secret that was cut, in characters
-# More than a session has; the first ones count. The limit of characters covers all forms that are searched for, because
-# the automaton is rebuilt with each new secret.
-_MOST: Final = 500
-_MOST_CHARACTERS: Final = 50_000
+# More than a session has; later ones are ignored. The limit of characters covers all forms that are searched for,
+# because the automaton is rebuilt with each new secret.
+_MAX_SECRETS: Final = 500
+_MAX_CHARACTERS: Final = 50_000
 
 
 class Copies:
     """Remembers the secrets seen so far, and finds copies of them."""
 
     def __init__(self) -> None:
-        self._ranks: dict[str, int] = {}
-        self._written: dict[bytes, int] = {}
+        self._rank_by_secret: dict[str, int] = {}
+        self._rank_by_form: dict[bytes, int] = {}
         self._characters = 0
         self._finder: BytesAhoCorasick | None = None
 
     def __len__(self) -> int:
-        """Return how many secrets are known."""
-        return len(self._ranks)
+        """Return the number of secrets."""
+        return len(self._rank_by_secret)
 
     def add(self, secret: str, rank: int) -> bool:
         """Remember a secret and its parts with the rank of its pattern; return whether any of them was new."""
-        known = len(self._ranks)
+        previous_count = len(self._rank_by_secret)
         if len(secret) > _LONGEST:
             return False
-        for part in (secret, *compiled(_BETWEEN).split(secret, _MOST_PARTS)[:_MOST_PARTS]):
-            if part not in self._ranks and len(self._ranks) < _MOST and _is_distinctive(part):
+        for part in (secret, *compiled(_BETWEEN).split(secret, _MAX_PARTS)[:_MAX_PARTS]):
+            if part not in self._rank_by_secret and len(self._rank_by_secret) < _MAX_SECRETS and _is_distinctive(part):
                 self._learn(part, rank)
-        return len(self._ranks) > known
+        return len(self._rank_by_secret) > previous_count
 
     def spans(self, text: str) -> list[Match]:
         """Return the spans of copies: of overlapping ones the first, of those with the same start the longest."""
         from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 -- not to slow a start down
 
         if self._finder is None:
-            self._finder = BytesAhoCorasick(list(self._written), matchkind=MatchKind.LeftmostLongest)
-        ranks = tuple(self._written.values())
+            self._finder = BytesAhoCorasick(list(self._rank_by_form), matchkind=MatchKind.LeftmostLongest)
+        ranks = tuple(self._rank_by_form.values())
         # As in `scan`: a byte for each character.
-        found = self._finder.find_matches_as_indexes(text.encode("ascii", "replace"))
-        return [(start, end, ranks[form]) for form, start, end in found]
+        matches = self._finder.find_matches_as_indexes(text.encode("ascii", "replace"))
+        return [(start, end, ranks[form]) for form, start, end in matches]
 
     def torn(self, text: str) -> Match | None:
         """Return the span of the beginning of a secret at the end of a text, or None."""
         end = text[-_LONGEST:].encode("ascii", "replace")
-        for form, rank in self._written.items():
+        for form, rank in self._rank_by_form.items():
             for length in range(min(len(form), len(end)), _SHORTEST_TORN - 1, -1):
                 if end.endswith(form[:length]):
                     return len(text) - length, len(text), rank
@@ -89,11 +89,11 @@ class Copies:
     def _learn(self, secret: str, rank: int) -> None:
         forms = [form.encode("ascii") for form in dict.fromkeys(_forms(secret))]
         self._characters += sum(map(len, forms))
-        if self._characters > _MOST_CHARACTERS:
+        if self._characters > _MAX_CHARACTERS:
             return
-        self._ranks[secret] = rank
+        self._rank_by_secret[secret] = rank
         for form in forms:
-            self._written.setdefault(form, rank)
+            self._rank_by_form.setdefault(form, rank)
         self._finder = None
 
 
@@ -112,10 +112,10 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote(secret, safe="")
     yield quote(secret)
     yield quote_plus(secret)
-    for before in range(3):
+    for offset in range(3):
         # Preceding bytes shift its bits. The characters at its ends that mix in other bytes' bits are left out.
-        encoded = b64encode(b"\0" * before + secret.encode("ascii")).decode("ascii")
-        whole = (before + len(secret)) * 8 // 6
-        form = encoded[(0, 2, 3)[before] : whole]
+        encoded = b64encode(b"\0" * offset + secret.encode("ascii")).decode("ascii")
+        end = (offset + len(secret)) * 8 // 6
+        form = encoded[(0, 2, 3)[offset] : end]
         yield form
         yield form.translate({ord("+"): "-", ord("/"): "_"})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping
 
-# How far before an option its command may start, in characters. Most are near, so the short distance is tried first.
+# How far before an option its command may start, in characters. It is usually near, so the short distance comes first.
 _COMMAND: Final = (64, 512)
 _NEAR: Final = 256
 _CURL: Final = r"(?:^|[^\w.-])(?:curl|curlie|wget|xh|https?)(?:\.exe)?\s"
@@ -41,80 +41,80 @@ _LETTERS_AND_DIGITS: Final = r"(?s)(?=.*[0-9]).*[A-Za-z]"
 _GENERATED: Final = r"(?:.*?[0-9][A-Za-z]){2}"
 
 
-def _is_password(name: str, found: re.Match[str]) -> bool:
-    return may_be_secret(name, found[found.lastgroup or 0], "login")
+def _is_password(name: str, match: re.Match[str]) -> bool:
+    return may_be_secret(name, match[match.lastgroup or 0], "login")
 
 
-def may_be_in_command(found: re.Match[str]) -> bool:
+def may_be_in_command(match: re.Match[str]) -> bool:
     """Return whether a command may precede what looks like one of its options. A cheap check."""
-    before = found.string[max(0, found.start() - _COMMAND[-1]) : found.start()]
-    return any(name in before for name in COMMANDS[found.lastgroup or ""])
+    before = match.string[max(0, match.start() - _COMMAND[-1]) : match.start()]
+    return any(name in before for name in COMMANDS[match.lastgroup or ""])
 
 
-def _in_command(expression: str, found: re.Match[str]) -> bool:
+def _in_command(expression: str, match: re.Match[str]) -> bool:
     """Return whether a match is an option of such a command: no unquoted end of a command lies between them."""
-    if not may_be_in_command(found):
+    if not may_be_in_command(match):
         return False
-    text, at = found.string, found.start()
-    for near in _COMMAND:
-        if commands := list(compiled(expression).finditer(text, max(0, at - near), at + 1)):
+    text, at = match.string, match.start()
+    for distance in _COMMAND:
+        if commands := list(compiled(expression).finditer(text, max(0, at - distance), at + 1)):
             break
     else:
         return False
     between = text[commands[-1].end() : at]
     if compiled(_COMMAND_END).search(between) and compiled(_COMMAND_END).search(compiled(_IN_QUOTES).sub("", between)):
         return False
-    return _is_password("command line password", found)
+    return _is_password("command line password", match)
 
 
-def _curl(found: re.Match[str]) -> bool:
-    return _in_command(_CURL, found)
+def _curl(match: re.Match[str]) -> bool:
+    return _in_command(_CURL, match)
 
 
-def _login(found: re.Match[str]) -> bool:
-    return _in_command(_LOGIN, found)
+def _login(match: re.Match[str]) -> bool:
+    return _in_command(_LOGIN, match)
 
 
-def _joined(found: re.Match[str]) -> bool:
-    return _in_command(_JOINED, found)
+def _joined(match: re.Match[str]) -> bool:
+    return _in_command(_JOINED, match)
 
 
-def _netrc(found: re.Match[str]) -> bool:
-    before = found.string[max(0, found.start() - _NEAR) : found.start()]
-    return compiled(_NETRC).search(before) is not None and _is_password("netrc password", found)
+def _netrc(match: re.Match[str]) -> bool:
+    before = match.string[max(0, match.start() - _NEAR) : match.start()]
+    return compiled(_NETRC).search(before) is not None and _is_password("netrc password", match)
 
 
-def _url(found: re.Match[str]) -> bool:
-    return _is_password("url password", found)
+def _url(match: re.Match[str]) -> bool:
+    return _is_password("url password", match)
 
 
-def _slashed(found: re.Match[str]) -> bool:
-    return compiled(_LETTERS_AND_DIGITS).match(found["slashed"]) is not None and _url(found)
+def _slashed(match: re.Match[str]) -> bool:
+    return compiled(_LETTERS_AND_DIGITS).match(match["slashed"]) is not None and _url(match)
 
 
-def _userinfo(found: re.Match[str]) -> bool:
-    return compiled(_GENERATED).match(found["userinfo"]) is not None and _url(found)
+def _userinfo(match: re.Match[str]) -> bool:
+    return compiled(_GENERATED).match(match["userinfo"]) is not None and _url(match)
 
 
-def _basic(found: re.Match[str]) -> bool:
-    return is_basic_login(found["basic"])
+def _basic(match: re.Match[str]) -> bool:
+    return is_basic_login(match["basic"])
 
 
-def _service(found: re.Match[str]) -> bool:
-    return may_be_service_secret(found, compiled)
+def _service(match: re.Match[str]) -> bool:
+    return may_be_service_secret(match, compiled)
 
 
-def password_span(found: re.Match[str]) -> tuple[int, int]:
+def password_span(match: re.Match[str]) -> tuple[int, int]:
     """Return the password's span, up to the closing quote if it is quoted: it may have spaces."""
-    start, end = found.span(found.lastgroup or 0)
-    quote = compiled(r"\\{0,7}['\"]").search(found.string, found.start(), start)
-    closing = found.string.find(quote[0], end, end + _NEAR) if quote else -1
-    return (start, closing) if closing > 0 and "\n" not in found.string[end:closing] else (start, end)
+    start, end = match.span(match.lastgroup or 0)
+    quote = compiled(r"\\{0,7}['\"]").search(match.string, match.start(), start)
+    closing = match.string.find(quote[0], end, end + _NEAR) if quote else -1
+    return (start, closing) if closing > 0 and "\n" not in match.string[end:closing] else (start, end)
 
 
-def key_tail(found: re.Match[str]) -> tuple[int, int] | None:
+def key_tail(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the span of the last lines of a private key whose beginning was cut off."""
-    text, first, last = found.string, found.start(), found.start()
+    text, first, last = match.string, match.start(), match.start()
     while last - first < _LONGEST_KEY:
         start = text.rfind("\n", max(0, first - _NEAR), max(0, first - 1)) + 1 or max(0, first - _NEAR)
         line = compiled(_KEY_LINE).match(text, start, first) if start < first else None
@@ -122,7 +122,7 @@ def key_tail(found: re.Match[str]) -> tuple[int, int] | None:
         if line is None or (first < last and len(line[1]) < _SHORTEST_KEY_LINE):
             break
         first = start
-    return (first, found.end()) if last - first >= _SHORTEST_KEY_LINE else None
+    return (first, match.end()) if last - first >= _SHORTEST_KEY_LINE else None
 
 
 _HTTP_CLIENTS: Final = ("curl", "wget", "xh", "http")

@@ -229,7 +229,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         rf":(?P<curl>{BARE}{{1,{LONGEST}}})"
         rf"|(?: -p|(?<=--pas)sword)[ =](?:{_QUOTE})?(?P<login>(?!-){BARE}{{1,{LONGEST}}})"
         rf"| -p(?:{_QUOTE})?(?P<joined>(?![-=]|[0-9.:]{{1,30}}:[0-9]){BARE}{{1,{LONGEST}}})",
-        (" -u", " -U", " -a", " --user", " --proxy-user", " -p", "sword", *(f" -{more}u" for more in _CURL_FLAGS)),
+        (" -u", " -U", " -a", " --user", " --proxy-user", " -p", "sword", *(f" -{flags}u" for flags in _CURL_FLAGS)),
     ),
     Pattern(
         "netrc password",

@@ -41,20 +41,24 @@ def check_masks(patterns: Sequence[str]) -> None:
         if len(pattern) > MAX_CHARS:
             message = f"mask {number} of the project has {len(pattern)} characters; at most {MAX_CHARS} are allowed"
             raise ConfigError(message)
-        _compiled(number, pattern)
+        _compile(number, pattern)
 
 
-def _compiled(number: int, pattern: str) -> Pattern[str]:
+def _compile(number: int, pattern: str) -> Pattern[str]:
     import regex  # noqa: PLC0415  (30 ms, and few projects have masks)
 
     braces = _BRACES.findall(pattern)
-    counts = [max((int(count) for count in each.split(",") if count), default=1) for each in braces if _is_count(each)]
+    counts = [
+        max((int(count) for count in numbers.split(",") if count), default=1)
+        for numbers in braces
+        if _is_count(numbers)
+    ]
     if len(counts) < len(braces) or math.prod(max(count, 1) for count in counts) > _MAX_REPETITIONS:
         message = f"mask {number} of the project repeats too much: the numbers in its braces multiply to too many"
         raise ConfigError(message)
     try:
-        made = regex.compile(pattern)
-        empty = made.search("", timeout=_SECONDS) is not None
+        compiled = regex.compile(pattern)
+        empty = compiled.search("", timeout=_SECONDS) is not None
     except TimeoutError:
         empty = False
     except regex.error as error:
@@ -63,7 +67,7 @@ def _compiled(number: int, pattern: str) -> Pattern[str]:
     if empty:
         message = f"mask {number} of the project matches empty text, so it would mask nothing"
         raise ConfigError(message)
-    return made
+    return compiled
 
 
 def _is_count(text: str) -> bool:
@@ -74,7 +78,7 @@ class ProjectMasks:
     """Masks what a project's patterns match: the group `secret` if a pattern has one, else the whole match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [_compiled(number, pattern) for number, pattern in enumerate(patterns, 1)]
+        self._patterns = [_compile(number, pattern) for number, pattern in enumerate(patterns, 1)]
         self._overruns = 0
 
     def text(self, text: str) -> str:
@@ -83,7 +87,7 @@ class ProjectMasks:
             if self._overruns >= _MAX_OVERRUNS:
                 return WITHHELD
             try:
-                text = _masked(pattern, text, _SECONDS + len(text) / _CHARS_PER_SECOND)
+                text = _mask(pattern, text, _SECONDS + len(text) / _CHARS_PER_SECOND)
             except (TimeoutError, MemoryError):
                 self._overruns += 1
                 return WITHHELD
@@ -91,16 +95,16 @@ class ProjectMasks:
 
     def keys(self, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Return an object with its keys masked."""
-        made: dict[str, JsonValue] = {}
+        masked: dict[str, JsonValue] = {}
         for key, item in value.items():
-            masked = self.text(key)
-            while masked in made:  # two keys may get the same marker: keep both entries
-                masked += "*"
-            made[masked] = item
-        return made
+            masked_key = self.text(key)
+            while masked_key in masked:  # two keys may get the same marker: keep both entries
+                masked_key += "*"
+            masked[masked_key] = item
+        return masked
 
 
-def _masked(pattern: Pattern[str], text: str, seconds: float) -> str:
+def _mask(pattern: Pattern[str], text: str, seconds: float) -> str:
     group: str | int = "secret" if "secret" in pattern.groupindex else 0
     parts: list[str] = []
     at = 0

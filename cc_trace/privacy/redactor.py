@@ -9,7 +9,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cc_trace.errors import ConfigError
-from cc_trace.privacy.assignments import HEADERS, compiled, kind_of, may_be_secret, says_password
+from cc_trace.privacy.assignments import HEADERS, compiled, is_password_key, kind_of, may_be_secret
 from cc_trace.privacy.copies import Copies
 from cc_trace.privacy.patterns import PATTERNS, Pattern
 from cc_trace.privacy.scan import Budget, Match, hint_spans, secrets
@@ -17,12 +17,12 @@ from cc_trace.privacy.scan import Budget, Match, hint_spans, secrets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cc_trace.privacy.assignments import Written
+    from cc_trace.privacy.assignments import Notation
     from cc_trace.transcript import JsonValue
 
 __all__ = ["PATTERNS", "Pattern", "Redactor"]
 
-_OWN: Final = len(PATTERNS)
+_EXPRESSION_RANK: Final = len(PATTERNS)
 _NAMES: Final = (*(pattern.name for pattern in PATTERNS), "own pattern")
 _MARKER: Final = r"\[masked: [a-z0-9 ]{1,40}\]"
 # No token is shorter, and an assignment has a character that identifiers do not have.
@@ -48,18 +48,18 @@ _VALUES: Final = ("value", "Value")  # keys whose name is in a sibling field
 class Redactor:
     """Masks secrets, and counts by name how many it has masked.
 
-    `own` are the user's expressions: the group `secret` is masked if there is one, else the whole match. A masked
+    Of the user's `expressions` the group `secret` is masked if there is one, else the whole match. A masked
     secret that cannot be mistaken for a word is from then on masked everywhere. Secrets are not kept longer than this
     object.
     """
 
-    def __init__(self, own: Sequence[str] = ()) -> None:
+    def __init__(self, expressions: Sequence[str] = ()) -> None:
         self.counts: Counter[str] = Counter()
-        self._own = tuple(_own_expression(number, expression) for number, expression in enumerate(own, 1))
+        self._expressions = tuple(_compile(number, expression) for number, expression in enumerate(expressions, 1))
         self._clean: set[str] = set()
         self._plain: set[str] = set()  # keys without a secret that say nothing about their values
         self._copies = Copies()
-        self.known = 0  # number of secrets whose further copies are masked
+        self.secret_count = 0  # of secrets whose further copies are masked
         self.max_chars = 0  # no text of the last value has more
 
     def text(self, text: str) -> str:
@@ -83,14 +83,14 @@ class Redactor:
 
     def without_torn_secret(self, text: str) -> str:
         """Return a masked text that was cut, without the beginning of a known secret at its end."""
-        if not self.known or (torn := self._copies.torn(text.removesuffix("…"))) is None:
+        if not self.secret_count or (torn := self._copies.torn(text.removesuffix("…"))) is None:
             return text
         start, end, rank = torn
         self.counts[_NAMES[rank]] += 1
         return text[:start] + _marker(_NAMES[rank]) + text[end:]
 
     def learn(self, value: JsonValue) -> None:
-        """Remember the secrets of a value that does not leave itself. They are not counted."""
+        """Remember the secrets of a value that itself does not leave. They are not counted."""
         counts = Counter(self.counts)
         self.value(value)
         self.counts = counts
@@ -101,15 +101,15 @@ class Redactor:
         A text under a secret's key is a secret, unless it is clearly something else. Any depth is walked. A secret
         found anywhere in the value is masked everywhere in it.
         """
-        known, counts = self.known, {**self.counts}
-        made = self._without_secrets(value)
+        previous_count, counts = self.secret_count, {**self.counts}
+        masked = self._without_secrets(value)
         for _ in range(_MAX_PASSES):
-            if self.known == known:
+            if self.secret_count == previous_count:
                 break
             # Texts before a secret that was found on the way may have copies of it.
-            known, self.counts = self.known, Counter(counts)
-            made = self._without_secrets(value)
-        return made
+            previous_count, self.counts = self.secret_count, Counter(counts)
+            masked = self._without_secrets(value)
+        return masked
 
     def _without_secrets(self, value: JsonValue) -> JsonValue:
         containers: list[_Placed] = [([value], "", 0, 0)]
@@ -120,7 +120,7 @@ class Redactor:
         searched: set[tuple[str, str]] = set()  # and found clean: a tool's output occurs in more than one place
         for text, name, number, key in texts:
             if (name, text) not in searched:
-                if (masked := self._named(name, text)) is not text:
+                if (masked := self._mask_named(name, text)) is not text:
                     changes.setdefault(number, {})[key] = masked
                     self.max_chars = max(self.max_chars, len(masked))
                 else:
@@ -130,7 +130,7 @@ class Redactor:
         for number in range(len(containers) - 1, 0, -1):
             if number in changes:
                 container, _, parent, key = containers[number]
-                changes.setdefault(parent, {})[key] = self._rebuilt(container, changes[number])
+                changes.setdefault(parent, {})[key] = self._rebuild(container, changes[number])
         return changes[0][0]
 
     def _suspects(self, containers: list[_Placed]) -> tuple[list[_PlacedText], list[int]]:
@@ -142,56 +142,56 @@ class Redactor:
         clean, plain = self._clean, self._plain
         short: list[_PlacedText] = []
         others: list[_PlacedText] = []
-        for number, (container, called, _, _) in enumerate(containers):
+        for number, (container, container_name, _, _) in enumerate(containers):
             if isinstance(container, dict):
                 is_plain = plain.issuperset(container)
                 if not is_plain and not all(map(self._is_clean, container)):
                     in_keys.append(number)
                 items: Iterable[tuple[_Key, JsonValue]] = container.items()
             else:
-                is_plain, items = _tells_nothing(called), enumerate(container)
+                is_plain, items = _is_irrelevant(container_name), enumerate(container)
             for key, item in items:
                 if isinstance(item, str):
-                    name = "" if is_plain else _telling_name(key, called, container)
+                    name = "" if is_plain else _secret_name(key, container_name, container)
                     if name or len(item) > _LONGEST_JOINED:
                         others.append((item, name, number, key))
                     elif item not in clean:
                         short.append((item, name, number, key))
                 elif isinstance(item, _CONTAINERS):
                     # A list's items have the list's name.
-                    containers.append((item, key if isinstance(key, str) else called, number, key))
-        return [*others, *self._searched_as_one(short)], in_keys
+                    containers.append((item, key if isinstance(key, str) else container_name, number, key))
+        return [*others, *self._search_as_one(short)], in_keys
 
-    def _searched_as_one(self, texts: list[_PlacedText]) -> list[_PlacedText]:
-        """Return the texts that may have a secret. They are searched as one: most cost of a short text is overhead.
+    def _search_as_one(self, texts: list[_PlacedText]) -> list[_PlacedText]:
+        """Return the texts that may have a secret. They are searched as one: most of a short text's cost is overhead.
 
-        A line break before each text separates them, and counts as the start of a text for patterns that look for one.
+        A line break precedes each text, and patterns that apply only at the start of a text take it for one.
         """
-        if self._own or not texts:
+        if self._expressions or not texts:
             return texts
-        bare = [text for text, _, _, _ in texts]
-        joined = "\n".join(["", *bare])
-        places = hint_spans(joined)
-        if self.known:
-            places += [(start, end) for start, end, _ in self._copies.spans(joined)]
-        ends = [*accumulate([len(text) + 1 for text in bare])] if places else []
+        plain_texts = [text for text, _, _, _ in texts]
+        joined = "\n".join(["", *plain_texts])
+        spans = hint_spans(joined)
+        if self.secret_count:
+            spans += [(start, end) for start, end, _ in self._copies.spans(joined)]
+        ends = [*accumulate([len(text) + 1 for text in plain_texts])] if spans else []
         # A match across texts may hide one that begins after the boundary.
-        found = {bisect_right(ends, at) for start, end in places for at in (start, end - 1)}
-        clean = (text for at, text in enumerate(bare) if len(text) <= _LONGEST_CLEAN and at not in found)
+        suspects = {bisect_right(ends, at) for start, end in spans for at in (start, end - 1)}
+        clean = (text for at, text in enumerate(plain_texts) if len(text) <= _LONGEST_CLEAN and at not in suspects)
         self._clean.update(islice(clean, max(0, _MAX_CLEAN - len(self._clean))))
-        return [texts[at] for at in sorted(found)]
+        return [texts[at] for at in sorted(suspects)]
 
     def _spans(self, text: str, budget: Budget | None = None) -> list[Match]:
-        short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
-        found = [] if short else secrets(text, budget)
-        if self.known:
-            found += self._copies.spans(text)
-        for expression in self._own:
+        is_short = len(text) < _SHORTEST_TEXT or (len(text) < _SHORT and text.isidentifier())
+        matches = [] if is_short else secrets(text, budget)
+        if self.secret_count:
+            matches += self._copies.spans(text)
+        for expression in self._expressions:
             group = "secret" if "secret" in expression.groupindex else 0
-            found += [(*match.span(group), _OWN) for match in expression.finditer(text) if match[group]]
-        return _merge(found, text) if found else []
+            matches += [(*match.span(group), _EXPRESSION_RANK) for match in expression.finditer(text) if match[group]]
+        return _merge(matches, text) if matches else []
 
-    def _named(self, name: str, text: str) -> str:
+    def _mask_named(self, name: str, text: str) -> str:
         """Return a text without secrets, or masked as a whole if its name is a secret's and it may be one."""
         kind = kind_of(name)
         if kind is None:
@@ -200,10 +200,10 @@ class Redactor:
             masked = masked.removeprefix(HEADERS[kind])
             return text if masked == text else masked
         masked = self.text(text)
-        written: Written = "password" if kind == "password" and says_password(name) else "quoted"
+        notation: Notation = "password" if kind == "password" and is_password_key(name) else "quoted"
         # A text too long to be a secret itself may have contained one.
-        secret = any(may_be_secret(kind, each, written) for each in (text, masked))
-        if not secret or compiled(_MARKER).fullmatch(masked):
+        is_secret = any(may_be_secret(kind, candidate, notation) for candidate in (text, masked))
+        if not is_secret or compiled(_MARKER).fullmatch(masked):
             return masked
         self.counts[kind] += 1
         self._learn(text, _NAMES.index(kind))
@@ -211,21 +211,21 @@ class Redactor:
 
     def _learn(self, secret: str, rank: int) -> None:
         if self._copies.add(secret, rank):
-            self.known = len(self._copies)
+            self.secret_count = len(self._copies)
             self._clean.clear()
             self._plain.clear()
 
-    def _rebuilt(self, container: _Container, changed: dict[_Key, JsonValue]) -> _Container:
+    def _rebuild(self, container: _Container, changes: dict[_Key, JsonValue]) -> _Container:
         """Return the container with the changes applied and its keys masked."""
         if isinstance(container, list):
-            return [changed.get(at, item) for at, item in enumerate(container)]
-        made: dict[str, JsonValue] = {}
+            return [changes.get(at, item) for at, item in enumerate(container)]
+        rebuilt: dict[str, JsonValue] = {}
         for key, item in container.items():
             masked = key if self._is_clean(key) else self.text(key)
-            while masked in made:  # two keys may get the same marker: keep both entries
+            while masked in rebuilt:  # two keys may get the same marker: keep both entries
                 masked += "*"
-            made[masked] = changed.get(key, item)
-        return made
+            rebuilt[masked] = changes.get(key, item)
+        return rebuilt
 
     def _is_clean(self, key: str) -> bool:
         """Return whether a key has no secret. Results are cached: the same few keys recur."""
@@ -234,38 +234,38 @@ class Redactor:
                 return False
             if len(self._clean) < _MAX_CLEAN:
                 self._clean.add(key)
-        if len(self._plain) < _MAX_CLEAN and _tells_nothing(key):
+        if len(self._plain) < _MAX_CLEAN and _is_irrelevant(key):
             self._plain.add(key)
         return True
 
 
-def _own_expression(number: int, expression: str) -> re.Pattern[str]:
+def _compile(number: int, expression: str) -> re.Pattern[str]:
     """Compile an expression. Errors do not quote it: it may be the secret itself."""
     try:
-        made = re.compile(expression)
+        compiled_expression = re.compile(expression)
     except re.error as error:
         message = f"mask: expression {number} is not a regular expression: {error}"
         raise ConfigError(message) from None
-    if made.search(""):
+    if compiled_expression.search(""):
         message = f"mask: expression {number} matches empty text, so it would mask nothing"
         raise ConfigError(message)
-    return made
+    return compiled_expression
 
 
-def _tells_nothing(name: str) -> bool:
+def _is_irrelevant(name: str) -> bool:
     """Return whether the name says nothing about the text, so that only the text itself counts."""
     return name not in _VALUES and kind_of(name) is None
 
 
-def _telling_name(key: _Key, called: str, container: _Container) -> str:
-    """Return a text's name if it is a secret's, else an empty one: its key, its list's key, or a sibling field.
+def _secret_name(key: _Key, container_name: str, container: _Container) -> str:
+    """Return a text's name if it is a secret's, else an empty one: its key, its list's key, or a sibling field's value.
 
     The sibling field is for variables and headers written as objects with `name` and `value`.
     """
-    name = key if isinstance(key, str) else called
+    name = key if isinstance(key, str) else container_name
     if name in _VALUES and isinstance(container, dict):
-        names = (container.get(each) for each in ("name", "Name", "key", "Key"))
-        name = next((each for each in names if isinstance(each, str)), "value")
+        names = (container.get(field) for field in ("name", "Name", "key", "Key"))
+        name = next((sibling for sibling in names if isinstance(sibling, str)), "value")
     return name if kind_of(name) is not None else ""
 
 
@@ -273,14 +273,14 @@ def _marker(name: str) -> str:
     return f"[masked: {name}]"
 
 
-def _merge(found: Iterable[Match], text: str) -> list[Match]:
+def _merge(matches: Iterable[Match], text: str) -> list[Match]:
     """Merge overlapping matches under the name with the higher rank; existing markers are kept."""
     markers = ((*marker.span(), len(_NAMES)) for marker in compiled(_MARKER).finditer(text))
     merged: list[Match] = []
-    for start, end, rank in sorted([*found, *markers]):
+    for start, end, rank in sorted([*matches, *markers]):
         if merged and start < merged[-1][1]:
-            before = merged[-1]
-            merged[-1] = (before[0], max(end, before[1]), min(rank, before[2]))
+            previous = merged[-1]
+            merged[-1] = (previous[0], max(end, previous[1]), min(rank, previous[2]))
         else:
             merged.append((start, end, rank))
     return [span for span in merged if not compiled(_MARKER).fullmatch(text, span[0], span[1])]

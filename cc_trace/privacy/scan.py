@@ -30,7 +30,7 @@ _JUDGEMENT: Final = 9.0
 _JUDGEMENTS: Final[Mapping[str | None, float]] = MappingProxyType({None: 1.0, "secret": 1.0, "quoted": 5.0})
 _COMMAND: Final = 20.0
 _CHARACTER: Final = 0.25
-_MOST_WORK: Final = 0.5
+_WORK_PER_CHARACTER: Final = 0.5
 _LONGER: Final = 1000
 
 _STARTS: Final = tuple(pattern.at_start for pattern in PATTERNS if pattern.at_start)
@@ -42,18 +42,18 @@ Match: TypeAlias = tuple[int, int, int]
 
 
 class Budget:
-    """The work left for a text, over all searches of it."""
+    """The work that remains for a text, over all searches of it."""
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self, text: str) -> None:
-        self.left = _MOST_WORK * (len(text) + _LONGER)
+        self.remaining = _WORK_PER_CHARACTER * (len(text) + _LONGER)
 
 
 def secrets(text: str, budget: Budget | None = None) -> list[Match]:
     """Return the secrets in a text, in no particular order. They may overlap.
 
-    A text with so many hints that its budget is used up counts as one secret.
+    If a text has so many hints that they use up its budget, all of it counts as one secret.
     """
     hints = _hints()
     tries = [(hints.ranks[hint], start) for hint, start, _ in hints.find(text)]
@@ -61,24 +61,24 @@ def secrets(text: str, budget: Budget | None = None) -> list[Match]:
         tries.insert(0, (_RANKS_AT_START, 0))
     if not tries:  # true of nearly all texts
         return []
-    found: list[Match] = []
-    done: dict[int, int] = {}
+    matches: list[Match] = []
+    end_by_rank: dict[int, int] = {}
     budget = budget or Budget(text)
     for ranks, start in tries:
         for rank in ranks:
             # A pattern is not tried again within its own match: a run of hints would take quadratic time.
-            if start < done.get(rank, 0):
+            if start < end_by_rank.get(rank, 0):
                 continue
             pattern = PATTERNS[rank]
-            named = pattern.name != "key" or may_name_key(text, start)
-            match = compiled(pattern.expression).match(text, start) if named else None
-            budget.left -= _work(match)
-            if budget.left < 0:
+            is_candidate = pattern.name != "key" or may_name_key(text, start)
+            match = compiled(pattern.expression).match(text, start) if is_candidate else None
+            budget.remaining -= _work(match)
+            if budget.remaining < 0:
                 return [(0, len(text), rank)]
-            if match and (secret := _tried(pattern, match)):
-                done[rank] = secret[1]
-                found.append((*secret, rank))
-    return found
+            if match and (secret := _secret_span(pattern, match)):
+                end_by_rank[rank] = secret[1]
+                matches.append((*secret, rank))
+    return matches
 
 
 def hint_spans(text: str) -> list[tuple[int, int]]:
@@ -96,38 +96,38 @@ def _work(match: re.Match[str] | None) -> float:
     return _ATTEMPT + judgement + _CHARACTER * (match.end() - match.start())
 
 
-def _tried(pattern: Pattern, match: re.Match[str]) -> tuple[int, int] | None:
+def _secret_span(pattern: Pattern, match: re.Match[str]) -> tuple[int, int] | None:
     text, start = match.string, match.start()
-    secret = _secret(pattern.name, match)
+    secret = _span_in_match(pattern.name, match)
     if secret and pattern.front:
-        characters, least, most = pattern.front
-        before = text[max(0, start - most) : start]
+        characters, min_length, max_length = pattern.front
+        before = text[max(0, start - max_length) : start]
         length = len(before) - len(before.rstrip(characters))
-        return (start - length, secret[1]) if length >= least else None
+        return (start - length, secret[1]) if length >= min_length else None
     if secret and secret[1] - secret[0] == LONGEST and (rest := compiled(f"{BARE}+").match(text, secret[1])):
         return secret[0], rest.end()
     return secret
 
 
-def _secret(name: str, found: re.Match[str]) -> tuple[int, int] | None:
-    match found.lastgroup:
+def _span_in_match(name: str, candidate: re.Match[str]) -> tuple[int, int] | None:
+    match candidate.lastgroup:
         case None | "secret":
-            return found.span(found.lastgroup or 0)
+            return candidate.span(candidate.lastgroup or 0)
         case "value":
-            return found.span("value") if may_be_secret(name, found["value"], "data") else None
+            return candidate.span("value") if may_be_secret(name, candidate["value"], "data") else None
         case "tail":
-            return key_tail(found)
+            return key_tail(candidate)
         case group if is_login := LOGINS.get(group):
-            return password_span(found) if is_login(found) else None
+            return password_span(candidate) if is_login(candidate) else None
         case _:
-            return assigned_secret(name, found)
+            return assigned_secret(name, candidate)
 
 
 class _Hints:
     """Finds the hints of all patterns with an automaton, and knows which patterns to try at each.
 
-    The automaton that searches fastest takes as long to build as the other one takes for 2 MB. A worker has less to
-    search, a backfill more: so it is built once that much was searched.
+    Building the automaton that searches fastest takes as long as searching 2 MB with the other one. A worker searches
+    less, a backfill more: so it is built after that much.
     """
 
     def __init__(self) -> None:
@@ -139,21 +139,21 @@ class _Hints:
                 ranks.setdefault(hint, []).append(rank)
         self.ranks: Final = tuple(map(tuple, ranks.values()))  # of the patterns to try, for each hint
         self._hints = [hint.encode("ascii") for hint in ranks]
-        self._automaton = self._built(Implementation.ContiguousNFA)
-        self._left = _QUICKLY_BUILT_BYTES
+        self._automaton = self._build(Implementation.ContiguousNFA)
+        self._remaining_bytes = _QUICKLY_BUILT_BYTES
 
     def find(self, text: str) -> list[tuple[int, int, int]]:
-        """Return which hint was found, its start and its end, for each in a text. They may overlap."""
+        """Return each hint in a text, by number, with its start and its end. Hints may overlap."""
         data = text.encode("ascii", "replace")  # a byte per character, so that positions are equal; hints are ASCII
-        if self._left > 0:
-            self._left -= len(data)
-            if self._left <= 0:
+        if self._remaining_bytes > 0:
+            self._remaining_bytes -= len(data)
+            if self._remaining_bytes <= 0:
                 from ahocorasick_rs import Implementation  # noqa: PLC0415 -- not to slow a start down
 
-                self._automaton = self._built(Implementation.DFA)
+                self._automaton = self._build(Implementation.DFA)
         return self._automaton.find_matches_as_indexes(data, overlapping=True)
 
-    def _built(self, implementation: Implementation) -> BytesAhoCorasick:
+    def _build(self, implementation: Implementation) -> BytesAhoCorasick:
         from ahocorasick_rs import BytesAhoCorasick  # noqa: PLC0415 -- not to slow a start down
 
         return BytesAhoCorasick(self._hints, implementation=implementation)

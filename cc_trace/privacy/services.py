@@ -133,7 +133,7 @@ _UNKNOWN_FORM: Final = r"(?=(?:[^0-9]*[0-9]+[A-Za-z]){2})[\w+/=-]{20,128}\Z"
 _GENERATED: Final = r".*(?:[0-9][A-Za-z]|(?i:[bcdfghjklmnpqrstvwxz]{5})|(?:[A-Z][a-z]{1,2}(?=[A-Z])){2})"
 # For a numeric value: the name alone, or with `client` or `client_id`. Other numbers after a name are no secret.
 _CLIENT: Final = r"(?i)[_ .-]*(?:client[_ .-]?(?:id)?)?\Z"
-# What the rest of the name says about the value: not a secret; a secret.
+# How the rest of the name describes the value: as no secret; as a secret.
 _NAMES_NO_SECRET: Final = r"(?i).*(?:id|sha|hash|commit|version|digest|trace|release|url|uri|name|user)[\s'\"]{0,3}\Z"  # noqa: S105 -- an expression
 _NAMES_SECRET: Final = r"(?i).*(?:key|token|secret|pass|auth|cred)"  # noqa: S105 -- an expression
 
@@ -151,32 +151,32 @@ _HINTS: Final = frozenset(SERVICE_HINTS)
 _LONGEST_NAME: Final = max(map(len, SERVICE_HINTS))
 
 
-def may_be_service_secret(found: re.Match[str], compiled: Callable[[str], re.Pattern[str]]) -> bool:
+def may_be_service_secret(match: re.Match[str], compiled: Callable[[str], re.Pattern[str]]) -> bool:
     """Return whether the value after a service's name (group `service`) has the form of that service's secrets."""
-    text, value = found.string, found["service"]
-    name = _name_at(text, found.start())
-    rest = text[found.start() + len(name) : found.start("service")]
-    said = compiled(_NAMES_SECRET).match(rest) is not None
+    text, value = match.string, match["service"]
+    name = _name_at(text, match.start())
+    rest = text[match.start() + len(name) : match.start("service")]
+    says_secret = compiled(_NAMES_SECRET).match(rest) is not None
     if any(compiled(form).match(value) for form in _expressions(name)):
         if value.isdigit():
-            return said or compiled(_CLIENT).match(_named(rest)) is not None
+            return says_secret or compiled(_CLIENT).match(_without_assignment(rest)) is not None
         return compiled(_GENERATED).match(value) is not None and (
-            said or not compiled(_NAMES_NO_SECRET).match(_named(rest))
+            says_secret or not compiled(_NAMES_NO_SECRET).match(_without_assignment(rest))
         )
-    if compiled(_NAMES_NO_SECRET).match(_named(rest)):
+    if compiled(_NAMES_NO_SECRET).match(_without_assignment(rest)):
         return False
     return compiled(_UNKNOWN_FORM).match(value) is not None
 
 
-def _named(rest: str) -> str:
-    """Return the rest of the name, without the assignment."""
+def _without_assignment(rest: str) -> str:
+    """Return the rest of a name without the assignment after it."""
     return rest.rstrip(" \t\r\n'\"`\\=:>,(|?+.<")
 
 
 def _name_at(text: str, start: int) -> str:
     """Return the longest service name that begins at a position."""
-    longest = text[start : start + _LONGEST_NAME]
-    return next((longest[:length] for length in range(len(longest), 0, -1) if longest[:length] in _HINTS), "")
+    candidate = text[start : start + _LONGEST_NAME]
+    return next((candidate[:length] for length in range(len(candidate), 0, -1) if candidate[:length] in _HINTS), "")
 
 
 @cache

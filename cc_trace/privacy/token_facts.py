@@ -84,8 +84,8 @@ def front_run(fact: TokenFact) -> tuple[str, int, int] | None:
     run = _RUN.fullmatch(fact.front)
     if run is None:
         return None
-    least = int(run[2])
-    return _characters(ALPHABETS[run[1]]), least, int(run[4]) if run[4] else least
+    minimum = int(run[2])
+    return _characters(ALPHABETS[run[1]]), minimum, int(run[4]) if run[4] else minimum
 
 
 def hints(fact: TokenFact) -> tuple[str, ...]:
@@ -93,15 +93,16 @@ def hints(fact: TokenFact) -> tuple[str, ...]:
     run = _RUN.match(fact.body)
     if run is None or fact.front:
         return fact.prefixes
-    found: list[str] = []
+    texts: list[str] = []
     for prefix in fact.prefixes:
         if len(prefix) >= _SHORTEST_HINT and prefix not in _WORDS_BEGIN:
-            found.append(prefix)
+            texts.append(prefix)
             continue
         common = _WORDS_BEGIN.get(prefix, "")
-        for each in _characters(ALPHABETS[run[1]]):
-            found += [prefix + each + more for more in _characters("A-Z0-9")] if each in common else [prefix + each]
-    return tuple(found)
+        for character in _characters(ALPHABETS[run[1]]):
+            next_characters = _characters("A-Z0-9") if character in common else ("",)
+            texts += [prefix + character + next_character for next_character in next_characters]
+    return tuple(texts)
 
 
 @cache
@@ -111,13 +112,13 @@ def _characters(alphabet: str) -> str:
 
 def runs_expression(body: str) -> str:
     """Return the expression for a body: its runs and literal text."""
-    made, at = "", 0
+    expression, at = "", 0
     for run in _RUN.finditer(body):
-        alphabet, least, more, most = run.groups()
-        count = f"{{{least},{most or ''}}}" if more or most else f"{{{least}}}"
-        made += f"{re.escape(body[at : run.start()])}[{ALPHABETS[alphabet]}]{count}"
+        alphabet, minimum, open_ended, maximum = run.groups()
+        count = f"{{{minimum},{maximum or ''}}}" if open_ended or maximum else f"{{{minimum}}}"
+        expression += f"{re.escape(body[at : run.start()])}[{ALPHABETS[alphabet]}]{count}"
         at = run.end()
-    return made + re.escape(body[at:])
+    return expression + re.escape(body[at:])
 
 
 # Ordered by precedence: if two match the same token, the first one names it.

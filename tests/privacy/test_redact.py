@@ -973,11 +973,11 @@ def test_a_text_that_is_all_hints_is_read_a_few_times_at_most(piece: str, monkey
             lengths.append(match.end() - match.start())
             return checked(name, match)
 
-        monkeypatch.setattr(scan, "_secret", counted)
+        monkeypatch.setattr(scan, "_span_in_match", counted)
         Redactor().text(piece * (size // len(piece)))
         return sum(lengths)
 
-    checked = scan._secret
+    checked = scan._span_in_match
     assert read(40_000) <= 12 * 40_000
     assert read(80_000) <= 12 * 80_000
 
@@ -1000,8 +1000,8 @@ def test_slow_text_has_few_matches_to_check(slow_pieces: tuple[str, ...], monkey
         judged.append(match.end() - match.start())
         return checked(name, match)
 
-    checked = scan._secret
-    monkeypatch.setattr(scan, "_secret", counted)
+    checked = scan._span_in_match
+    monkeypatch.setattr(scan, "_span_in_match", counted)
     for piece in slow_pieces:
         text = piece * (40_000 // len(piece))
         judged.clear()
@@ -1087,7 +1087,7 @@ def test_what_may_start_a_text_is_also_told_by_a_line_break_before_it() -> None:
 
 def test_a_copy_across_two_texts_hides_none_that_begins_in_the_second() -> None:
     """A masked value may hold a line break, as one stands between texts that are searched as one."""
-    redactor = Redactor(own=())
+    redactor = Redactor(())
     second = "Zq7Lw2Xk9Pv4"
     redactor.value({"password": f"aB3dE5fG7\n{second[:6]}"})
     redactor.value({"password": second})
