@@ -190,9 +190,9 @@ def version_of(database: sqlite3.Connection) -> int:
 
 def _prepare(database: sqlite3.Connection) -> None:
     """Create missing tables. If the process dies here, there are none, and the next process creates them."""
-    # Both are for a new file; on one that has tables they have no effect. Most rows have some kilobytes.
-    database.execute("PRAGMA page_size = 16384")
-    database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if not version_of(database):  # on a file that has tables they have no effect, and wait for whoever writes
+        database.execute("PRAGMA page_size = 16384")  # most rows have some kilobytes
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
     # With WAL a crash of the machine can lose only the last batches.
     database.execute("PRAGMA synchronous = NORMAL")

@@ -126,6 +126,21 @@ def test_a_store_that_another_process_has_locked_is_not_made_anew(tmp_path: Path
     other.close()
 
 
+def test_a_store_that_another_process_writes_to_can_be_asked(
+    tmp_path: Path, projects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cc_trace.store.schema.BUSY_SECONDS", 0.01)
+    copy_cases(projects, "2.1.325--a_simple")
+    known = sessions(tmp_path)
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert sessions(tmp_path) == known
+        with contextlib.closing(Store(path)) as store:
+            assert len(store.read("SELECT 1 FROM sessions")) == 1
+        other.execute("ROLLBACK")
+
+
 EARLIER = """
 CREATE TABLE spans (span_id TEXT PRIMARY KEY, session_id TEXT NOT NULL, trace_id TEXT NOT NULL, parent_id TEXT,
     kind TEXT NOT NULL, name TEXT NOT NULL, start_ns INTEGER, end_ns INTEGER, status TEXT NOT NULL, error TEXT,
