@@ -1,4 +1,7 @@
-"""Registering the hook in Claude Code's settings, removing it, trying it out."""
+"""Registers the hook in Claude Code's settings, tries it out, and removes it.
+
+settings.json is never left half-written, and `uninstall` removes exactly what was installed.
+"""
 
 from __future__ import annotations
 

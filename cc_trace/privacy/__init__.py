@@ -1,4 +1,8 @@
-"""Decides what may leave this machine. Every span passes through here after being built and before being encoded."""
+"""Decides what may leave this machine. Every span passes through here after being built and before being encoded.
+
+`Privacy` is called with a span and all spans of its turn. It removes content that may not leave, then masks secrets,
+then cuts long texts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Configuration: the catalogue of settings, the sources of their values, and the effective values for a project."""
+"""Configuration: the catalogue of settings, the sources of their values, and the effective values for a project.
+
+`Sources.settings` collects the layers that apply to a project, and `read_config` checks them and returns a `Config`. A
+wrong value is an error, never a default. A project can make some settings stricter; which of them it can set at all is
+in the catalogue.
+"""
 
 from __future__ import annotations
 
