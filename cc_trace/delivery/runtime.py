@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +15,12 @@ if TYPE_CHECKING:
 # Langfuse shows a span some time after accepting it; asked too early, it would say that it does not have it.
 UNCLEAR_SECONDS: Final = 60.0
 REQUEST_SECONDS: Final = 10.0
+
+
+def _random() -> float:
+    import random  # noqa: PLC0415  (only failures need it)
+
+    return random.random()  # noqa: S311
 
 
 class DeliveredBatch(NamedTuple):
@@ -40,7 +45,7 @@ class Runtime:
     # Whether a Stop hook other than ours may make the model go on in a project's sessions; True if unsure.
     may_be_blocked: Callable[[str | None], bool] = lambda _: True
     metrics: bool = True  # count what is sent; not who delivers history
-    jitter: Callable[[], float] = random.random  # the random part of a wait
+    jitter: Callable[[], float] = _random  # the random part of a wait
     interrupted: Callable[[], bool] = lambda: False  # asked before every batch
 
     def stop_reason(self, deadline: float | None) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -140,6 +139,8 @@ def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
     paths = [path for _, path in sorted(found, reverse=True)]
     if limit is None or len(paths) <= limit:
         return paths
+    import random  # noqa: PLC0415  (few machines have so many)
+
     half = limit // 2
     return [*paths[:half], *random.sample(paths[half:], limit - half)]
 
