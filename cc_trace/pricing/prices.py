@@ -95,14 +95,14 @@ def _model_id(name: str) -> str | None:
     for kind, text, model_id in MATCHES:
         match kind:
             case "starts_with":
-                found = name.startswith(text)
+                matches = name.startswith(text)
             case "contains":
-                found = text in name
+                matches = text in name
             case "equals":
-                found = name == text
+                matches = name == text
             case _:
-                found = re.search(text, name) is not None
-        if found:
+                matches = re.search(text, name) is not None
+        if matches:
             return model_id
     return None
 

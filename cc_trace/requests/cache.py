@@ -46,7 +46,7 @@ class CacheMiss(NamedTuple):
 
 
 def cache_miss(previous: Sent | None, current: Sent) -> CacheMiss | None:
-    """Return what a request processed again and why, or None if it read everything the previous one cached."""
+    """Return a request's cache miss, or None if it read everything that the previous one cached."""
     usage, tokens = current.response.usage, missed_tokens(previous.response if previous else None, current.response)
     if usage is None or tokens <= 0:
         return None
@@ -60,37 +60,41 @@ def missed_tokens(previous: Response | None, current: Response) -> int:
     usage = current.usage
     if usage is None:
         return 0
-    written = usage.cache_write_5m + usage.cache_write_1h
+    cache_write = usage.cache_write_5m + usage.cache_write_1h
     if previous is None:
-        return written
-    left = previous.usage
-    cached = left.cache_read + left.cache_write_5m + left.cache_write_1h if left is not None else 0
-    return max(0, min(cached - usage.cache_read, usage.input + written))
+        return cache_write
+    previous_usage = previous.usage
+    cached = (
+        previous_usage.cache_read + previous_usage.cache_write_5m + previous_usage.cache_write_1h
+        if previous_usage is not None
+        else 0
+    )
+    return max(0, min(cached - usage.cache_read, usage.input + cache_write))
 
 
 def _causes(previous: Sent, current: Sent) -> list[Cause]:
     """List the causes, those with the largest effect first: model, tools, system prompt, messages."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     before, now = previous.attempt, current.attempt
     if before.model != now.model:
-        found.append(Cause("model changed", f"{before.model} to {now.model}"))
+        causes.append(Cause("model changed", f"{before.model} to {now.model}"))
     if previous.shape is not None and current.shape is not None:
-        if changed := _changed_tools(previous.shape.get("tools"), current.shape.get("tools")):
-            found.append(Cause("tools changed", changed))
+        if changes := _tool_changes(previous.shape.get("tools"), current.shape.get("tools")):
+            causes.append(Cause("tools changed", changes))
         if previous.shape.get("system") != current.shape.get("system"):
-            found.append(Cause("system prompt changed", _changed_blocks(previous.shape, current.shape)))
+            causes.append(Cause("system prompt changed", _changed_block_range(previous.shape, current.shape)))
     elif before.shape_hash != now.shape_hash:
-        found.append(Cause("system prompt or tools changed"))
+        causes.append(Cause("system prompt or tools changed"))
     if _thinking(before) != _thinking(now):
-        found.append(Cause("thinking changed", f"{_described(before)} to {_described(now)}"))
-    if (rewritten := _rewritten(previous, current)) is not None:
-        found.append(Cause("messages rewritten", f"from message {rewritten} on"))
-    if (expired := _expired(previous, current)) is not None:
-        found.append(expired)
-    return found
+        causes.append(Cause("thinking changed", f"{_describe_thinking(before)} to {_describe_thinking(now)}"))
+    if (index := _first_rewritten_message(previous, current)) is not None:
+        causes.append(Cause("messages rewritten", f"from message {index} on"))
+    if (expiry := _expiry(previous, current)) is not None:
+        causes.append(expiry)
+    return causes
 
 
-def _changed_tools(before: JsonValue, now: JsonValue) -> str:
+def _tool_changes(before: JsonValue, now: JsonValue) -> str:
     """Name the tools that were added, removed or changed; empty if there are none."""
     if before == now:
         return ""
@@ -104,11 +108,11 @@ def _changed_tools(before: JsonValue, now: JsonValue) -> str:
 
 
 def _by_name(tools: JsonValue) -> dict[str, JsonValue]:
-    listed = tools if isinstance(tools, list) else []
-    return {text_field(tool, "name") or "unnamed": tool for tool in listed if isinstance(tool, dict)}
+    tool_list = tools if isinstance(tools, list) else []
+    return {text_field(tool, "name") or "unnamed": tool for tool in tool_list if isinstance(tool, dict)}
 
 
-def _changed_blocks(before: JsonObject, now: JsonObject) -> str:
+def _changed_block_range(before: JsonObject, now: JsonObject) -> str:
     old, new = before.get("system"), now.get("system")
     if not (isinstance(old, list) and isinstance(new, list)):
         return ""
@@ -116,16 +120,16 @@ def _changed_blocks(before: JsonObject, now: JsonObject) -> str:
 
 
 def _thinking(attempt: Attempt) -> JsonObject:
-    """Return the part of the thinking settings that the cache depends on. How thinking is displayed is not."""
+    """Return the thinking settings that the cache depends on: all but how thinking is displayed."""
     return {key: value for key, value in attempt.thinking.items() if key != "display"}
 
 
-def _described(attempt: Attempt) -> str:
+def _describe_thinking(attempt: Attempt) -> str:
     kind = text_field(attempt.thinking, "type") or "off"
     return kind if attempt.thinking_budget is None else f"{kind} with {attempt.thinking_budget:,} tokens"
 
 
-def _rewritten(previous: Sent, current: Sent) -> int | None:
+def _first_rewritten_message(previous: Sent, current: Sent) -> int | None:
     """Return the index of the first message that differs, if it is not after the previous request's last breakpoint."""
     points = [
         point.path[1]
@@ -141,10 +145,10 @@ def _rewritten(previous: Sent, current: Sent) -> int | None:
 def common_start(old: Sequence[JsonValue], new: Sequence[JsonValue]) -> int:
     """Return the length of the common prefix."""
     pairs = enumerate(zip(old, new, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+    return next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
-def _expired(previous: Sent, current: Sent) -> Cause | None:
+def _expiry(previous: Sent, current: Sent) -> Cause | None:
     """Return a cause if the cache had expired. Its lifetime counts from the last request that used it."""
     before, now = previous.attempt.sent_ns, current.attempt.sent_ns
     if before is None or now is None:
@@ -157,13 +161,13 @@ def _expired(previous: Sent, current: Sent) -> Cause | None:
 
 
 def miss_cost_usd(model: str | None, usage: Usage, tokens: int, at_ns: int | None) -> float | None:
-    """Return how much less a response would have cost with these tokens read from the cache."""
+    """Return how much less a response would have cost if these tokens had been read from the cache."""
     if not model:
         return None
-    left, fields = tokens, {}
+    remaining, fields = tokens, {}
     for name in ("cache_write_1h", "cache_write_5m", "input"):
-        taken = min(left, getattr(usage, name))
-        fields[name], left = getattr(usage, name) - taken, left - taken
-    better = usage._replace(cache_read=usage.cache_read + tokens, **fields)
-    paid, possible = (cost_usd(model, each, at_ns) for each in (usage, better))
+        count = min(remaining, getattr(usage, name))
+        fields[name], remaining = getattr(usage, name) - count, remaining - count
+    cached_usage = usage._replace(cache_read=usage.cache_read + tokens, **fields)
+    paid, possible = (cost_usd(model, variant, at_ns) for variant in (usage, cached_usage))
     return paid - possible if paid is not None and possible is not None else None

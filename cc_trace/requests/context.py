@@ -67,11 +67,11 @@ def context_by_origin(request: Request, usage: Usage) -> Context:
     sizes: dict[tuple[str, str | None], int] = {}
     for origin, name, size in _sizes(request):
         sizes[origin, name] = sizes.get((origin, name), 0) + size
-    found = {key: size for key, size in sizes.items() if size}
-    if total and not found:
-        found = {("other", None): 1}
-    tokens = divided(total, list(found.values()))
-    parts = [Part(*key, size, share) for (key, size), share in zip(found.items(), tokens, strict=True)]
+    weights = {key: size for key, size in sizes.items() if size}
+    if total and not weights:
+        weights = {("other", None): 1}
+    tokens = divide(total, list(weights.values()))
+    parts = [Part(*key, size, share) for (key, size), share in zip(weights.items(), tokens, strict=True)]
     parts.sort(key=lambda part: (ORIGINS.index(part.origin), -part.tokens, part.name or ""))
     return Context(total, tuple(parts), complete=not request.missing)
 
@@ -93,29 +93,29 @@ def message_sizes(message: dict[str, JsonValue]) -> dict[str, int]:
 
 def tokens_by_origin(total: int, sizes: dict[str, int]) -> dict[str, int]:
     """Divide the tokens of a request among the origins of its parts."""
-    found = {origin: sizes[origin] for origin in ORIGINS if sizes.get(origin)}
-    if total and not found:
-        found = {"other": 1}
-    return dict(zip(found, divided(total, list(found.values())), strict=True))
+    weights = {origin: sizes[origin] for origin in ORIGINS if sizes.get(origin)}
+    if total and not weights:
+        weights = {"other": 1}
+    return dict(zip(weights, divide(total, list(weights.values())), strict=True))
 
 
 def _by_origin(sizes: Iterable[tuple[str, str | None, int]]) -> dict[str, int]:
-    made: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for origin, _, size in sizes:
-        made[origin] = made.get(origin, 0) + size
-    return made
+        totals[origin] = totals.get(origin, 0) + size
+    return totals
 
 
-def divided(total: int, weights: list[int]) -> list[int]:
+def divide(total: int, weights: list[int]) -> list[int]:
     """Divide a whole number in proportion to the weights, into whole numbers that add up to it."""
-    whole = sum(weights)
-    if not whole:
+    total_weight = sum(weights)
+    if not total_weight:
         return [0] * len(weights)
-    shares = [total * weight // whole for weight in weights]
-    remainders = [total * weight % whole for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda place: -remainders[place])
-    for place in by_remainder[: total - sum(shares)]:
-        shares[place] += 1
+    shares = [total * weight // total_weight for weight in weights]
+    remainders = [total * weight % total_weight for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda index: -remainders[index])
+    for index in by_remainder[: total - sum(shares)]:
+        shares[index] += 1
     return shares
 
 
@@ -153,8 +153,8 @@ def _answer_sizes(block: dict[str, Any], tools: dict[str, str]) -> Iterator[tupl
     match block.get("type"):
         case "thinking" | "redacted_thinking":
             # If the text is missing, the signature carries it, encrypted.
-            told = text_field(block, "thinking") or text_field(block, "signature") or text_field(block, "data") or ""
-            yield "thinking", None, _bytes(told)
+            text = text_field(block, "thinking") or text_field(block, "signature") or text_field(block, "data") or ""
+            yield "thinking", None, _bytes(text)
         case "tool_use" | "server_tool_use":
             name = text_field(block, "name") or "unknown"
             tools[text_field(block, "id") or ""] = name

@@ -1,4 +1,4 @@
-"""The requests of a session: its files are scanned once, then lookups read only the lines they need."""
+"""The requests of a session. Its files are scanned once; then lookups read only the lines they need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BEGINNING_BYTES: Final = 4096
 _MAX_NAME_BYTES: Final = 128
-_NAMED_BY: Final = {"api-request-shape": "shapeHash", "api-request-blob": "hash"}
+_HASH_FIELDS: Final = {"api-request-shape": "shapeHash", "api-request-blob": "hash"}
 
 
 class _Place(NamedTuple):
@@ -87,7 +87,7 @@ class RequestLog:
     @property
     def calls(self) -> list[Call]:
         """Every call, file by file, in the order in which the first attempts were written."""
-        return [self._call(each) for each in self._calls]
+        return [self._call(open_call) for open_call in self._calls]
 
     @property
     def recorded(self) -> bool:
@@ -100,24 +100,24 @@ class RequestLog:
 
     def find(self, name: str) -> tuple[Call, Attempt] | None:
         """Return the call and attempt with the given message id, attempt id or API request id."""
-        for each in self._calls:
-            call = self._call(each)
-            if named := _attempt_named(call, name):
-                return call, named
+        for open_call in self._calls:
+            call = self._call(open_call)
+            if match := _find_attempt(call, name):
+                return call, match
         return None
 
     def previous(self, sent: Attempt) -> Call | None:
         """Return the previous answered call in this attempt's thread."""
-        own = self._call_of.get(sent.id)
-        before = own.before if own is not None else None
+        call = self._call_of.get(sent.id)
+        before = call.before if call is not None else None
         while before is not None and before.message_id is None:
             before = before.before
         return None if before is None else self._call(before)
 
     def call(self, attempt_id: str) -> Call | None:
         """Return the call that an attempt belongs to."""
-        found = self._call_of.get(attempt_id)
-        return None if found is None else self._call(found)
+        open_call = self._call_of.get(attempt_id)
+        return None if open_call is None else self._call(open_call)
 
     def request(self, sent: Attempt) -> Request:
         """Return a request's body, rebuilt as far as possible."""
@@ -135,8 +135,8 @@ class RequestLog:
     def shape(self, name: str) -> JsonObject | None:
         """Return the system prompt and the tools with this hash."""
         raw = self._parsed(self._heavy.get(("api-request-shape", name)))
-        found = raw.get("shape")
-        return found if isinstance(found, dict) else None
+        shape = raw.get("shape")
+        return shape if isinstance(shape, dict) else None
 
     def message(self, name: str) -> JsonObject | None:
         """Return the message with this hash: from its own line, else from a response or user line with that content.
@@ -144,9 +144,9 @@ class RequestLog:
         A response whose text was changed since, for example by anonymizing the transcript, is found by its position
         after the messages that it answered. The digest of the request then does not match.
         """
-        found = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
-        if isinstance(found, dict):
-            return found
+        message = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
+        if isinstance(message, dict):
+            return message
         if self._answer_names is None:
             self._answer_names = {hash_: key for key in self._answers if (hash_ := message_hash(self._answer(key)))}
         if name in self._answer_names:
@@ -159,23 +159,23 @@ class RequestLog:
 
     def message_by_place(self, name: str) -> JsonObject | None:
         """Return the message with this hash by its position, without scanning the others; None if not possible."""
-        found = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
-        return found if isinstance(found, dict) else self._answer_by_place(name)
+        message = self._parsed(self._heavy.get(("api-request-blob", name))).get("message")
+        return message if isinstance(message, dict) else self._answer_by_place(name)
 
     def _answer_by_place(self, name: str) -> JsonObject | None:
         call = self._answer_to.get(name)
         key = (call.path, call.message_id) if call is not None and call.message_id is not None else None
         return self._answer(key) if key is not None and key in self._answers else None
 
-    def _call(self, each: _OpenCall) -> Call:
-        answer = self._responses.get(each.message_id) if each.message_id is not None else None
-        return Call(tuple(each.attempts), tuple(each.retries), answer, each.failure)
+    def _call(self, open_call: _OpenCall) -> Call:
+        answer = self._responses.get(open_call.message_id) if open_call.message_id is not None else None
+        return Call(tuple(open_call.attempts), tuple(open_call.retries), answer, open_call.failure)
 
     def _take_unparsed(self, kind: str, data: bytes, place: _Place) -> bool:
         """Record a line from its first bytes. False: it must be parsed."""
         match kind:
             case "api-request-shape" | "api-request-blob":
-                name = _early_string(data, _NAMED_BY[kind])
+                name = _early_string(data, _HASH_FIELDS[kind])
                 if name is None:
                     return False
                 self._heavy.setdefault((kind, name), place)
@@ -201,23 +201,23 @@ class RequestLog:
             case "user":
                 self._take_user(place)
             case "api-request-shape" | "api-request-blob":
-                if name := text_field(raw, _NAMED_BY[kind]):
+                if name := text_field(raw, _HASH_FIELDS[kind]):
                     self._heavy.setdefault((kind, name), place)
 
     def _take_attempt(self, raw: dict[str, Any], path: Path) -> None:
-        made = attempt(raw)
-        if made is None or made.id in self._attempts:
+        sent = attempt(raw)
+        if sent is None or sent.id in self._attempts:
             return
         call = self._latest.get(path)
         if call is None or not call.waiting:
             call = self._latest[path] = self._last[path] = _OpenCall(path, self._last.get(path))
             self._calls.append(call)
-        call.attempts.append(made)
-        base = self._attempts.get(made.base or "")
-        if base is not None and made.tail and made.keep == base.keep + len(base.tail):
-            self._answer_to.setdefault(made.tail[0], self._call_of[base.id])
-        self._attempts[made.id] = made
-        self._call_of[made.id] = call
+        call.attempts.append(sent)
+        base = self._attempts.get(sent.base or "")
+        if base is not None and sent.tail and sent.keep == base.keep + len(base.tail):
+            self._answer_to.setdefault(sent.tail[0], self._call_of[base.id])
+        self._attempts[sent.id] = sent
+        self._call_of[sent.id] = call
 
     def _take_answer(self, raw: dict[str, Any], place: _Place) -> None:
         uuid, id_ = text_field(raw, "uuid"), text_field(object_field(raw, "message"), "id")
@@ -226,36 +226,36 @@ class RequestLog:
         if uuid is not None:
             self._seen.add(uuid)
         self._answers.setdefault((place.path, id_), []).append(place)
-        if (failed := failure(raw)) is not None:
+        if (api_failure := failure(raw)) is not None:
             call = self._latest.get(place.path)
             if call is not None and call.waiting:
-                call.failure = failed
-        elif (said := response(raw)) is not None:
-            known = self._responses.get(id_)
-            self._responses[id_] = said if known is None else known.joined(said)
-            answered = self._call_of.get(said.attempt_id or "")
-            if answered is not None and answered.message_id is None:
-                answered.message_id = id_
-                self._split(answered, said.attempt_id or "")
+                call.failure = api_failure
+        elif (line_response := response(raw)) is not None:
+            earlier = self._responses.get(id_)
+            self._responses[id_] = line_response if earlier is None else earlier.merge(line_response)
+            answered_call = self._call_of.get(line_response.attempt_id or "")
+            if answered_call is not None and answered_call.message_id is None:
+                answered_call.message_id = id_
+                self._split(answered_call, line_response.attempt_id or "")
 
-    def _split(self, call: _OpenCall, answered: str) -> None:
+    def _split(self, call: _OpenCall, attempt_id: str) -> None:
         """Make the attempts sent after the answered one a separate call.
 
         A request can be written before the response that precedes it, and so looked like another attempt for that one.
         """
-        ids = [each.id for each in call.attempts]
-        ended = ids.index(answered) + 1
-        if ended == len(ids):
+        ids = [sent.id for sent in call.attempts]
+        end = ids.index(attempt_id) + 1
+        if end == len(ids):
             return
-        later = _OpenCall(call.path, call, call.attempts[ended:])
-        later.retries = [each for each in call.retries if each.attempt_id in ids[ended:]]
-        call.retries = [each for each in call.retries if each.attempt_id not in ids[ended:]]
-        del call.attempts[ended:]
-        for each in self._calls:
-            if each.before is call:
-                each.before = later
+        later = _OpenCall(call.path, call, call.attempts[end:])
+        later.retries = [failed for failed in call.retries if failed.attempt_id in ids[end:]]
+        call.retries = [failed for failed in call.retries if failed.attempt_id not in ids[end:]]
+        del call.attempts[end:]
+        for other in self._calls:
+            if other.before is call:
+                other.before = later
         self._calls.insert(self._calls.index(call) + 1, later)
-        self._call_of |= dict.fromkeys(ids[ended:], later)
+        self._call_of |= dict.fromkeys(ids[end:], later)
         for current in (self._latest, self._last):
             if current.get(call.path) is call:
                 current[call.path] = later
@@ -292,20 +292,20 @@ class RequestLog:
         return next(_objects(data), {})
 
     def _objects(self, data: bytes) -> Iterator[dict[str, Any]]:
-        found = list(_objects(data))
-        if not found and data.strip():
+        objects = list(_objects(data))
+        if not objects and data.strip():
             self.malformed += 1
-        yield from found
+        yield from objects
 
 
-def _attempt_named(call: Call, name: str) -> Attempt | None:
+def _find_attempt(call: Call, name: str) -> Attempt | None:
     answer, failed = call.response, call.failure
     if answer is not None and name in (answer.message_id, answer.request_id):
         return call.answered
     if failed is not None and name in (failed.message_id, failed.request_id):
         return call.attempts[-1]
-    wanted = next((each.attempt_id for each in call.retries if each.request_id == name), name)
-    return next((each for each in call.attempts if each.id == wanted), None)
+    attempt_id = next((failed.attempt_id for failed in call.retries if failed.request_id == name), name)
+    return next((sent for sent in call.attempts if sent.id == attempt_id), None)
 
 
 def _kind(data: bytes) -> str | None:
@@ -341,13 +341,13 @@ def _objects(data: bytes) -> Iterator[dict[str, Any]]:
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError:
-        yield from _repaired(data)
+        yield from _repair(data)
     else:
         if isinstance(raw, dict):
             yield raw
 
 
-def _repaired(data: bytes) -> Iterator[dict[str, Any]]:
+def _repair(data: bytes) -> Iterator[dict[str, Any]]:
     text, at = data.decode("utf-8", "replace").strip("\ufeff\x00 \r\n\t"), 0
     decoder = json.JSONDecoder(strict=False)
     while at < len(text):

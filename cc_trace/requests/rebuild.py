@@ -60,16 +60,16 @@ def rebuild(attempt: Attempt, parts: Parts) -> Request:
     if shape is None:
         missing.append("the system prompt and the tools")
     messages: list[JsonValue] = [parts.message(name) for name in names]
-    missing += [f"message {place}" for place, message in enumerate(messages) if message is None]
-    whole: JsonObject = {**attempt.params, **(shape or {}), "messages": messages}
+    missing += [f"message {index}" for index, message in enumerate(messages) if message is None]
+    body: JsonObject = {**attempt.params, **(shape or {}), "messages": messages}
     for point in attempt.breakpoints:
-        if not _placed(point, whole):
+        if not _insert_breakpoint(point, body):
             missing.append(f"the place of the cache breakpoint {list(point.path)}")
-    digest = content_hash({**whole, "messages": [_in_blocks(message) for message in messages]})
+    digest = content_hash({**body, "messages": [_in_blocks(message) for message in messages]})
     return Request(
         attempt=attempt,
-        system=whole.get("system"),
-        tools=whole.get("tools"),
+        system=body.get("system"),
+        tools=body.get("tools"),
         messages=messages,
         missing=tuple(missing),
         verified=None if attempt.digest is None else digest == attempt.digest,
@@ -84,17 +84,17 @@ def message_names(attempt: Attempt, parts: Parts) -> tuple[list[str], list[str]]
     """
     expected = attempt.keep + len(attempt.tail)
     pieces: list[tuple[str, ...]] = [attempt.tail]
-    wanted, missing, seen = attempt.keep, list[str](), {attempt.id}
-    at: Attempt | None = attempt
-    while wanted and at is not None:
-        base = at.base
-        at = None if base is None or base in seen else parts.attempt(base)
-        if at is None:
-            missing.append(f"request {base}, from which it took {wanted} messages")
+    remaining, missing, seen = attempt.keep, list[str](), {attempt.id}
+    current: Attempt | None = attempt
+    while remaining and current is not None:
+        base = current.base
+        current = None if base is None or base in seen else parts.attempt(base)
+        if current is None:
+            missing.append(f"request {base}, from which it took {remaining} messages")
         else:
-            seen.add(at.id)
-            pieces.append(at.tail[: max(0, wanted - at.keep)])
-            wanted = min(wanted, at.keep)
+            seen.add(current.id)
+            pieces.append(current.tail[: max(0, remaining - current.keep)])
+            remaining = min(remaining, current.keep)
     names = [name for piece in reversed(pieces) for name in piece]
     if len(names) != expected and not missing:
         missing.append(f"{expected - len(names)} of its {expected} messages")
@@ -134,22 +134,22 @@ def _canonical(value: JsonValue) -> bytes | None:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _placed(point: Breakpoint, whole: JsonObject) -> bool:
-    """Put a breakpoint where it was. False: there is no such place."""
+def _insert_breakpoint(point: Breakpoint, body: JsonObject) -> bool:
+    """Insert a breakpoint at its path; return False if the body has no such path."""
     if point.path[:1] not in (("system",), ("tools",), ("messages",)):
         return False
-    place: JsonValue = whole
+    node: JsonValue = body
     for step in point.path:
-        if step == "content" and isinstance(place, dict) and isinstance(text := place.get(step), str):
-            place[step] = _blocks(text)  # plain text cannot carry a breakpoint: it was sent as a block
-        match place, step:
+        if step == "content" and isinstance(node, dict) and isinstance(text := node.get(step), str):
+            node[step] = _blocks(text)  # plain text cannot carry a breakpoint: it was sent as a block
+        match node, step:
             case dict(), str():
-                place = place.get(step)
-            case list(), int() if 0 <= step < len(place):
-                place = place[step]
+                node = node.get(step)
+            case list(), int() if 0 <= step < len(node):
+                node = node[step]
             case _:
                 return False
-    if not isinstance(place, dict):
+    if not isinstance(node, dict):
         return False
-    place["cache_control"] = point.value
+    node["cache_control"] = point.value
     return True

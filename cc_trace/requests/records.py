@@ -13,7 +13,7 @@ JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
 class Breakpoint(NamedTuple):
-    """Where a request asked the API to cache what comes before, and how: `{"type": "ephemeral", "ttl": "1h"}`."""
+    """The path of a block up to which the API should cache, and how: `{"type": "ephemeral", "ttl": "1h"}`."""
 
     path: tuple[str | int, ...]
     value: JsonValue
@@ -62,8 +62,8 @@ class Attempt(NamedTuple):
     @property
     def betas(self) -> tuple[str, ...]:
         """The beta features, which are sent in a header."""
-        found = self.params.get("betas")
-        return tuple(beta for beta in found if isinstance(beta, str)) if isinstance(found, list) else ()
+        betas = self.params.get("betas")
+        return tuple(beta for beta in betas if isinstance(beta, str)) if isinstance(betas, list) else ()
 
 
 class Retry(NamedTuple):
@@ -79,7 +79,7 @@ class Retry(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """What Claude Code wrote in place of a response when it gave up."""
+    """The error that Claude Code wrote in place of a response when it gave up."""
 
     message_id: str
     time_ns: int | None
@@ -103,7 +103,7 @@ class Response(NamedTuple):
     tool_input_ms: float | None
     cache_ttl: str | None
 
-    def joined(self, other: Response) -> Response:
+    def merge(self, other: Response) -> Response:
         """Merge two lines of one response. Each block has its own line."""
         tokens = self.usage.maximum(other.usage) if self.usage and other.usage else self.usage or other.usage
         times = [time for time in (self.first_ns, self.last_ns, other.first_ns, other.last_ns) if time is not None]
@@ -130,9 +130,9 @@ class Call(NamedTuple):
     @property
     def answered(self) -> Attempt | None:
         """The attempt that got the response, or the last attempt if there is no response."""
-        named = self.response.attempt_id if self.response is not None else None
+        attempt_id = self.response.attempt_id if self.response is not None else None
         last = self.attempts[-1] if self.attempts else None
-        return next((attempt for attempt in self.attempts if attempt.id == named), None if named else last)
+        return next((attempt for attempt in self.attempts if attempt.id == attempt_id), None if attempt_id else last)
 
 
 def attempt(raw: dict[str, Any]) -> Attempt | None:
@@ -165,9 +165,9 @@ def _breakpoint(raw: object) -> Breakpoint:
 
 
 def retry(raw: dict[str, Any], attempt_id: str) -> Retry:
-    """Return what a `system/api_error` line says about the attempt before it."""
+    """Return the retry in a `system/api_error` line. `attempt_id`: the attempt that failed."""
     error = object_field(raw, "error")
-    told = (
+    message = (
         text_field(error, "formatted") or text_field(error, "message") or text_field(raw, "error") or "request failed"
     )
     return Retry(
@@ -177,7 +177,7 @@ def retry(raw: dict[str, Any], attempt_id: str) -> Retry:
         number=count_field(raw, "retryAttempt"),
         wait_ms=_number(raw, "retryInMs"),
         request_id=text_field(error, "requestId"),
-        error=told,
+        error=message,
     )
 
 
@@ -198,7 +198,7 @@ def failure(raw: dict[str, Any]) -> Failure | None:
 
 
 def response(raw: dict[str, Any]) -> Response | None:
-    """Return what one `assistant` line says about its response, or None if it is not from a model."""
+    """Return the response in one `assistant` line, or None if it is not from a model."""
     message = object_field(raw, "message")
     id_, model = text_field(message, "id"), text_field(message, "model")
     if id_ is None or model == "<synthetic>":

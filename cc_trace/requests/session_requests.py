@@ -1,7 +1,7 @@
 """What each request of a session contained, what filled its context, and why the cache was missed.
 
-The work per request is proportional to what it added: the sizes of messages and of the base request are cached. What is
-reported about a request depends only on lines before its response, wherever reading began.
+The work per request is proportional to what it added: the sizes of messages and of the base request are cached. The
+results for a request depend only on lines before its response, wherever reading began.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from cc_trace.requests.cache import Sent, cache_miss, common_start, missed_tokens
-from cc_trace.requests.context import divided, input_tokens, message_sizes, shape_sizes, tokens_by_origin
+from cc_trace.requests.context import divide, input_tokens, message_sizes, shape_sizes, tokens_by_origin
 from cc_trace.requests.log import RequestLog
 from cc_trace.requests.rebuild import message_names
 
@@ -28,7 +28,7 @@ RequestContent: TypeAlias = Literal["none", "new", "full"]
 _USUAL_LIMIT: Final = 200_000
 _LONG_LIMIT: Final = 1_000_000
 _LONG_BETA: Final = "context-1m"
-_KEPT_SHAPES: Final = 2  # a request's, and that of the one before
+_MAX_SHAPES: Final = 2  # those of a request and of the one before
 
 
 class _Messages(NamedTuple):
@@ -70,10 +70,10 @@ class SessionRequests:
         attempt, call = self._log.attempt(attempt_id), self._log.call(attempt_id)
         if attempt is None or call is None:
             return {}
-        made: dict[str, JsonValue] = {"context": self._context(attempt, usage)}
+        metadata: dict[str, JsonValue] = {"context": self._context(attempt, usage)}
         if (miss := self._cache_miss(attempt, call, usage)) is not None:
-            made["cache_miss"] = miss
-        return made
+            metadata["cache_miss"] = miss
+        return metadata
 
     def parts(self, attempt_id: str) -> RequestParts | None:
         """Return the content of a request, or None if it is not configured or not known."""
@@ -85,17 +85,17 @@ class SessionRequests:
         if attempt is None or names is None:
             return None
         if self.content == "new":
-            added = names[self._known_before(attempt, names) :]
-            return RequestParts(None, None, [self._message(name) for name in added])
+            new_names = names[self._shared_message_count(attempt, names) :]
+            return RequestParts(None, None, [self._message(name) for name in new_names])
         shape = self._shape(attempt.shape_hash) or {}
         return RequestParts(shape.get("system"), shape.get("tools"), [self._message(name) for name in names])
 
-    def _known_before(self, attempt: Attempt, names: tuple[str, ...]) -> int:
-        """Return how many messages a request shares with the previous answered one, from the start."""
+    def _shared_message_count(self, attempt: Attempt, names: tuple[str, ...]) -> int:
+        """Return how many messages at the start of a request are those of the previous answered one."""
         previous = self._log.previous(attempt)
-        before = previous.answered if previous is not None else None
-        known = self._log.message_names(before) if before is not None else None
-        return common_start(known or (), names)
+        previous_attempt = previous.answered if previous is not None else None
+        previous_names = self._log.message_names(previous_attempt) if previous_attempt is not None else None
+        return common_start(previous_names or (), names)
 
     def _message(self, name: str) -> JsonObject | None:
         return self._log.message_by_place(name) or self._log.message(name)
@@ -133,14 +133,16 @@ class SessionRequests:
         before = call.answered if call is not None else None
         if call is None or before is None or call.response is None or call.response.usage is None:
             return {}
-        kept, had = self._log.message_names(attempt), self._log.message_names(before)
-        if kept is None or had is None:
+        names, previous_names = self._log.message_names(attempt), self._log.message_names(before)
+        if names is None or previous_names is None:
             return {}
-        known = set(kept)
-        dropped = self._added(_Messages(0, {}, complete=True), [name for name in had if name not in known]).sizes
-        whole = _sum(self._sizes_of_shape(before.shape_hash) or {}, self._messages_of(before).sizes)
-        rest = sum(whole.values()) - sum(dropped.values())
-        tokens = divided(input_tokens(call.response.usage), [*dropped.values(), max(0, rest)])
+        kept = set(names)
+        dropped = self._extend(
+            _Messages(0, {}, complete=True), [name for name in previous_names if name not in kept]
+        ).sizes
+        previous_sizes = _sum(self._sizes_of_shape(before.shape_hash) or {}, self._messages_of(before).sizes)
+        rest = sum(previous_sizes.values()) - sum(dropped.values())
+        tokens = divide(input_tokens(call.response.usage), [*dropped.values(), max(0, rest)])
         return {origin: count for origin, count in zip(dropped, tokens, strict=False) if count}
 
     def _cache_miss(self, attempt: Attempt, call: Call, usage: Usage) -> JsonValue:
@@ -169,38 +171,38 @@ class SessionRequests:
 
     def _messages_of(self, attempt: Attempt) -> _Messages:
         """Return a request's messages. Those of its base requests are computed first."""
-        chain, seen, at = list[str](), set[str](), attempt
-        while at.id not in self._messages and at.id not in seen:
-            seen.add(at.id)
-            chain.append(at.id)
-            base = self._log.attempt(at.base or "") if at.keep else None
-            at = base or at
+        chain, seen, current = list[str](), set[str](), attempt
+        while current.id not in self._messages and current.id not in seen:
+            seen.add(current.id)
+            chain.append(current.id)
+            base = self._log.attempt(current.base or "") if current.keep else None
+            current = base or current
         for id_ in reversed(chain):
-            if (each := self._log.attempt(id_)) is not None:
-                self._messages[id_] = self._with_base(each)
+            if (ancestor := self._log.attempt(id_)) is not None:
+                self._messages[id_] = self._with_base(ancestor)
         return self._messages[attempt.id]
 
     def _with_base(self, attempt: Attempt) -> _Messages:
         base = self._messages.get(attempt.base or "")
         if not attempt.keep:
-            kept = _Messages(0, {}, complete=True)
+            prefix = _Messages(0, {}, complete=True)
         elif base is not None and base.number == attempt.keep:
-            kept = base
+            prefix = base
         else:
             names, missing = message_names(attempt, self._log)
-            kept = self._added(_Messages(0, {}, not missing), names[: max(0, len(names) - len(attempt.tail))])
-        made = self._added(kept, attempt.tail)
-        return made._replace(number=attempt.keep + len(attempt.tail))
+            prefix = self._extend(_Messages(0, {}, not missing), names[: max(0, len(names) - len(attempt.tail))])
+        messages = self._extend(prefix, attempt.tail)
+        return messages._replace(number=attempt.keep + len(attempt.tail))
 
-    def _added(self, messages: _Messages, names: Iterable[str]) -> _Messages:
+    def _extend(self, messages: _Messages, names: Iterable[str]) -> _Messages:
         count, sizes, complete = messages.number, messages.sizes, messages.complete
         for name in names:
             if name not in self._message_sizes:
                 message = self._message(name)
                 self._message_sizes[name] = None if message is None else message_sizes(message)
-            found = self._message_sizes[name]
-            count, complete = count + 1, complete and found is not None
-            sizes = _sum(sizes, found or {})
+            added_sizes = self._message_sizes[name]
+            count, complete = count + 1, complete and added_sizes is not None
+            sizes = _sum(sizes, added_sizes or {})
         return _Messages(count, sizes, complete)
 
     def _sizes_of_shape(self, name: str | None) -> dict[str, int] | None:
@@ -215,7 +217,7 @@ class SessionRequests:
         if name is None:
             return None
         if name not in self._shapes:
-            if len(self._shapes) >= _KEPT_SHAPES:
+            if len(self._shapes) >= _MAX_SHAPES:
                 del self._shapes[next(iter(self._shapes))]
             self._shapes[name] = self._log.shape(name)
         return self._shapes[name]

@@ -18,7 +18,7 @@ from shared import CASES, case_transcripts
 
 from cc_trace.cli.request import mentioning
 from cc_trace.requests.cache import Cause, Sent, cache_miss
-from cc_trace.requests.context import context_by_origin, divided
+from cc_trace.requests.context import context_by_origin, divide
 from cc_trace.requests.log import RequestLog, _kind
 from cc_trace.requests.records import Breakpoint, attempt, response
 from cc_trace.transcript.entries import Usage
@@ -528,7 +528,7 @@ def test_context_by_origin(tmp_path: Path) -> None:
 @given(st.integers(0, 10**7), st.lists(st.integers(0, 10**9), min_size=1))
 def test_shares_add_up_and_are_fair(total: int, weights: list[int]) -> None:
     """To the whole, exactly; and none is a token or more away from its proportion."""
-    shares = divided(total, weights)
+    shares = divide(total, weights)
     whole = sum(weights)
     assert sum(shares) == (total if whole else 0)
     assert all(
