@@ -90,19 +90,19 @@ class _Conversion:
 
     def run(self) -> StreamTranscript:
         transcript = self._transcript
-        for place, message in enumerate(self._messages.items):
-            self._now = self._times[place]
+        for index, message in enumerate(self._messages.items):
+            self._now = self._times[index]
             if self._began_at is None:
                 self._began_at = self._now
             self._take(message)
         if not any(line["type"] == "assistant" for line in transcript.lines):
-            self._only_result()
+            self._add_result_as_response()
         if not transcript.complete and self._init_message:
-            self._facts({})
+            self._add_run_facts({})
         if not transcript.complete and any(line["type"] == "assistant" for line in transcript.lines):
             self._add({"type": "user", "isMeta": True, "message": {"role": "user", "content": _ENDED_EARLY}})
         for call in transcript.agents:
-            transcript.agent_ids.setdefault(call, _as_id(call))
+            transcript.agent_ids.setdefault(call, _agent_id(call))
         for call, lines in transcript.agents.items():
             for line in lines:
                 line["agentId"] = transcript.agent_ids[call]
@@ -144,8 +144,8 @@ class _Conversion:
                 error = {"status": message.get("error_status"), "message": message.get("error")}
                 retry = {"retryAttempt": message.get("attempt"), "retryInMs": message.get("retry_delay_ms")}
                 self._add({"type": "system", "subtype": "api_error", "error": error, **retry}, message)
-            case {"subtype": "compact_boundary", "compact_metadata": dict(about)}:
-                metadata = {"trigger": about.get("trigger"), "preTokens": about.get("pre_tokens")}
+            case {"subtype": "compact_boundary", "compact_metadata": dict(details)}:
+                metadata = {"trigger": details.get("trigger"), "preTokens": details.get("pre_tokens")}
                 self._add({"type": "system", "subtype": "compact_boundary", "compactMetadata": metadata}, message)
             case {"subtype": "task_started", "tool_use_id": str(call), "task_id": str(task)}:
                 if is_session_id(task):
@@ -175,13 +175,13 @@ class _Conversion:
             if failed and inner.get("model") == "<synthetic>":
                 line |= {"isApiErrorMessage": True, "apiErrorStatus": message.get("api_error_status")}
                 line["apiErrorType"] = message.get("api_error_type")
-            line["message"] = {**inner, "usage": self._counted(inner, line)}
+            line["message"] = {**inner, "usage": self._with_final_counts(inner, line)}
         if not message.get("parent_tool_use_id"):
             self._add_prompt()
             self._transcript.complete = False
-        self._place(line, message)
+        self._add_to_thread(line, message)
 
-    def _counted(self, inner: Line, line: Line) -> object:
+    def _with_final_counts(self, inner: Line, line: Line) -> object:
         """Return a message's usage with its final counts, or mark the line as partial if they are unknown."""
         usage, id_ = inner.get("usage"), inner.get("id")
         if not isinstance(usage, dict) or not isinstance(id_, str):
@@ -198,7 +198,7 @@ class _Conversion:
         if isinstance(inner, str):
             inner = {"role": "user", "content": inner}
         line: Line = {"type": "user", "message": inner, "toolUseResult": result, "isMeta": message.get("isSynthetic")}
-        call, agent = _launched(inner, result)
+        call, agent = _call_and_agent(inner, result)
         if call is not None and agent is not None and is_session_id(agent):
             self._transcript.agent_ids[call] = agent
         if call is not None and isinstance(result, dict) and result.get("isAsync") is True:
@@ -213,7 +213,7 @@ class _Conversion:
                 line["permissionMode"] = self._mode
             else:
                 self._add_prompt()
-        self._place(line, message)
+        self._add_to_thread(line, message)
 
     def _add_prompt(self) -> None:
         """Add the prompt given by the caller before the first response.
@@ -226,25 +226,25 @@ class _Conversion:
             self._add({"type": "user", "message": content, "permissionMode": self._mode})
             self._now = now
         elif not self._has_prompt and self._previous_result is not None:
-            ended = {
+            turn_end = {
                 "type": "system",
                 "subtype": "turn_duration",
                 "durationMs": self._previous_result.get("duration_ms"),
             }
-            self._add(ended)
+            self._add(turn_end)
         self._has_prompt, self._prompt = True, None
 
-    def _place(self, line: Line, message: Message) -> None:
+    def _add_to_thread(self, line: Line, message: Message) -> None:
         match message:
             case {"parent_tool_use_id": str(call)} if call:
                 transcript = self._transcript
                 line["isSidechain"] = True
-                own = transcript.agents.setdefault(call, [])
+                agent_lines = transcript.agents.setdefault(call, [])
                 task = self._task_started.get(call, {})
-                if not own and line["type"] != "user" and isinstance(asked := task.get("prompt"), str):
-                    first = {"type": "user", "isSidechain": True, "message": {"role": "user", "content": asked}}
-                    own.append(self._with_head(first, task))
-                own.append(self._with_head(line, message))
+                if not agent_lines and line["type"] != "user" and isinstance(prompt := task.get("prompt"), str):
+                    first = {"type": "user", "isSidechain": True, "message": {"role": "user", "content": prompt}}
+                    agent_lines.append(self._with_head(first, task))
+                agent_lines.append(self._with_head(line, message))
                 meta = transcript.agent_meta.setdefault(call, {"toolUseId": call})
                 for name, field_ in (("subagent_type", "agentType"), ("task_description", "description")):
                     if isinstance(message.get(name), str):
@@ -259,31 +259,31 @@ class _Conversion:
         transcript.complete, self._has_prompt, self._previous_result = True, False, message
         match message:
             case {"structured_output": data} if data is not None:
-                self._structured(data)
+                self._add_structured_output(data)
         if message.get("subtype") == "error_max_turns":
             match = _LIMIT.search(str(message.get("errors")))
             limit = int(match[1]) if match else message.get("num_turns")
             self._add({"type": "attachment", "attachment": {"type": "max_turns_reached", "maxTurns": limit}}, message)
         if isinstance(cost := message.get("total_cost_usd"), int | float):
             self._add({"type": "cost-state", "totalCostUSD": cost}, message)
-        self._facts(message)
+        self._add_run_facts(message)
 
-    def _facts(self, result: Message) -> None:
-        """Add a line with what the run's init and result messages say about the run as a whole."""
+    def _add_run_facts(self, result: Message) -> None:
+        """Add a line with the facts about the whole run from its init and result messages."""
         facts = {name: value for name, value in result.items() if name not in ("result", "structured_output", "usage")}
         init = {**self._init_message, "rate_limit_info": self._limit}
         self._add({"type": "system", "subtype": "run", "init": init, "result": facts})
 
-    def _structured(self, data: object) -> None:
-        """If no response followed the call with the structured output, make its result end the turn."""
+    def _add_structured_output(self, data: object) -> None:
+        """Add a run's structured output if no response followed its call, and let the call's result end the turn."""
         last = next((line for line in reversed(self._transcript.lines) if line["type"] in ("assistant", "user")), None)
         if last is not None and last["type"] == "user":
             last["toolEndsTurn"] = True
             self._add({"type": "attachment", "attachment": {"type": "structured_output", "data": data}})
 
-    def _only_result(self) -> None:
-        """Turn the result into a response if nothing else is known of the run."""
-        result = next((each for each in reversed(self._messages.items) if each["type"] == "result"), None)
+    def _add_result_as_response(self) -> None:
+        """Add the run's result as its response, for an output without responses."""
+        result = next((message for message in reversed(self._messages.items) if message["type"] == "result"), None)
         if result is None:
             return
         self._transcript.from_result = True
@@ -303,7 +303,7 @@ class _Conversion:
         if result.get("is_error") is True:
             line |= {"isApiErrorMessage": True, "apiErrorStatus": result.get("api_error_status")}
         self._add(line, result)
-        self._facts(result)
+        self._add_run_facts(result)
 
     def _add(self, line: Line, message: Message | None = None) -> None:
         self._transcript.lines.append(self._with_head(line, message or {}))
@@ -327,7 +327,7 @@ def _final_usage(messages: list[Message]) -> _Usage:
     """Return the final counts of responses: from `message_delta`, or from the result if there was only one response."""
     final, current = _Usage(), dict[str | None, str]()
     final.counted = set()
-    waiting: dict[str, None] = {}
+    main_responses: dict[str, None] = {}
     for message in messages:
         parent = message.get("parent_tool_use_id")
         parent = parent if isinstance(parent, str) else None
@@ -335,19 +335,25 @@ def _final_usage(messages: list[Message]) -> _Usage:
             case {"type": "stream_event", "event": {"type": "message_start", "message": {"id": str(id_)}}}:
                 current[parent] = id_
             case {"type": "stream_event", "event": {"type": "message_delta", "usage": dict(usage)}}:
-                ended = message.get("api_message_id") or current.get(parent)
-                if isinstance(ended, str):
-                    final[ended] = {name: value for name, value in usage.items() if isinstance(value, int) and value}
+                message_id = message.get("api_message_id") or current.get(parent)
+                if isinstance(message_id, str):
+                    final[message_id] = {
+                        name: value for name, value in usage.items() if isinstance(value, int) and value
+                    }
             case {"type": "assistant", "message": {"id": str(id_), "stop_reason": str()}}:
                 final.counted.add(id_)
             case {"type": "assistant", "message": {"id": str(id_), "model": str(model)}} if parent is None:
                 if model != "<synthetic>":
-                    waiting[id_] = None
+                    main_responses[id_] = None
             case _:
                 pass
-    results = [each["usage"] for each in messages if each["type"] == "result" and isinstance(each.get("usage"), dict)]
-    unknown = [id_ for id_ in waiting if id_ not in final and id_ not in final.counted]
-    if len(unknown) == len(waiting) == len(results) == 1 and isinstance(results[0].get("output_tokens"), int):
+    results = [
+        message["usage"]
+        for message in messages
+        if message["type"] == "result" and isinstance(message.get("usage"), dict)
+    ]
+    unknown = [id_ for id_ in main_responses if id_ not in final and id_ not in final.counted]
+    if len(unknown) == len(main_responses) == len(results) == 1 and isinstance(results[0].get("output_tokens"), int):
         final[unknown[0]] = {"output_tokens": results[0]["output_tokens"]}
     return final
 
@@ -359,12 +365,12 @@ def _session_id(messages: list[Message]) -> str:
     return hashlib.sha256(repr(messages[:8]).encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _as_id(call: str) -> str:
+def _agent_id(call: str) -> str:
     """Return a call's id as an agent id. It becomes a file name, so one that is unsafe is replaced by a digest."""
     return call if is_session_id(call) else hashlib.sha256(call.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _launched(inner: object, result: object) -> tuple[str | None, str | None]:
+def _call_and_agent(inner: object, result: object) -> tuple[str | None, str | None]:
     """Return the call that a user message is the result of, and the agent that ran it."""
     agent = result.get("agentId") if isinstance(result, dict) else None
     match inner:
@@ -391,29 +397,30 @@ def _times(messages: Messages, ended_ns: int | None, *, live: bool) -> tuple[lis
     are used, provided they were observed live or span about the run's duration; a shorter span means that a recording
     was replayed. Otherwise only the start and the end are known, from the run's duration and the end of the output.
     """
-    own = [each["timestamp"] if isinstance(each.get("timestamp"), str) else None for each in messages.items]
-    took = [each["duration_ms"] for each in messages.items if isinstance(each.get("duration_ms"), int)]
-    if any(own):
-        return list(_filled(own, took[:1])), "stream"
-    took_ns = min(max(0, took[-1]), _MAX_MS) * 1_000_000 if took else 0
-    arrived = [each for each in messages.arrived_ns if each is not None]
-    lasted_ns = arrived[-1] - arrived[0] if arrived else 0  # 0 if all came as one array
-    if len(arrived) == len(messages.items) and (2 * lasted_ns >= took_ns or (live and lasted_ns)):
-        return [rfc3339(each) for each in arrived], "arrival"
-    end_ns = arrived[-1] if arrived else ended_ns
+    items = messages.items
+    stream_times = [item["timestamp"] if isinstance(item.get("timestamp"), str) else None for item in items]
+    durations_ms = [item["duration_ms"] for item in items if isinstance(item.get("duration_ms"), int)]
+    if any(stream_times):
+        return list(_fill_gaps(stream_times, durations_ms[:1])), "stream"
+    duration_ns = min(max(0, durations_ms[-1]), _MAX_MS) * 1_000_000 if durations_ms else 0
+    arrivals_ns = [time_ns for time_ns in messages.arrived_ns if time_ns is not None]
+    arrival_span_ns = arrivals_ns[-1] - arrivals_ns[0] if arrivals_ns else 0  # 0 if all came as one array
+    if len(arrivals_ns) == len(messages.items) and (2 * arrival_span_ns >= duration_ns or (live and arrival_span_ns)):
+        return [rfc3339(time_ns) for time_ns in arrivals_ns], "arrival"
+    end_ns = arrivals_ns[-1] if arrivals_ns else ended_ns
     if end_ns is None:
-        return [None] * len(own), "unknown"
-    times: list[str | None] = [rfc3339(max(0, end_ns - took_ns))] * len(own)
+        return [None] * len(stream_times), "unknown"
+    times: list[str | None] = [rfc3339(max(0, end_ns - duration_ns))] * len(stream_times)
     times[-1:] = [rfc3339(end_ns)]
     return times, "result"
 
 
-def _filled(times: list[str | None], took_ms: list[int]) -> Iterator[str | None]:
+def _fill_gaps(times: list[str | None], durations_ms: list[int]) -> Iterator[str | None]:
     """Yield each time, or the previous one if it is missing. `took_ms`: the duration of the first run."""
-    present = [each for each in times if each is not None]
+    present = [time for time in times if time is not None]
     latest, first_ns, last_ns = present[0], parse_time(present[0]), parse_time(present[-1])
-    if took_ms and first_ns is not None and last_ns is not None:
-        latest = rfc3339(max(0, min(first_ns, last_ns - min(max(0, took_ms[0]), _MAX_MS) * 1_000_000)))
-    for each in times:
-        latest = each or latest
+    if durations_ms and first_ns is not None and last_ns is not None:
+        latest = rfc3339(max(0, min(first_ns, last_ns - min(max(0, durations_ms[0]), _MAX_MS) * 1_000_000)))
+    for time in times:
+        latest = time or latest
         yield latest

@@ -69,12 +69,12 @@ class Messages:
 
     def add(self, value: object, arrived_ns: int | None = None) -> None:
         """Append a message, or an array of messages."""
-        for each in value if isinstance(value, list) else [value]:
-            match each:
+        for message in value if isinstance(value, list) else [value]:
+            match message:
                 case {"type": "stream_event", "event": {"type": str(kind)}} if kind not in _COUNTING:
                     continue
-            if isinstance(each, dict) and isinstance(each.get("type"), str):
-                self.items.append(each)
+            if isinstance(message, dict) and isinstance(message.get("type"), str):
+                self.items.append(message)
                 self.arrived_ns.append(arrived_ns)
             else:
                 self.skipped += 1

@@ -60,7 +60,7 @@ def _fields(value: object, *names: str) -> dict[str, Any]:
 
 def _content(value: object) -> object:
     content = getattr(value, "content", None)
-    return [_block(each) for each in content] if isinstance(content, list) else content
+    return [_block(block) for block in content] if isinstance(content, list) else content
 
 
 def _block(block: object) -> object:
