@@ -47,6 +47,8 @@ class Picked(NamedTuple):
     cost_usd: float
     tokens: int
     took_ms: float
+    lines_added: int
+    lines_removed: int
 
 
 def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) -> Picked:
@@ -63,7 +65,7 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
     sums = store.read(
         f"SELECT COUNT(*) count, SUM({total or 'spans.cost_usd'} * {part}) cost,"
         f" SUM((input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) * {part}) tokens,"
-        f" SUM({took}) took {table}",
+        f" SUM({took}) took, SUM(lines_added) added, SUM(lines_removed) removed {table}",
         [*tool, *tool, *where.values],
     )[0]
     rows = store.read(
@@ -74,7 +76,15 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
         f" {table} ORDER BY {order}, spans.row LIMIT ? OFFSET ?",
         [*where.values, min(limit, MAX_ROWS), max(0, offset)],
     )
-    return Picked(rows, sums["count"], sums["cost"] or 0.0, round(sums["tokens"] or 0), (sums["took"] or 0) / 1e6)
+    return Picked(
+        rows,
+        sums["count"],
+        sums["cost"] or 0.0,
+        round(sums["tokens"] or 0),
+        (sums["took"] or 0) / 1e6,
+        sums["added"] or 0,
+        sums["removed"] or 0,
+    )
 
 
 class Notable(NamedTuple):

@@ -13,6 +13,7 @@ from cc_trace.transcript.agent_files import agent_paths
 from cc_trace.transcript.lines import read_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 
@@ -27,33 +28,37 @@ class Hunk(NamedTuple):
     lines: list[str]
 
 
-def changed_hunks(path: Path, call_id: str) -> list[Hunk]:
-    """Return what a call changed in its file; empty if that was not recorded."""
-    wanted = orjson.dumps(call_id)
+def changed_hunks(path: Path, call_ids: Collection[str]) -> dict[str, list[Hunk]]:
+    """Return what calls changed in their files, by call; those of which that was not recorded are missing."""
+    wanted = [orjson.dumps(call_id) for call_id in call_ids]
+    found: dict[str, list[Hunk]] = {}
     for each in (path, *agent_paths(path)):
         try:
             for line in read_lines(each):
                 data = line.data or b""
-                if wanted in data and b'"structuredPatch"' in data and (hunks := _hunks(data, call_id)):
-                    return hunks
+                if b'"structuredPatch"' in data and any(call_id in data for call_id in wanted):
+                    found |= _hunks(data, call_ids)
+                    if len(found) == len(call_ids):
+                        return found
         except OSError:  # gone, or not a regular file
             continue
-    return []
+    return found
 
 
-def _hunks(data: bytes, call_id: str) -> list[Hunk]:
+def _hunks(data: bytes, call_ids: Collection[str]) -> dict[str, list[Hunk]]:
     try:
         line = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return []
+        return {}
     match line:
         case {
-            "message": {"content": [{"type": "tool_result", "tool_use_id": str(answered)}]},
+            "message": {"content": [{"type": "tool_result", "tool_use_id": str(call_id)}]},
             "toolUseResult": {"structuredPatch": list(patch)},
-        } if answered == call_id:
-            return [hunk for each in patch if (hunk := _hunk(each)) is not None]
+        } if call_id in call_ids:
+            hunks = [hunk for each in patch if (hunk := _hunk(each)) is not None]
+            return {call_id: hunks} if hunks else {}
         case _:
-            return []
+            return {}
 
 
 def _hunk(value: object) -> Hunk | None:

@@ -270,7 +270,7 @@ def _tool(made: Detail, tool: str, span: dict[str, Any], span_id: str, hunks: Se
     changed = diff.of_call(tool, given, output, hunks)
     if changed is not None and isinstance(given, dict):
         name = str(given.get("file_path") or given.get("notebook_path") or "")
-        made.sections.append(Section(escaped(name) or "Changes", "diff", _diff(changed)))
+        made.sections.append(Section(escaped(name) or "Changes", "diff", diff_html(changed)))
         _value(made, "Output", output, span_id, opened=span["status"] != "ok")
     elif tool in ("Bash", "BashOutput") and isinstance(given, dict):
         command = given.get("command")
@@ -366,7 +366,8 @@ def _file(text: str, name: str) -> Markup:
     return Markup('<table class="lines">{}</table>').format(Markup().join(rows))
 
 
-def _diff(lines: list[diff.DiffLine]) -> Markup:
+def diff_html(lines: Sequence[diff.DiffLine]) -> Markup:
+    """Return changed lines as a table."""
     rows = []
     for line in lines:
         sign = {"added": "+", "removed": "-"}.get(line.kind, "")

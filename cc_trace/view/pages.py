@@ -20,7 +20,7 @@ from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
 from cc_trace.store import filters, insights, lists, plain, questions, rewrites
 from cc_trace.transcript import Hunk, agent_paths, changed_hunks, find_media, media_type
-from cc_trace.view import charts, details, failure, figures, markdown, sent, words
+from cc_trace.view import charts, details, diff, failure, figures, markdown, sent, words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -37,6 +37,8 @@ _PING_SECONDS: Final = 15.0
 _RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # rules drawn with characters
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ANSWER_CHARS: Final = 3_000
+_MAX_DIFFS: Final = 40  # of a list of edits
+_MAX_DIFF_LINES: Final = 2_000  # of all of them
 _SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
 _OUTCOMES: Final = {
     "error": "Failed {} calls",
@@ -274,7 +276,7 @@ class Pages:
         others, path, hunks = list[str](), "", list[Hunk]()
         if row["kind"] == "tool" and (path := _edited(row)):
             others = lists.edits(self._index, row["session_id"], path)
-            hunks = self._hunks(row)
+            hunks = next(iter(self._hunks(row["session_id"], [row]).values()), [])
         is_response = row["kind"] == "generation"
         rewrite = rewrites.of_request(self._index, row["row"]) if is_response else None
         known = details.Known(
@@ -295,11 +297,27 @@ class Pages:
             file=path,
         )
 
-    def _hunks(self, row: Any) -> list[Hunk]:  # noqa: ANN401
-        """Return where in its file an edit was, if its transcript is there and tells."""
-        found = questions.session(self._index, row["session_id"]) if row["tool"] in ("Edit", "MultiEdit") else None
-        call = json.loads(row["span"])["tool"]["id"]
-        return changed_hunks(Path(found["path"]), call) if found is not None and found["path"] else []
+    def _hunks(self, session_id: str, rows: Sequence[Any]) -> dict[str, list[Hunk]]:
+        """Return where in their files edits were, by the id of the call, if the transcript is there and tells."""
+        call_ids = [_call_id(row) for row in rows if row["tool"] in ("Edit", "MultiEdit")]
+        session = questions.session(self._index, session_id) if call_ids else None
+        return changed_hunks(Path(session["path"]), call_ids) if session is not None and session["path"] else {}
+
+    def _diffs(self, session_id: str, edits: Sequence[Any]) -> dict[str, Markup]:
+        """Return the diffs of the first of some edits, by span id: as many as a page may have."""
+        rows = [row for edit in edits[:_MAX_DIFFS] if (row := questions.span(self._index, edit["span_id"])) is not None]
+        hunks = self._hunks(session_id, rows)
+        diffs, left = dict[str, Markup](), _MAX_DIFF_LINES
+        for row in rows:
+            span = json.loads(row["span"])
+            lines = diff.of_call(row["tool"], span["input"], span["output"], hunks.get(_call_id(row), ()))
+            if lines is None:
+                continue
+            if len(lines) > left:
+                break
+            diffs[row["span_id"]] = details.diff_html(lines)
+            left -= len(lines)
+        return diffs
 
     def request(self, request: Request) -> Response:
         """Show the request that got a response, as it was sent but for masked secrets."""
@@ -387,6 +405,7 @@ class Pages:
             offset=offset,
             page_size=questions.MAX_ROWS,
             misses=lists.misses(self._index, chosen)[:1] if chosen.miss else [],
+            diffs=self._diffs(chosen.session, found.rows) if chosen.file and chosen.session else {},
             missed=lambda row: charts.miss_text(json.loads(row["cache_miss"] or "null") or missed[row["span_id"]]),
         )
 
@@ -484,6 +503,10 @@ def _edited(row: Any) -> str:  # noqa: ANN401
     return (json.loads(row["span"])["tool"] or {}).get("file_path") or ""
 
 
+def _call_id(row: Any) -> str:  # noqa: ANN401
+    return str(json.loads(row["span"])["tool"]["id"])
+
+
 def _sent(path: Path, message_id: str) -> Any:  # noqa: ANN401
     """Return the body of a request, or None if it was not recorded."""
     log = RequestLog()
@@ -518,7 +541,8 @@ def _heading(chosen: filters.Filter) -> str:
 
 def _noun(chosen: filters.Filter, count: int) -> str:
     """Return what a list counts."""
-    noun = {"generation": "request", "turn": "turn", "tool": "call", "subagent": "agent"}.get(chosen.spans_kind, "step")
+    nouns = {"generation": "request", "turn": "turn", "tool": "call", "subagent": "agent"}
+    noun = "edit" if chosen.file else nouns.get(chosen.spans_kind, "step")
     return noun if count == 1 else f"{noun}s"
 
 

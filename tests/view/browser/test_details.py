@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cc_trace.store import plain
+from cc_trace.view import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,27 @@ def test_an_edit_is_seen_as_a_diff(page: Page, viewer: Viewer) -> None:
         added.locator(each).first.evaluate("each => getComputedStyle(each).color") for each in (".l", ".k")
     )
     assert plain != keyword
+
+
+def test_all_diffs_of_a_file_are_on_one_page(page: Page, viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the edits. Those that are too many are links."""
+    page.goto(viewer.url(f"/sessions/{MADE}"))
+    page.locator("#files").get_by_role("link", name="a.py").click()
+    page.wait_for_url("**/spans?**")
+    expect(page.locator("#sums")).to_contain_text("+3 \N{MINUS SIGN}3")
+    expect(page.locator(".picked a.row .c-title b")).to_have_text(["Edit 1 of 2", "Edit 2 of 2"])
+    diffs = page.locator(".edit-diff .diff")
+    expect(diffs).to_have_count(2)
+    expect(diffs.nth(0).locator("tr.added .l")).to_have_text(["    return 2"])
+    expect(diffs.nth(1).locator("tr.added .l")).to_have_text(["a = 2", "b = 2"])
+    for limit, value in (("_MAX_DIFFS", 1), ("_MAX_DIFF_LINES", 3)):
+        with monkeypatch.context() as patch:
+            patch.setattr(pages, limit, value)
+            page.reload()
+        expect(page.locator(".edit-diff .diff")).to_have_count(1)
+        expect(page.locator(".edit-diff.quiet")).to_have_count(1)
+    page.locator(".edit-diff.quiet a").click()
+    expect(page.locator(".detail .diff tr.added .l")).to_have_text(["a = 2", "b = 2"])
 
 
 @pytest.mark.parametrize(("tool", "removed", "added"), [("Write", 0, 2), ("MultiEdit", 2, 2)])
