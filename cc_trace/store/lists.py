@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cc_trace.pricing import cost_usd as price_of
 from cc_trace.store import rewrites
 from cc_trace.store.filters import CALLS, TIME_KINDS, TOOK
 from cc_trace.store.questions import MAX_ROWS
 from cc_trace.store.slowest import slowest
+from cc_trace.transcript import Usage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -280,6 +282,34 @@ def time_spent(store: Store, session_id: str) -> TimeSpent:
     known = [(json.loads(row["times"]), row["took"]) for row in found if row["times"] and not row["untimed"]]
     by_kind = {kind: sum(times.get(kind) or 0 for times, _ in known) for kind in TIME_KINDS}
     return TimeSpent(by_kind, sum(took or 0.0 for _, took in known), len(found) - len(known))
+
+
+class CacheReads(NamedTuple):
+    """What a session's requests paid for reading the cache."""
+
+    requests: int
+    tokens: int  # of all
+    cost_usd: float
+
+
+_LONG_CONTEXT: Final = 200_000  # tokens, from which on some models cost more
+
+
+def cache_reads(store: Store, session_id: str) -> CacheReads:
+    """Return what a session's requests, also those of agents, read from the cache, and what that cost."""
+    found = store.read(
+        "SELECT model, COUNT(*) requests, SUM(cache_read_tokens) tokens, MIN(start_ns) start_ns FROM spans"
+        " WHERE session_id = ? AND +kind = 'generation' AND cache_read_tokens > 0"
+        f" GROUP BY model, context_tokens > {_LONG_CONTEXT}",
+        [session_id],
+    )
+    requests = tokens = 0
+    cost_usd = 0.0
+    for row in found:
+        average = Usage(cache_read=round(row["tokens"] / row["requests"]))
+        cost_usd += row["requests"] * (price_of(row["model"] or "", average, row["start_ns"]) or 0.0)
+        requests, tokens = requests + row["requests"], tokens + row["tokens"]
+    return CacheReads(requests, tokens, cost_usd)
 
 
 def spending(store: Store, session_id: str) -> list[tuple[int, float]]:

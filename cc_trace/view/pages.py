@@ -36,6 +36,7 @@ _POLL_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 15.0
 _RULES: Final = re.compile(r"([-=_*~#.])\1{3,}")  # rules drawn with characters
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MANY_REQUESTS: Final = 10
 _ANSWER_CHARS: Final = 3_000
 _MAX_DIFFS: Final = 40  # of a list of edits
 _MAX_DIFF_LINES: Final = 2_000  # of all of them
@@ -194,6 +195,7 @@ class Pages:
             costs=charts.cost_bars(costs),
             costs_highest=highest,
             top=_most_expensive(costs, found["cost_usd"]) if highest and len(costs) > 1 else None,
+            reads=_reads(lists.cache_reads(self._index, session_id), found["cost_usd"]),
             spent=charts.cost_line(lists.spending(self._index, session_id)),
             files=[(row, _below(row["path"], found["cwd"])) for row in questions.files(self._index, session_id)],
             agents=lists.agents(self._index, session_id),
@@ -486,6 +488,19 @@ def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str,
 def _most_expensive(costs: Sequence[Any], all_usd: float | None) -> dict[str, Any]:
     turn = max(costs, key=lambda row: row["total_usd"] or 0.0)
     return {**dict(turn), "share": figures.percent(turn["total_usd"], all_usd or 0.0)}
+
+
+def _reads(reads: lists.CacheReads, all_usd: float | None) -> dict[str, Any] | None:
+    """Return what reading the cache cost, if that is most of the cost: many requests with a long context."""
+    if reads.requests < _MANY_REQUESTS or reads.cost_usd < (all_usd or 0.0) / 2:
+        return None
+    average, share = (
+        figures.short(round(reads.tokens / reads.requests)),
+        figures.percent(reads.cost_usd, all_usd or 0.0),
+    )
+    times = "\N{MULTIPLICATION SIGN}"
+    told = f"{reads.requests:,} requests {times} {average} tokens read from the cache, {share} of the cost"
+    return {"cost_usd": reads.cost_usd, "told": told}
 
 
 def _cut(text: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,25 @@ def test_a_compaction_tells_how_long_it_took_and_what_the_requests_around_it_sen
         assert "30,577" in told
         page = client.get(f"/sessions/{session_id}").text
     assert "/compact took 2.6 s: 30,536 tokens in the request before, 15,370 in the next. Everything" in page
+
+
+@pytest.mark.parametrize(("read", "cost"), [(100_000, ["$0.3600"]), (100, [])])
+def test_a_session_whose_cost_is_that_of_reading_the_cache_says_so(
+    read: int, cost: list[str], tmp_path: Path, projects: Path
+) -> None:
+    usage = {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0}
+    calls = [
+        line
+        for n in range(12)
+        for line in (reply(f"m{n}", tool_use(f"t{n}"), at=2 * n + 1, usage=usage), result(f"t{n}", at=2 * n + 2))
+    ]
+    main = session(projects, prompt("go", 0), *calls)
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        page = client.get(f"/sessions/{main.stem}").text
+    assert (
+        re.findall(r"<b class=\"cost\">([^<]*)</b> <span>12 requests . 100k tokens read from the cache", page) == cost
+    )
 
 
 def test_a_turn_tells_for_how_long_its_agents_ran_on_after_its_end(tmp_path: Path, projects: Path) -> None:

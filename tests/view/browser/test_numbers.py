@@ -491,8 +491,14 @@ def test_what_stands_out_in_a_session(
     for row in spans:
         by_turn[row["turn"]] += row["cost_usd"] or 0
     several = len([row for row in spans if row["kind"] == "turn"]) > 1 and any(by_turn.values())
-    dearest = sorted((cost for cost in paid if cost), reverse=True)[: 2 if several else 3]
-    most = [max(by_turn.values())] if several else []
+    most: list[float] = [max(by_turn.values())] if several else []
+    reads = [row for row in spans if row["kind"] == "generation" and row["cache_read_tokens"]]
+    prices = (
+        cost_usd(row["model"], Usage(cache_read=row["cache_read_tokens"]), row["start_ns"]) or 0.0 for row in reads
+    )
+    if len(reads) >= 10 and (paid_for_reads := sum(prices)) >= sum(by_turn.values()) / 2:
+        most.append(paid_for_reads)
+    dearest = sorted((cost for cost in paid if cost), reverse=True)[: 3 - len(most)]
     assert texts(page, "#dearest a b") == [figures.money(cost) for cost in [*most, *dearest]]
     turns = {row["span_id"]: row["turn"] for row in spans}
     for href in page.locator(".standouts li a[href*='?span=']").evaluate_all("all => all.map(each => each.href)"):
