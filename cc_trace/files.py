@@ -187,10 +187,10 @@ def locked_file(path: Path, wait_seconds: float = 0.0) -> Iterator[bool]:
     while True:
         descriptor = open_private(path, os.O_RDWR)
         try:
-            held = lock(descriptor, max(0.0, deadline - time.monotonic()))
-            if held and not os.fstat(descriptor).st_nlink:
+            acquired = lock(descriptor, max(0.0, deadline - time.monotonic()))
+            if acquired and not os.fstat(descriptor).st_nlink:
                 continue  # its last holder removed the file, so a lock on it would protect nothing
-            yield held
+            yield acquired
             return
         finally:
             os.close(descriptor)

@@ -59,11 +59,11 @@ def _trusted(environment: dict[str, str]) -> dict[str, str]:
     project = environment.get("CLAUDE_PROJECT_DIR")
     if not project:
         return environment
-    chosen = {name for name in environment if name in OURS or name.startswith("XDG_")}
+    names = {name for name in environment if name in OURS or name.startswith("XDG_")}
     for path in _settings_files(project):
-        chosen -= (theirs := _set_by(path, chosen))
-        for each in theirs:
-            del environment[each]
+        names -= (overridden := _set_by(path, names))
+        for name in overridden:
+            del environment[name]
     if "HOME" not in environment and "HOME" in os.environ and sys.platform != "win32":
         import pwd  # noqa: PLC0415  (only here)
 
@@ -81,12 +81,12 @@ def _settings_files(project: str) -> list[str]:
         folders.append(folder)
     if os.path.isfile(git):
         try:
-            linked = os.path.join(folder, _first_line(git)[len("gitdir:") :].strip())
-            common = os.path.join(linked, _first_line(os.path.join(linked, "commondir")))
+            git_folder = os.path.join(folder, _first_line(git)[len("gitdir:") :].strip())
+            common = os.path.join(git_folder, _first_line(os.path.join(git_folder, "commondir")))
             folders.append(os.path.dirname(os.path.realpath(common)))
         except (OSError, ValueError):  # a broken link or file
             pass
-    local = [os.path.join(each, ".claude", "settings.local.json") for each in folders]
+    local = [os.path.join(folder, ".claude", "settings.local.json") for folder in folders]
     return [os.path.join(project, ".claude", "settings.json"), *local]
 
 
@@ -135,13 +135,13 @@ def _off(state: str, environment: dict[str, str]) -> bool:
     """
     if environment.get("CC_TRACE_ENABLED", "").lower() not in OFF:
         return False
-    noted = os.path.join(state, "off")
+    off_folder = os.path.join(state, "off")
     session = environment.get("CLAUDE_CODE_SESSION_ID", "")
-    if not os.path.isdir(noted):  # never used: all existing sessions are history
+    if not os.path.isdir(off_folder):  # never used: all existing sessions are history
         return True
     if not session or not session.isascii() or not session.replace("-", "").isalnum():
         return False
-    os.close(os.open(os.path.join(noted, session), os.O_WRONLY | os.O_CREAT, 0o600))
+    os.close(os.open(os.path.join(off_folder, session), os.O_WRONLY | os.O_CREAT, 0o600))
     return True
 
 
@@ -200,9 +200,9 @@ def _claim(spool: str) -> tuple[str, int] | None:
 
 
 def _copy_stdin(descriptor: int) -> None:
-    left = MAX_BYTES
-    while left > 0 and (chunk := os.read(0, min(left, 1 << 20))):
-        left -= len(chunk)
+    remaining = MAX_BYTES
+    while remaining > 0 and (chunk := os.read(0, min(remaining, 1 << 20))):
+        remaining -= len(chunk)
         while chunk:
             chunk = chunk[os.write(descriptor, chunk) :]
 
@@ -260,10 +260,10 @@ if sys.platform == "win32":
     def _detach(command: list[str], environment: dict[str, str]) -> None:
         import subprocess  # noqa: PLC0415  late, as above
 
-        alone = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+        detached = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
         null = subprocess.DEVNULL
         # A job kills its processes when it ends. Breaking away can be forbidden; then the worker dies with the job.
-        for flags in (alone | subprocess.CREATE_BREAKAWAY_FROM_JOB, alone):
+        for flags in (detached | subprocess.CREATE_BREAKAWAY_FROM_JOB, detached):
             try:
                 subprocess.Popen(  # noqa: S603
                     command, stdin=null, stdout=null, stderr=null, env=environment, creationflags=flags

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
-_LOOKED_AT_BYTES = 1 << 20
+_MAX_INSPECTED_BYTES = 1 << 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -42,22 +42,22 @@ def state_folder(environment: Mapping[str, str], claude: Path) -> Path:
 
 
 def stopped_since(state: Path) -> str | None:
-    """Return what the hook noted when it could not start its Python, unless a worker has run since."""
+    """Return a message if the hook could not start its Python, and no worker has run since."""
     note = state / "stopped"
     try:
-        noted = note.lstat().st_mtime
-        hooked = (state / "hooked").lstat().st_mtime if os.path.lexists(state / "hooked") else 0.0
+        failed_at = note.lstat().st_mtime
+        hooked_at = (state / "hooked").lstat().st_mtime if os.path.lexists(state / "hooked") else 0.0
     except OSError:
         return None
-    if hooked > noted:
+    if hooked_at > failed_at:
         return None
-    since = datetime.fromtimestamp(noted, UTC)
+    since = datetime.fromtimestamp(failed_at, UTC)
     return f"the hook could not start its Python (last at {since:%Y-%m-%d %H:%M:%S} UTC), so sessions were not traced"
 
 
 LATEST = "latest"
-PREFIX_CHARS = 4  # that an id is found by
-_MAX_NAMED = 5
+PREFIX_CHARS = 4  # the shortest prefix that finds an id
+_MAX_LISTED_IDS = 5
 
 
 def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None = None) -> Path:
@@ -67,7 +67,7 @@ def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None =
     that were made from the output of runs. Raises NotFoundError, or AmbiguousError.
     """
     if target is None or target == LATEST:
-        return _latest_here(config_dir, cwd)
+        return _latest_in(config_dir, cwd)
     if not target:
         message = "the session id is empty; pass a session id, a transcript (.jsonl), or `latest`"
         raise AmbiguousError(message)
@@ -89,15 +89,15 @@ def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None =
     projects = config_dir / "projects"
     likely = (*(folder / name for folder in _folders_of(config_dir, cwd)), projects / name)
     likely = (*likely, config_dir / "sessions" / name)
-    made = [] if streams is None else [streams / name]
-    for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}"), *made):
+    converted = [] if streams is None else [streams / name]
+    for candidate in (*likely, *projects.glob(f"*/{name}"), *projects.glob(f"**/{name}"), *converted):
         if candidate.is_file():
             return candidate
-    if len(target) >= PREFIX_CHARS and (begun := _beginning_with(target, projects, streams)):
-        if len(begun) == 1:
-            return begun.popitem()[1]
-        raise ambiguous(target, begun)
-    if len(target) < PREFIX_CHARS and _beginning_with(target, projects, streams):
+    if len(target) >= PREFIX_CHARS and (matches := _sessions_by_prefix(target, projects, streams)):
+        if len(matches) == 1:
+            return matches.popitem()[1]
+        raise ambiguous(target, matches)
+    if len(target) < PREFIX_CHARS and _sessions_by_prefix(target, projects, streams):
         message = f"{target} is too short; type at least {PREFIX_CHARS} characters of the session id"
         raise AmbiguousError(message)
     message = (
@@ -108,38 +108,40 @@ def find(target: str | None, config_dir: Path, cwd: Path, streams: Path | None =
 
 
 def ambiguous(beginning: str, session_ids: Collection[str]) -> AmbiguousError:
-    """Return the error for the beginning of several sessions' ids."""
-    named = ", ".join(sorted(session_ids)[:_MAX_NAMED]) + (", …" if len(session_ids) > _MAX_NAMED else "")
-    return AmbiguousError(f"{len(session_ids)} sessions begin with {beginning}: {named}; type more of the id")
+    """Return the error for a prefix that several session ids share."""
+    ids = ", ".join(sorted(session_ids)[:_MAX_LISTED_IDS]) + (", …" if len(session_ids) > _MAX_LISTED_IDS else "")
+    return AmbiguousError(f"{len(session_ids)} sessions begin with {beginning}: {ids}; type more of the id")
 
 
 def _folders_of(config_dir: Path, cwd: Path) -> tuple[Path, ...]:
-    """Return where the transcripts of a folder's sessions are, in every layout known."""
+    """Return where the transcripts of a folder's sessions are, in every known layout."""
     projects = config_dir / "projects"
     encoded = base64.urlsafe_b64encode(os.fsencode(cwd)).decode().rstrip("=")
     return projects / re.sub(r"[^0-9A-Za-z]", "-", str(cwd)), projects / encoded
 
 
-def _latest_here(config_dir: Path, cwd: Path) -> Path:
-    found = [path for folder in _folders_of(config_dir, cwd) for path in folder.glob("*.jsonl") if _is_session(path)]
-    if not found:
+def _latest_in(config_dir: Path, cwd: Path) -> Path:
+    transcripts = [
+        path for folder in _folders_of(config_dir, cwd) for path in folder.glob("*.jsonl") if _is_session(path)
+    ]
+    if not transcripts:
         message = f"{cwd} has no sessions; `cc-trace sessions` lists those of all folders"
         raise NotFoundError(message)
-    return max(found, key=_written)
+    return max(transcripts, key=_modified_at)
 
 
-def _beginning_with(prefix: str, projects: Path, streams: Path | None) -> dict[str, Path]:
-    """Return the sessions whose ids begin so, each with its transcript; of several the one that was written last."""
-    made = () if streams is None else streams.glob(f"{prefix}*.jsonl")
-    paths = sorted(filter(_is_session, projects.glob(f"**/{prefix}*.jsonl")), key=_written)
-    return {path.stem: path for path in (*made, *paths)}
+def _sessions_by_prefix(prefix: str, projects: Path, streams: Path | None) -> dict[str, Path]:
+    """Return the sessions whose ids begin so, each with its transcript; of copies, the one written last."""
+    converted = () if streams is None else streams.glob(f"{prefix}*.jsonl")
+    paths = sorted(filter(_is_session, projects.glob(f"**/{prefix}*.jsonl")), key=_modified_at)
+    return {path.stem: path for path in (*converted, *paths)}
 
 
 def _is_session(path: Path) -> bool:
     return is_session_id(path.stem) and not path.stem.startswith("agent-") and is_there(Path.is_file, path)
 
 
-def _written(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:  # it is being removed
@@ -155,10 +157,10 @@ def is_there(kind: Callable[[Path], bool], path: Path) -> bool:
 
 
 def _may_be_transcript(path: Path) -> bool:
-    """Tell whether a file has a line that may be an object, or is empty. One that cannot be read is found out later."""
+    """Tell whether a file is empty, cannot be read, or has a line that may be an object."""
     try:
         with open_regular(path) as file:
-            begin = file.read(_LOOKED_AT_BYTES)
+            begin = file.read(_MAX_INSPECTED_BYTES)
     except OSError:
         return True
     lines = begin.removeprefix(b"\xef\xbb\xbf").splitlines()
@@ -167,18 +169,18 @@ def _may_be_transcript(path: Path) -> bool:
 
 def home(environment: Mapping[str, str]) -> Path:
     """Return the user's home folder. Raises ConfigError."""
-    named = environment.get("HOME")
-    if named == "":
+    folder = environment.get("HOME")
+    if folder == "":
         message = "HOME is empty; set it to the home folder of the user who runs Claude Code"
         raise ConfigError(message)
     try:
-        return Path(named) if named else Path.home()
+        return Path(folder) if folder else Path.home()
     except RuntimeError as error:
         message = "HOME is not set and this user has no home folder; set HOME"
         raise ConfigError(message) from error
 
 
-def here() -> Path:
+def current_folder() -> Path:
     """Return the current folder. Raises ConfigError."""
     try:
         return Path.cwd()

@@ -5,7 +5,7 @@ Rules:
   logger `cc_trace`, which Python prints to stderr where nobody has configured it.
 - Delivery happens when the block ends, in a thread, and is waited for within a bounded time. What is pending then lies
   in the state folder, and the next `cc-trace sync`, hook or run delivers it.
-- Nothing of the SDK is imported; its messages are told by their classes' names, or are plain dicts.
+- Nothing of the SDK is imported; its messages are recognized by the names of their classes, or are plain dicts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _GRACE_SECONDS: Final = 0.5  # for what is being done when the time is over
 
 
 class _WatchedAsync(AsyncIterator[T]):
-    """An iterator that shows each item to somebody. No generator: its end would be the end of what it iterates over."""
+    """An iterator that calls `on_item` with each item. Not a generator: its end would end what it iterates over."""
 
-    def __init__(self, items: AsyncIterable[T], show: Callable[[T], None]) -> None:
-        self._items, self._show = aiter(items), show
+    def __init__(self, items: AsyncIterable[T], on_item: Callable[[T], None]) -> None:
+        self._items, self._on_item = aiter(items), on_item
 
     async def __anext__(self) -> T:
         item = await anext(self._items)
-        self._show(item)
+        self._on_item(item)
         return item
 
     async def aclose(self) -> None:
@@ -58,8 +58,8 @@ class Tracer:
     def __init__(self, prompt: str | None = None, *, wait_seconds: float = 10.0) -> None:
         self._prompt = prompt
         self._wait_seconds = wait_seconds
-        self._taken: Messages | None = None
-        self._strange: set[str] = set()
+        self._messages: Messages | None = None
+        self._warnings: set[str] = set()
         self._began_ns = time.time_ns()
 
     def __enter__(self) -> Self:
@@ -98,9 +98,9 @@ class Tracer:
         """
         if isinstance(messages, AsyncIterable):
             return _WatchedAsync(messages, self.add)
-        return map(self._passed, messages)
+        return map(self._add_and_return, messages)
 
-    def _passed(self, message: T) -> T:
+    def _add_and_return(self, message: T) -> T:
         self.add(message)
         return message
 
@@ -114,24 +114,24 @@ class Tracer:
     def _add(self, message: object) -> None:
         from cc_trace.transcript import Messages, sdk_message  # noqa: PLC0415  (whoever imports cc_trace need not pay for it)
 
-        found = sdk_message(message)
-        if found is None:
+        converted = sdk_message(message)
+        if converted is None:
             self._warn_once(f"a {type(message).__name__} is not traced: it is not a Claude Code message")
             return
-        if self._taken is None:
-            self._taken = Messages()
-        self._taken.add(found, time.time_ns())
+        if self._messages is None:
+            self._messages = Messages()
+        self._messages.add(converted, time.time_ns())
 
-    def _warn_once(self, what: str) -> None:
-        if what not in self._strange:
-            self._strange.add(what)
-            _LOG.warning(what)
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warnings:
+            self._warnings.add(warning)
+            _LOG.warning(warning)
 
     def _deliver_in_time(self) -> None:
-        taken, self._taken = self._taken, None
-        if taken is None or not taken.items:
+        messages, self._messages = self._messages, None
+        if messages is None or not messages.items:
             return
-        thread = threading.Thread(target=self._deliver_safely, args=(taken,), name="cc-trace", daemon=True)
+        thread = threading.Thread(target=self._deliver_safely, args=(messages,), name="cc-trace", daemon=True)
         try:
             thread.start()
             thread.join(self._wait_seconds + _GRACE_SECONDS)
@@ -141,22 +141,22 @@ class Tracer:
         if thread.is_alive():
             _LOG.warning("some spans are still pending; `cc-trace sync` delivers them")
 
-    def _deliver_safely(self, taken: Messages) -> None:
+    def _deliver_safely(self, messages: Messages) -> None:
         try:
-            self._deliver(taken)
+            self._deliver(messages)
         except Exception as error:  # noqa: BLE001  (see above)
             _LOG.warning("not traced: %s: %s", type(error).__name__, error)
 
-    def _deliver(self, taken: Messages) -> None:
+    def _deliver(self, messages: Messages) -> None:
         from cc_trace.delivery import App, sync_stream  # noqa: PLC0415  (as above)
-        from cc_trace.paths import here  # noqa: PLC0415  (as above)
+        from cc_trace.paths import current_folder  # noqa: PLC0415  (as above)
         from cc_trace.transcript import convert_stream  # noqa: PLC0415  (as above)
 
         deadline = time.time() + self._wait_seconds
-        runs = convert_stream(taken, prompt=self._prompt, began_ns=self._began_ns)
+        runs = convert_stream(messages, prompt=self._prompt, began_ns=self._began_ns)
         app = App.open(os.environ)
         with app.sync() as sync:
-            reports = [sync_stream(app, sync, run, here(), deadline=deadline) for run in runs]
+            reports = [sync_stream(app, sync, run, current_folder(), deadline=deadline) for run in runs]
         for report in reports:
-            for name, why in report.pending.items():
-                _LOG.warning("%s: pending for %s: %s", report.session_id, name, why)
+            for name, reason in report.pending.items():
+                _LOG.warning("%s: pending for %s: %s", report.session_id, name, reason)

@@ -17,7 +17,7 @@ from cc_trace.delivery import App
 from cc_trace.errors import ConfigError
 from cc_trace.export import split_name
 from cc_trace.files import read_regular, write_private
-from cc_trace.paths import here, home
+from cc_trace.paths import current_folder, home
 from cc_trace.privacy import Redactor
 from cc_trace.settings import (
     SETTINGS,
@@ -62,14 +62,14 @@ def _folder(project: str | None, sources: Sources) -> str | None:
     """Return the key of a folder's table in config.toml: as written there already, else the full path."""
     if project is None:
         return None
-    path = os.path.normpath(here() / Path(project).expanduser())
+    path = os.path.normpath(current_folder() / Path(project).expanduser())
     written = (text for text, _ in project_tables(read_toml(sources.config_file)))
     return next((text for text in written if str(sources.folder(text)) == path), path)
 
 
 def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool) -> int:
     app = App.open(environment)
-    project = os.path.normpath(here() / Path(project or ".").expanduser())
+    project = os.path.normpath(current_folder() / Path(project or ".").expanduser())
     settings = app.settings(project)
     rows = [_row(setting, settings, environment) for setting in SETTINGS]
     file = app.sources.config_file
@@ -91,7 +91,7 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
 
 def _get(setting: Setting, environment: Mapping[str, str], project: str | None) -> int:
     """Print one value, as `cc-trace config` shows it; exit 1 if there is none."""
-    settings = App.open(environment).settings(os.path.normpath(here() / Path(project or ".").expanduser()))
+    settings = App.open(environment).settings(os.path.normpath(current_folder() / Path(project or ".").expanduser()))
     row = _row(setting, settings, environment)
     if row["value"] is None:
         print(f"cc-trace: {row['name']} is not set", file=sys.stderr)

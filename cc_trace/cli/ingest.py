@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cc_trace.cli.sync import print_report
 from cc_trace.delivery import App, sync_stream
 from cc_trace.errors import CcTraceError, NotFoundError
-from cc_trace.paths import here
+from cc_trace.paths import current_folder
 from cc_trace.transcript import convert_stream, read_messages
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     runs = [run for name in options.files or ["-"] for run in read_runs(name, options.prompt)]
     app = App.open(environment)
     with app.sync() as sync:
-        reports = [sync_stream(app, sync, each, here()) for each in runs]
+        reports = [sync_stream(app, sync, each, current_folder()) for each in runs]
     for report in reports:
         print_report(app, report)
     if any(report.pending for report in reports):

@@ -19,7 +19,7 @@ from cc_trace.install import (
     refuse_throw_away,
     unregister,
 )
-from cc_trace.paths import here
+from cc_trace.paths import current_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +34,7 @@ _NOT_REGISTERED: Final = "The hook works. To register it, enable the plugin or r
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Install for the user or for the project; exit 1 if the hook is registered but does not work."""
     refuse_throw_away(Path(sys.prefix))
-    paths = find_install_paths(environment, here() if options.project else None)
+    paths = find_install_paths(environment, current_folder() if options.project else None)
     python = own_python()
     states = StateFolder(paths.state)
 

@@ -20,7 +20,7 @@ from cc_trace.cli.ingest import read_runs
 from cc_trace.delivery import App
 from cc_trace.errors import CcTraceError, ConfigError, NotFoundError
 from cc_trace.export import trace_url
-from cc_trace.paths import find, here
+from cc_trace.paths import current_folder, find
 from cc_trace.privacy import Privacy, PrivacySettings
 from cc_trace.spans import Session
 from cc_trace.transcript import JsonValue, save_stream
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             raise CcTraceError(message)
     app = App.open(environment)
     try:
-        path = find(options.session, app.config_dir, here(), app.states.streams)
+        path = find(options.session, app.config_dir, current_folder(), app.states.streams)
         with tempfile.TemporaryDirectory() as folder:
             config, runs = _read(path, Path(folder), app)
     except OSError as error:

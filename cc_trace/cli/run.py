@@ -103,7 +103,7 @@ def _deliver(copy: Copy, command: list[str], environment: Mapping[str, str], beg
     from cc_trace.cli.claude_command import read_command  # noqa: PLC0415  (see above)
     from cc_trace.delivery import App, sync_stream, sync_written_since  # noqa: PLC0415  (likewise)
     from cc_trace.errors import CcTraceError  # noqa: PLC0415  (likewise)
-    from cc_trace.paths import here  # noqa: PLC0415  (likewise)
+    from cc_trace.paths import current_folder  # noqa: PLC0415  (likewise)
     from cc_trace.transcript import convert_stream, read_messages  # noqa: PLC0415  (likewise)
 
     try:
@@ -113,8 +113,10 @@ def _deliver(copy: Copy, command: list[str], environment: Mapping[str, str], beg
         app = App.open(environment)
         with app.sync() as sync:
             for each in runs:
-                sync_stream(app, sync, each, here(), ended=True, deadline=deadline)
-            found = runs or sync_written_since(app, sync, here(), began_ns, known.session_id, deadline=deadline)
+                sync_stream(app, sync, each, current_folder(), ended=True, deadline=deadline)
+            found = runs or sync_written_since(
+                app, sync, current_folder(), began_ns, known.session_id, deadline=deadline
+            )
         if not found and any(map(_is_print_flag, command)):
             print("cc-trace: not traced: no transcript; add --output-format stream-json --verbose", file=sys.stderr)
     except (OSError, CcTraceError) as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cc_trace.cli.interrupts import stop_on_interrupt
 from cc_trace.delivery import App, main_transcript, pending_sessions, take_spool
 from cc_trace.errors import NotFoundError
-from cc_trace.paths import find, here
+from cc_trace.paths import current_folder, find
 from cc_trace.text import plural
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
-    path = main_transcript(find(named, app.config_dir, here(), app.states.streams))
+    path = main_transcript(find(named, app.config_dir, current_folder(), app.states.streams))
     yield sync.sync_session(path, named=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.errors import NotFoundError
-from cc_trace.paths import PREFIX_CHARS, ambiguous, find, here, is_session_id
+from cc_trace.paths import PREFIX_CHARS, ambiguous, current_folder, find, is_session_id
 from cc_trace.spans import Session
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
     Raises NotFoundError, which says what to use instead where only the local store has the session, or more of it.
     """
     try:
-        path = find(target, config_dir, here(), state / "streams")
+        path = find(target, config_dir, current_folder(), state / "streams")
         if path.parent != state / "streams" or not _stored_from_another(path, state):
             return path
         session_id: str | None = path.stem

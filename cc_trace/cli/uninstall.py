@@ -11,14 +11,14 @@ from cc_trace.errors import CcTraceError, InstallError, JsonTextError
 from cc_trace.install import (
     find_install_paths,
     forget_settings,
-    noted,
     plugins,
     purge,
     read_settings,
+    recorded_paths,
     remove_files,
     unregister,
 )
-from cc_trace.paths import here
+from cc_trace.paths import current_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ _SAID: Final = {
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Uninstall. Each settings file is handled on its own; exit 2 if one could not be changed."""
-    paths = find_install_paths(environment, here() if options.project else None)
+    paths = find_install_paths(environment, current_folder() if options.project else None)
     if options.project and options.purge:
         message = "--purge removes what all projects share; run it without --project"
         raise InstallError(message)
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
     done, failed = [], []
     here = [paths.settings, paths.settings.with_name("settings.json")]  # of a project: earlier versions used that one
-    for path in dict.fromkeys([*here, *([] if only else noted(paths, "settings"))]):
+    for path in dict.fromkeys([*here, *([] if only else recorded_paths(paths, "settings"))]):
         try:
             outcome = unregister(path, paths.backups)
             if outcome in _SAID:

@@ -1,7 +1,7 @@
-"""Whether everything works: one check after another, each with a verdict and, unless all is well, with what to do.
+"""Whether everything works: one check after another, each with a verdict and, unless all is well, a fix.
 
 Rules: a check changes nothing but the spans it sends to prove a destination; it runs nothing that only a project's own
-files name; it never raises. What nobody has to act on or wants to read is not reported.
+files name; it never raises. Only what a user can act on or wants to know is reported.
 """
 
 from __future__ import annotations

@@ -24,19 +24,19 @@ class Check(NamedTuple):
     fix: str | None = None
 
 
-def ok(name: str, found: str) -> Check:
+def ok(name: str, finding: str) -> Check:
     """Return a passed check."""
-    return Check(name, "ok", found)
+    return Check(name, "ok", finding)
 
 
-def warning(name: str, found: str, fix: str) -> Check:
+def warning(name: str, finding: str, fix: str) -> Check:
     """Return a warning: something is odd, but traces arrive."""
-    return Check(name, "warning", found, fix)
+    return Check(name, "warning", finding, fix)
 
 
-def failed(name: str, found: str, fix: str) -> Check:
+def failed(name: str, finding: str, fix: str) -> Check:
     """Return a failure: traces do not arrive, or others can read them."""
-    return Check(name, "failed", found, fix)
+    return Check(name, "failed", finding, fix)
 
 
 def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> Iterator[Check]:
@@ -45,8 +45,8 @@ def run_check(check: Callable[[Subject], Iterable[Check]], subject: Subject) -> 
         yield from check(subject)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is named)
         name = check.__name__.replace("_", " ")
-        found = f"the check failed with {type(error).__name__}: {error}"
-        yield failed(name, found, "report this as a bug in cc-trace, with the output of `cc-trace doctor --json`")
+        finding = f"the check failed with {type(error).__name__}: {error}"
+        yield failed(name, finding, "report this as a bug in cc-trace, with the output of `cc-trace doctor --json`")
 
 
 def moment(seconds: float) -> str:
@@ -57,11 +57,11 @@ def moment(seconds: float) -> str:
         return f"{seconds:g} seconds after 1970"
 
 
-def listed(items: Iterable[object], most: int = 3) -> str:
+def listed(items: Iterable[object], limit: int = 3) -> str:
     """Join the first few items, and say how many more there are."""
     texts = [str(item) for item in items]
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    rest = f" and {len(texts) - limit} more" if len(texts) > limit else ""
+    return ", ".join(texts[:limit]) + rest
 
 
 def mtime(path: Path) -> float:

@@ -40,7 +40,7 @@ def configuration(subject: Subject) -> Iterator[Check]:
         return
     names = ", ".join(destination.name for destination in config.destinations)
     metrics_unused = subject.settings().text("metrics") == "on" and not any(
-        each.metrics for each in config.destinations
+        destination.metrics for destination in config.destinations
     )
     if (off := why_off(config, str(subject.project))) is not None:
         fix = "nothing, if this is intended; otherwise `cc-trace config` shows where it is set"
@@ -71,9 +71,9 @@ def keys(subject: Subject) -> Iterator[Check]:
             paths.append(file.path)
     exposed = [path for path in paths if os.name == "posix" and path.stat().st_mode & 0o077]
     for path in exposed:
-        found = f"{path} contains a key that other users can read (mode {stat.S_IMODE(path.stat().st_mode):04o})"
+        finding = f"{path} contains a key that other users can read (mode {stat.S_IMODE(path.stat().st_mode):04o})"
         fix = f"chmod 600 {shlex.quote(str(path))}"
-        yield warning("keys", found, fix if path == toml else f"{fix}, or keep the keys with `cc-trace config set`")
+        yield warning("keys", finding, fix if path == toml else f"{fix}, or keep the keys with `cc-trace config set`")
     if paths and not exposed:
         yield ok("keys", f"in {listed(paths)}, which only you can read")
 

@@ -29,8 +29,8 @@ def check_store(path: Path) -> Check | None:
     """Return what is wrong with the store; None if nothing is, or there is none."""
     version, problem = _inspect(path, "ro")
     if version > VERSION:
-        found = f"{path} has schema version {version}, but this cc-trace writes version {VERSION}"
-        return failed("local store", found, f"update cc-trace, or move it away: {_move_away(path)}")
+        finding = f"{path} has schema version {version}, but this cc-trace writes version {VERSION}"
+        return failed("local store", finding, f"update cc-trace, or move it away: {_move_away(path)}")
     if problem is not None:
         recover = f"sqlite3 {shlex.quote(f'{path}.damaged')} .recover | sqlite3 {shlex.quote(str(path))}"
         fix = f"{_move_away(path)}; `{recover}` recovers what can still be read"

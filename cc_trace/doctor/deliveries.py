@@ -27,7 +27,7 @@ _LONG_SECONDS: Final = 300.0  # for a sync
 
 
 class _Delivery(NamedTuple):
-    """What is known of a session's delivery to one destination."""
+    """The delivery of a session to one destination."""
 
     state: SessionState
     cursor: Cursor
@@ -50,8 +50,8 @@ def deliveries(subject: Subject) -> Iterator[Check]:
         unread_since = _unread_since(state, listing)
         for name, cursor in state.destinations.items():
             by_destination[name].append(_Delivery(state, cursor, unread_since))
-    here = _destinations(subject)
-    for name in sorted(by_destination, key=lambda name: (name not in here, name)):
+    configured = _destinations(subject)
+    for name in sorted(by_destination, key=lambda name: (name not in configured, name)):
         yield _check(name, by_destination[name], subject)
 
 
@@ -77,31 +77,32 @@ def _destinations(subject: Subject, state: SessionState | None = None) -> list[s
             config = read_config(settings, subject.states.folder, subject.sources.home)
     except (ConfigError, ValueError):  # a path can have a NUL in it
         return []
-    return [each.name for each in config.destinations]
+    return [destination.name for destination in config.destinations]
 
 
 def _check(name: str, sessions: Sequence[_Delivery], subject: Subject) -> Check:
     """Check the deliveries to one destination, and report what matters most."""
     title, yesterday = f"delivery {name}", subject.now - _DAY
-    late = [each for each in sessions if each.is_late]
-    if pending := [each for each in late if Path(each.state.transcript).is_file()]:
+    late = [delivery for delivery in sessions if delivery.is_late]
+    if pending := [delivery for delivery in late if Path(delivery.state.transcript).is_file()]:
         return _pending(name, pending, subject)
-    refused = [note for each in sessions for note in each.cursor.notes]
-    if recent := [note for note in refused if _time(note) > subject.now - _RECENT_SECONDS]:
-        said = [(f"{n.get('status', '')} {n.get('message', '')}".strip(), _spans([n]), _time(n)) for n in recent]
-        found = f"{plural(_spans(recent), 'span')} refused for good: {_reasons('span', said)}"
-        return warning(title, found, "nothing, if you do not need them; `cc-trace status` shows which ones")
-    if unfinished := sum(each.is_unfinished_since(yesterday) for each in sessions):
+    refusals = [note for delivery in sessions for note in delivery.cursor.notes]
+    if recent := [note for note in refusals if _time(note) > subject.now - _RECENT_SECONDS]:
+        reasons = [(f"{n.get('status', '')} {n.get('message', '')}".strip(), _spans([n]), _time(n)) for n in recent]
+        finding = f"{plural(_spans(recent), 'span')} refused for good: {_reasons('span', reasons)}"
+        return warning(title, finding, "nothing, if you do not need them; `cc-trace status` shows which ones")
+    if unfinished := sum(delivery.is_unfinished_since(yesterday) for delivery in sessions):
         return warning(title, f"{plural(unfinished, 'session')} unfinished for more than a day", "cc-trace sync")
-    unread = [each.unread_since for each in sessions if each.unread_since is not None]
+    unread = [delivery.unread_since for delivery in sessions if delivery.unread_since is not None]
     if old := sum(since < yesterday for since in unread):
-        found = f"{plural(old, 'session')} with lines more than a day old that no sync has read"
-        return warning(title, found, "cc-trace sync")
-    parts = [f"{plural(len(sessions), 'session')}, {plural(sum(each.cursor.delivered for each in sessions), 'span')}"]
+        finding = f"{plural(old, 'session')} with lines more than a day old that no sync has read"
+        return warning(title, finding, "cc-trace sync")
+    spans = sum(delivery.cursor.delivered for delivery in sessions)
+    parts = [f"{plural(len(sessions), 'session')}, {plural(spans, 'span')}"]
     if late:
         parts.append(f"{plural(len(late), 'session')} cannot be completed: the transcript is gone")
-    if refused:
-        parts.append(f"{plural(_spans(refused), 'span')} refused more than a week ago")
+    if refusals:
+        parts.append(f"{plural(_spans(refusals), 'span')} refused more than a week ago")
     if unread:
         parts.append(f"{plural(len(unread), 'session')} with new lines, which the next sync reads")
     return ok(title, "; ".join(parts) if unread else f"{'; '.join(parts)}, nothing pending")
@@ -109,20 +110,20 @@ def _check(name: str, sessions: Sequence[_Delivery], subject: Subject) -> Check:
 
 def _pending(name: str, pending: Sequence[_Delivery], subject: Subject) -> Check:
     """Return that sessions are pending. Whether `sync` can help depends on the settings of their projects."""
-    title, states = f"delivery {name}", [each.state for each in pending]
-    said = [
+    title, states = f"delivery {name}", [delivery.state for delivery in pending]
+    reasons = [
         (cursor.error or "the last attempt got no response", 1, cursor.error_at or cursor.last_attempt_at or 0.0)
-        for cursor in (each.cursor for each in pending)
+        for cursor in (delivery.cursor for delivery in pending)
     ]
-    found = f"{plural(len(pending), 'session')} pending: {_reasons('session', said)}"
+    finding = f"{plural(len(pending), 'session')} pending: {_reasons('session', reasons)}"
     for state in {(state.cwd, repr(state.environment)): state for state in states}.values():
         if name in _destinations(subject, state):
-            here = name in _destinations(subject)
-            look = f"see `destination {name}`" if here else f"run `cc-trace doctor` in {state.cwd}"
-            return failed(title, found, f"run `cc-trace sync`; if that does not help, {look}")
-    where = listed(dict.fromkeys(state.cwd for state in states if state.cwd is not None)) or "their projects"
+            configured_here = name in _destinations(subject)
+            hint = f"see `destination {name}`" if configured_here else f"run `cc-trace doctor` in {state.cwd}"
+            return failed(title, finding, f"run `cc-trace sync`; if that does not help, {hint}")
+    folders = listed(dict.fromkeys(state.cwd for state in states if state.cwd is not None)) or "their projects"
     fix = f"nothing, if you no longer use {name}; otherwise run `cc-trace sync` where it is configured"
-    return warning(title, f"{found}. As configured here, {name} is not a destination of {where}", fix)
+    return warning(title, f"{finding}. As configured here, {name} is not a destination of {folders}", fix)
 
 
 def _reasons(noun: str, reasons: Iterable[tuple[str, int, float]]) -> str:
@@ -151,5 +152,7 @@ def locks(subject: Subject) -> Iterator[Check]:
         since = mtime(path)  # whoever takes a lock updates its file's time
         old = since < subject.now - _LONG_SECONDS
         if old and is_session_id(path.stem) and subject.states.is_locked(path.stem):
-            found = f"session {path.stem} has been locked by a process since {moment(since)}; nobody else can sync it"
-            yield warning("locks", found, f"find the process with `lsof {shlex.quote(str(path))}`; if it hangs, end it")
+            finding = f"session {path.stem} has been locked by a process since {moment(since)}; nobody else can sync it"
+            yield warning(
+                "locks", finding, f"find the process with `lsof {shlex.quote(str(path))}`; if it hangs, end it"
+            )

@@ -44,9 +44,9 @@ _MAX_SECONDS: Final = 90.0
 
 
 class _Fix(NamedTuple):
-    """What to do if a destination says this: an HTTP status, a gRPC status, or a connection error."""
+    """What to do about a message of a destination: an HTTP status, a gRPC status, or a connection error."""
 
-    said: re.Pattern[str]
+    pattern: re.Pattern[str]
     fix: str
     langfuse: str | None = None  # where that differs
 
@@ -115,9 +115,9 @@ def destinations(subject: Subject) -> Iterator[Check]:
     if damaged is not None:
         yield damaged
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        why = read_regular(folder / ERROR_NOTE).decode("utf-8", "replace")[:500]
+        reason = read_regular(folder / ERROR_NOTE).decode("utf-8", "replace")[:500]
         fix = "make it writable or free some disk space, then run `cc-trace usage`; deliveries are not affected"
-        yield warning("local store", f"it could not be brought up to date: {why}", fix)
+        yield warning("local store", f"it could not be brought up to date: {reason}", fix)
     try:
         config = subject.config()
     except ConfigError:
@@ -145,8 +145,8 @@ def _prove_in_time(settings: DestinationSettings, now: float) -> Check:
         try:
             return outcome.result(_MAX_SECONDS)
         except TimeoutError:
-            found = f"sending a test span did not finish within {_MAX_SECONDS:g} seconds"
-            return failed(_name(settings), found, "set a shorter timeout: `cc-trace config set timeout_seconds 10`")
+            finding = f"sending a test span did not finish within {_MAX_SECONDS:g} seconds"
+            return failed(_name(settings), finding, "set a shorter timeout: `cc-trace config set timeout_seconds 10`")
 
 
 def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _PAUSES) -> Check:
@@ -166,8 +166,8 @@ def prove(settings: DestinationSettings, now: float, pauses: Sequence[float] = _
             case Accepted(dropped_spans=0):
                 return _read_back(settings, destination, encoded, pauses)
             case Accepted(message=message):
-                found = f"{address} accepted the test span but discarded it: {message or 'no reason given'}"
-                return failed(name, found, "check the server's log for more")
+                finding = f"{address} accepted the test span but discarded it: {message or 'no reason given'}"
+                return failed(name, finding, "check the server's log for more")
             case Rejected(status=status, message=message):
                 return failed(
                     name, f"{address} refused the test span: {status} {message}", fix(settings, message, (_REJECTED,))
@@ -184,14 +184,14 @@ def _read_back(
         return ok(name, f"a test span was written to {address}")
     stored = _is_stored(destination, encoded, pauses)
     if stored is None and settings.kind == "langfuse":
-        found = f"{address} accepted a test span, but this server does not allow reading it back"
-        return warning(name, found, _OLD_LANGFUSE)
+        finding = f"{address} accepted a test span, but this server does not allow reading it back"
+        return warning(name, finding, _OLD_LANGFUSE)
     if stored is None:
         return ok(name, f"{address} accepted a test span; it cannot be read back from there")
     if not stored:
-        found = f"{address} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
+        finding = f"{address} accepted a test span, but it could not be read back within {sum(pauses):.0f} seconds"
         fix = f"look there for trace {encoded.trace_id}; if it never shows up, check the server's log"
-        return warning(name, found, fix)
+        return warning(name, finding, fix)
     if settings.kind == "langfuse":
         return ok(name, _remove_from_langfuse(address, destination, encoded, pauses))
     if settings.store is not None:
@@ -200,7 +200,7 @@ def _read_back(
 
 
 def _is_stored(destination: Destination, encoded: EncodedSpan, pauses: Sequence[float]) -> bool | None:
-    """Ask the backend repeatedly for a span; None if it cannot be queried, which some say only when they are asked."""
+    """Ask the backend repeatedly for a span; None if it cannot be queried, which some only reveal when asked."""
     for pause in (*pauses, 0.0):
         if destination.stored_ids([encoded]):
             return True
@@ -211,15 +211,15 @@ def _is_stored(destination: Destination, encoded: EncodedSpan, pauses: Sequence[
 
 
 def _remove_from_langfuse(address: str, destination: Any, encoded: EncodedSpan, pauses: Sequence[float]) -> str:  # noqa: ANN401
-    """Remove the test span; return what is known of the project and of the span."""
+    """Remove the test span; return the finding, which names the project."""
     project = destination.api.project()
-    where = f"{address}, project {project}" if isinstance(project, str) else address
+    location = f"{address}, project {project}" if isinstance(project, str) else address
     if destination.api.remove_trace(encoded.trace_id) is None:
         for pause in (*pauses, 0.0):
             if destination.stored_ids([encoded]) == frozenset():
-                return f"a test span was sent to {where}, read back and removed"
+                return f"a test span was sent to {location}, read back and removed"
             time.sleep(pause)
-    return f"a test span was sent to {where} and read back; it is in environment {_ENVIRONMENT}"
+    return f"a test span was sent to {location} and read back; it is in environment {_ENVIRONMENT}"
 
 
 def fix(settings: DestinationSettings, message: str, rows: Sequence[_Fix] = _FIXES) -> str:
@@ -227,9 +227,11 @@ def fix(settings: DestinationSettings, message: str, rows: Sequence[_Fix] = _FIX
     if settings.path is not None:
         return f"make {shlex.quote(str(settings.path))} writable, and make sure the disk is not full"
     if settings.kind == "otel":
-        own = "check the exporter's own settings, such as OTEL_EXPORTER_*"
-        return f"{own}, or use OTLP: `cc-trace config set otlp_endpoint URL`"
-    row = next((row for row in rows if row.said.search(message)), None)
+        return (
+            "check the exporter's own settings, such as OTEL_EXPORTER_*,"
+            " or use OTLP: `cc-trace config set otlp_endpoint URL`"
+        )
+    row = next((row for row in rows if row.pattern.search(message)), None)
     if row is None:
         return _WAIT
     is_langfuse = settings.kind == "langfuse"

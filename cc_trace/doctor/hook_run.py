@@ -43,27 +43,27 @@ class _Command(NamedTuple):
 def hook_run(subject: Subject) -> Iterator[Check]:
     """Check that a sample session, sent through each registered command, arrives, and that no command shows a key."""
     commands: dict[str, _Command] = {}
-    for command in sorted((*_in_settings(subject), *_in_plugins(subject)), key=lambda each: not each.trusted):
+    for command in sorted((*_in_settings(subject), *_in_plugins(subject)), key=lambda command: not command.trusted):
         commands.setdefault(command.text, command)
     for command in commands.values():
         if any(secret in command.text for secret in _SECRETS):
-            found = f"the command in {command.place} contains a key, and Claude Code writes commands to transcripts"
+            finding = f"the command in {command.place} contains a key, and Claude Code writes commands to transcripts"
             fix = f"remove the key from {command.place} and set it with `cc-trace config set`"
-            yield warning("hook command", found, fix)
+            yield warning("hook command", finding, fix)
         if command.trusted:
             yield _try(command, subject.hook_environment(trusted=True))
         else:
-            found = f"not tried, because only this project registers it: {command.place}"
-            yield _broken_program("project hook", command) or ok("project hook", found)
+            finding = f"not tried, because only this project registers it: {command.place}"
+            yield _broken_program("project hook", command) or ok("project hook", finding)
 
 
 def python(subject: Subject) -> Iterator[Check]:
     """Report which Python runs this, and check whether hooks have found theirs."""
     yield ok("python", f"{sys.version.split()[0]} at {sys.executable}, with cc-trace {__version__}")
-    chosen = subject.hook_environment().get("CC_TRACE_PYTHON")
-    if chosen and not (Path(chosen).is_file() and os.access(chosen, os.X_OK)):
-        found = f"CC_TRACE_PYTHON is {chosen}, which is not a program; the hook ignores it"
-        yield warning("hook python", found, "correct or unset CC_TRACE_PYTHON")
+    configured = subject.hook_environment().get("CC_TRACE_PYTHON")
+    if configured and not (Path(configured).is_file() and os.access(configured, os.X_OK)):
+        finding = f"CC_TRACE_PYTHON is {configured}, which is not a program; the hook ignores it"
+        yield warning("hook python", finding, "correct or unset CC_TRACE_PYTHON")
     if (stopped := stopped_since(subject.states.folder)) is not None:
         yield warning("hook python", stopped, "cc-trace install, then `cc-trace sync` delivers what is pending")
 
@@ -108,16 +108,16 @@ def _try(command: _Command, environment: Mapping[str, str]) -> Check:
     result = check_hook(command.text, environment)
     if result.problem is None:
         if result.version not in (None, __version__):
-            found = f"the hook runs cc-trace {result.version}, but this is {__version__}"
-            return warning("hook run", found, f"{command.fix}, with the version that you want to use")
+            finding = f"the hook runs cc-trace {result.version}, but this is {__version__}"
+            return warning("hook run", finding, f"{command.fix}, with the version that you want to use")
         return ok("hook run", f"a sample session arrived: {len(result.spans)} spans")
     if (broken := _broken_program("hook run", command)) is not None:
         return broken
-    found = "; ".join((result.problem, *result.details[-1:]))
+    finding = "; ".join((result.problem, *result.details[-1:]))
     if not result.spans and not result.details and result.fix is None:
-        found += ". The Python that it starts is missing or cannot run cc-trace"
+        finding += ". The Python that it starts is missing or cannot run cc-trace"
     check_python = "correct or unset CC_TRACE_PYTHON, or run: " if environment.get("CC_TRACE_PYTHON") else ""
-    return failed("hook run", found, result.fix or f"{check_python}{command.fix}")
+    return failed("hook run", finding, result.fix or f"{check_python}{command.fix}")
 
 
 def _broken_program(name: str, command: _Command) -> Check | None:

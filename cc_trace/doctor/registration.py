@@ -31,11 +31,11 @@ def settings_json(subject: Subject) -> Iterator[Check]:
     """Check that Claude Code can read its settings files: it ignores a broken one, with all its hooks."""
     broken = [file for file in subject.files if file.problem is not None]
     for file in broken:
-        found = f"{file.problem}; Claude Code ignores the file"
+        finding = f"{file.problem}; Claude Code ignores the file"
         fix = f"correct {file.path}; `cc-trace install` then registers the hook again if it is gone"
-        yield failed("settings.json", found, fix)
+        yield failed("settings.json", finding, fix)
     if subject.files and not broken:
-        yield ok("settings.json", listed((file.path for file in subject.files), most=5))
+        yield ok("settings.json", listed((file.path for file in subject.files), limit=5))
 
 
 def hook(subject: Subject) -> Iterator[Check]:
@@ -43,7 +43,10 @@ def hook(subject: Subject) -> Iterator[Check]:
     files = subject.files
     plugins = [f"plugin {name}" for name in subject.plugins]
     places = {
-        event: [*(str(file.path) for file in files for each in file.hooks if each.event == event), *plugins]
+        event: [
+            *(str(file.path) for file in files for hook in file.hooks if hook.event == event),
+            *plugins,
+        ]
         for event in EVENTS
     }
     missing = [event for event in EVENTS if not places[event]]
@@ -51,25 +54,25 @@ def hook(subject: Subject) -> Iterator[Check]:
     if not times and any(file.problem for file in files):
         return  # where it may be registered
     if not times:
-        searched = listed((file.path for file in files), most=5) or subject.config_dir / "settings.json"
-        found = f"not registered in {searched}, and the plugin is not enabled there"
-        yield failed("hook", found, "cc-trace install (not needed if you always start Claude Code with --plugin-dir)")
+        searched = listed((file.path for file in files), limit=5) or subject.config_dir / "settings.json"
+        finding = f"not registered in {searched}, and the plugin is not enabled there"
+        yield failed("hook", finding, "cc-trace install (not needed if you always start Claude Code with --plugin-dir)")
     elif missing:
-        found = f"registered in {listed(times)}, but not for {' and '.join(missing)}"
-        yield (failed if "Stop" in missing else warning)("hook", found, "cc-trace install")
-    elif any(len(where) > 1 for where in places.values()):
-        where = listed(f"{place} ({count} times)" if count > len(EVENTS) else place for place, count in times.items())
-        found = f"registered more than once: {where}. Turns are still delivered once"
-        yield warning("hook", found, _how_to_keep_one(subject))
-    elif hurried := [file.path for file in files if any(each.hurried for each in file.hooks)]:
-        found = f"{listed(hurried)}: the SessionEnd hook has no timeout of its own, so in CI it may be cancelled"
-        yield warning("hook", found, "cc-trace install")
+        finding = f"registered in {listed(times)}, but not for {' and '.join(missing)}"
+        yield (failed if "Stop" in missing else warning)("hook", finding, "cc-trace install")
+    elif any(len(registrations) > 1 for registrations in places.values()):
+        listing = listed(f"{place} ({count} times)" if count > len(EVENTS) else place for place, count in times.items())
+        finding = f"registered more than once: {listing}. Turns are still delivered once"
+        yield warning("hook", finding, _removal_command(subject))
+    elif short := [file.path for file in files if any(hook.timeout_is_short for hook in file.hooks)]:
+        finding = f"{listed(short)}: the SessionEnd hook has no timeout of its own, so in CI it may be cancelled"
+        yield warning("hook", finding, "cc-trace install")
     else:
         yield ok("hook", f"registered for {' and '.join(EVENTS)} in {listed(times)}")
 
 
-def _how_to_keep_one(subject: Subject) -> str:
-    """Return the command that removes a registration too many."""
+def _removal_command(subject: Subject) -> str:
+    """Return the command that removes a redundant registration."""
     plugins = list(subject.plugins)
     scopes = {file.scope for file in subject.files if file.hooks} - {"managed"}
     if plugins and scopes:
@@ -86,10 +89,10 @@ def hook_events(subject: Subject) -> Iterator[Check]:
     version = _version(subject) or ""
     for file in subject.files if version.startswith(_STRICT_VERSIONS) else ():
         if unknown := sorted(file.mapping("hooks").keys() - _STRICT_EVENTS):
-            found = (
+            finding = (
                 f"{file.path} has hooks for {listed(unknown)}, so Claude Code {version} silently ignores the whole file"
             )
-            yield warning("hook events", found, f"update Claude Code, or remove {listed(unknown)} from {file.path}")
+            yield warning("hook events", finding, f"update Claude Code, or remove {listed(unknown)} from {file.path}")
 
 
 def _version(subject: Subject) -> str | None:
@@ -105,11 +108,13 @@ def hooks_enabled(subject: Subject) -> Iterator[Check]:
     by_managed = any(file.hooks for file in managed)
     for file in managed if by_managed else subject.files:
         if file.values.get("disableAllHooks") is True:
-            found = f"{file.path} has disableAllHooks: Claude Code runs no hooks"
-            yield failed("hooks enabled", found, f'remove "disableAllHooks" from {file.path}')
+            finding = f"{file.path} has disableAllHooks: Claude Code runs no hooks"
+            yield failed("hooks enabled", finding, f'remove "disableAllHooks" from {file.path}')
             return
     for file in [] if by_managed else managed:
         if file.values.get("allowManagedHooksOnly") is True:
-            found = f"{file.path} has allowManagedHooksOnly: Claude Code runs only the hooks that are registered there"
-            yield failed("hooks enabled", found, f"ask your administrator to register the hook in {file.path}")
+            finding = (
+                f"{file.path} has allowManagedHooksOnly: Claude Code runs only the hooks that are registered there"
+            )
+            yield failed("hooks enabled", finding, f"ask your administrator to register the hook in {file.path}")
             return

@@ -44,15 +44,19 @@ def state_folder(subject: Subject) -> Iterator[Check]:
         fix = f"chmod u+rwx {shlex.quote(str(existing))}, or set CC_TRACE_HOME to another folder"
         yield failed("state folder", f"{existing} cannot be written to", fix)
     elif existing == folder:  # else the first hook makes it
-        yield _not_private(subject) or _linked(subject) or ok("state folder", f"{folder}, writable and private")
+        yield (
+            _check_owner_and_mode(subject)
+            or _check_symlinks(subject)
+            or ok("state folder", f"{folder}, writable and private")
+        )
     free = shutil.disk_usage(existing).free
     if free < _MIN_FREE_BYTES:
-        found = f"only {free // 1_000_000} MB free for {folder}"
-        yield warning("disk", found, "free some space, or set CC_TRACE_HOME to a folder on another disk")
+        finding = f"only {free // 1_000_000} MB free for {folder}"
+        yield warning("disk", finding, "free some space, or set CC_TRACE_HOME to a folder on another disk")
 
 
-def _not_private(subject: Subject) -> Check | None:
-    """Return which files belong to somebody else, or can be used by others."""
+def _check_owner_and_mode(subject: Subject) -> Check | None:
+    """Return a warning if files belong to another user, or can be used by others."""
     if os.name != "posix":
         return None
     folder, user = subject.states.folder, os.geteuid()
@@ -61,13 +65,13 @@ def _not_private(subject: Subject) -> Check | None:
         with contextlib.suppress(FileNotFoundError):  # a worker has just removed it
             files.append((path, os.lstat(path)))
     if foreign := [(path, status.st_uid) for path, status in files if status.st_uid != user]:
-        found = f"{listed(path for path, _ in foreign)} belongs to user {foreign[0][1]}, but you are user {user}"
+        finding = f"{listed(path for path, _ in foreign)} belongs to user {foreign[0][1]}, but you are user {user}"
         fix = f"sudo chown -R $(id -u) {shlex.quote(str(folder))}, or set CC_TRACE_HOME to a folder of yours"
-        return failed("state folder", found, fix)
+        return failed("state folder", finding, fix)
     modes = ((path, status.st_mode) for path, status in files if not stat.S_ISLNK(status.st_mode))
     if exposed := [f"{path} (mode {stat.S_IMODE(mode):04o})" for path, mode in modes if mode & 0o077]:
-        found = f"other users can access {listed(exposed)}"
-        return failed("state folder", found, f"chmod -R go= {shlex.quote(str(folder))}")
+        finding = f"other users can access {listed(exposed)}"
+        return failed("state folder", finding, f"chmod -R go= {shlex.quote(str(folder))}")
     return None
 
 
@@ -79,28 +83,30 @@ def _files(subject: Subject) -> Iterator[Path]:
             yield from folder.iterdir()
 
 
-def _linked(subject: Subject) -> Check | None:
+def _check_symlinks(subject: Subject) -> Check | None:
     if links := [path for path in (subject.states.folder, *subject.states.folders) if path.is_symlink()]:
-        found = f"{listed(links)} is a symlink; the hook does not follow symlinks"
-        return warning("state folder", found, "set CC_TRACE_HOME to the folder itself")
+        finding = f"{listed(links)} is a symlink; the hook does not follow symlinks"
+        return warning("state folder", finding, "set CC_TRACE_HOME to the folder itself")
     return None
 
 
 def hooks_state_folder(subject: Subject) -> Iterator[Check]:
     """Check that hooks use the state folder that is checked here."""
-    for_hooks, here = subject.hook_environment().get("CC_TRACE_HOME"), subject.environment.get("CC_TRACE_HOME")
-    if for_hooks and for_hooks != here:
-        found = f"a settings file sets CC_TRACE_HOME to {for_hooks} for hooks, but it is not set in this shell"
-        yield warning("state folder of hooks", found, f"export CC_TRACE_HOME={shlex.quote(for_hooks)}")
+    hook_value, shell_value = subject.hook_environment().get("CC_TRACE_HOME"), subject.environment.get("CC_TRACE_HOME")
+    if hook_value and hook_value != shell_value:
+        finding = f"a settings file sets CC_TRACE_HOME to {hook_value} for hooks, but it is not set in this shell"
+        yield warning("state folder of hooks", finding, f"export CC_TRACE_HOME={shlex.quote(hook_value)}")
 
 
 def spool(subject: Subject) -> Iterator[Check]:
     """Check that no payloads wait for workers that never came, or died."""
     folders = [folder for folder in (subject.states.spool.folder, subject.states.spool.earlier) if folder.is_dir()]
-    waiting = [path for folder in folders for path in folder.iterdir() if path.suffix in _PAYLOADS]
-    if old := [time for time in map(mtime, waiting) if 0 < time < subject.now - _WORKER_SECONDS]:
-        found = f"{plural(len(old), 'hook payload')} waiting for a worker, the oldest since {moment(min(old))}"
-        yield warning("spool", found, "`cc-trace sync` delivers now; `hook run` and `log` may show why no worker came")
+    payloads = [path for folder in folders for path in folder.iterdir() if path.suffix in _PAYLOADS]
+    if old := [time for time in map(mtime, payloads) if 0 < time < subject.now - _WORKER_SECONDS]:
+        finding = f"{plural(len(old), 'hook payload')} waiting for a worker, the oldest since {moment(min(old))}"
+        yield warning(
+            "spool", finding, "`cc-trace sync` delivers now; `hook run` and `log` may show why no worker came"
+        )
 
 
 def log(subject: Subject) -> Iterator[Check]:
@@ -140,10 +146,10 @@ def put_aside(subject: Subject) -> Iterator[Check]:
     """Check whether damaged files were renamed."""
     folder = subject.states.folder
     if renamed := sorted([*folder.glob("*.aside-*"), *folder.glob("sessions/*.aside-*")]):
-        found = f"{plural(len(renamed), 'damaged file')} put aside: {listed(path.name for path in renamed)}"
+        finding = f"{plural(len(renamed), 'damaged file')} put aside: {listed(path.name for path in renamed)}"
         all_of_them = " ".join(f"{shlex.quote(str(parent))}/*.aside-*" for parent in {path.parent for path in renamed})
         fix = f"look at them if you like, then: rm {all_of_them}"
-        yield warning("files put aside", f"{found}. Nothing is sent twice because of that", fix)
+        yield warning("files put aside", f"{finding}. Nothing is sent twice because of that", fix)
 
 
 def ledger(subject: Subject) -> Iterator[Check]:

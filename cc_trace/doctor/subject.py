@@ -78,13 +78,13 @@ class Subject:
     @cached_property
     def plugins(self) -> dict[str, SettingsFile]:
         """Return the names under which our plugin is enabled, each with the file that decides it: the strongest."""
-        decided = {
+        strongest = {
             name: (file, enabled)
             for file in self.files
             for name, enabled in file.mapping("enabledPlugins").items()
             if name.partition("@")[0] == "cc-trace"
         }
-        return {name: file for name, (file, enabled) in decided.items() if enabled is True}
+        return {name: file for name, (file, enabled) in strongest.items() if enabled is True}
 
     def hook_environment(self, *, trusted: bool = False) -> dict[str, str]:
         """Return the environment of a hook: this process's, and the variables that settings files add.
@@ -92,8 +92,10 @@ class Subject:
         `trusted`: without those of a project's files, because a variable can make a program run another one.
         """
         files = [file for file in self.files if not trusted or file.scope != "project"]
-        added = {name: value for file in files for name, value in file.mapping("env").items() if isinstance(value, str)}
-        return {**self.environment, **added}
+        variables = {
+            name: value for file in files for name, value in file.mapping("env").items() if isinstance(value, str)
+        }
+        return {**self.environment, **variables}
 
 
 def _read(path: Path, scope: Scope) -> SettingsFile | None:

@@ -1,4 +1,4 @@
-"""What Claude Code has written: whether the hook ran for it, whether its lines are known, whether the clock fits."""
+"""What Claude Code has written: whether the hook ran for it, its lines are known, and the clock agrees with it."""
 
 from __future__ import annotations
 
@@ -42,23 +42,25 @@ def transcripts(subject: Subject) -> Iterator[Check]:
 
 def last_run(subject: Subject) -> Iterator[Check]:
     """Report when the hook last ran, and whether Claude Code has finished turns since without it."""
-    ran = _last_run(subject)
-    missed = _missed(subject, ran)
-    if missed:
-        since = f"since the hook last ran, at {moment(ran)}" if ran else "by Claude Code, but the hook has never run"
-        found = f"{plural(len(missed), 'session')} written {since}: "
+    ran_at = _last_run(subject)
+    sessions = _missed_sessions(subject, ran_at)
+    if sessions:
+        since = (
+            f"since the hook last ran, at {moment(ran_at)}" if ran_at else "by Claude Code, but the hook has never run"
+        )
+        finding = f"{plural(len(sessions), 'session')} written {since}: "
         fix = "restart claude, which reads its settings at startup; `cc-trace sync` delivers these sessions"
-        yield failed("last run", found + listed(path.stem for path in missed), fix)
-    elif not ran:
+        yield failed("last run", finding + listed(path.stem for path in sessions), fix)
+    elif not ran_at:
         yield warning(
             "last run", "the hook has never run", "run claude and send a prompt, then run `cc-trace doctor` again"
         )
     else:
-        yield ok("last run", moment(ran))
+        yield ok("last run", moment(ran_at))
 
 
 def _last_run(subject: Subject) -> float:
-    """Return when a hook's worker last ran, or a hook whose worker never came; 0 if none has.
+    """Return when a hook's worker last ran, or a hook whose worker never started; 0 if none has.
 
     Commands that users run write to everything else in the state folder, too.
     """
@@ -66,12 +68,12 @@ def _last_run(subject: Subject) -> float:
     return max(map(mtime, (states.folder / "hooked", *states.spool.folder.glob("*"))))
 
 
-def _missed(subject: Subject, ran: float) -> list[Path]:
+def _missed_sessions(subject: Subject, ran_at: float) -> list[Path]:
     """Return the sessions with a turn for which no hook ran. One that was just written to may still be in its turn."""
     installed = mtime(subject.states.folder / "installed")
     if not installed:
         return []  # all sessions are from before the installation
-    since = max(ran + _LATE_SECONDS, installed)
+    since = max(ran_at + _LATE_SECONDS, installed)
     until = subject.now - _LATE_SECONDS
     everywhere = any(file.hooks for file in subject.files if file.scope != "project") or subject.plugins
     late = [path for path in main_transcripts(subject.config_dir) if since < mtime(path) < until]
@@ -93,7 +95,7 @@ def _is_known(path: Path, subject: Subject) -> bool:
 
 
 def _has_answer(path: Path) -> bool:
-    """Tell whether the last turn came to an end: Stop hooks do not run for one that was interrupted."""
+    """Tell whether the last turn ended by itself: Stop hooks do not run for one that was interrupted."""
     turn = None
     for trace in Session(path).traces():
         turn = trace.turn
@@ -107,25 +109,30 @@ def line_types(subject: Subject) -> Iterator[Check]:
         return
     skipped = sum((summary.skipped for summary in summaries), Counter[str]())
     versions = list(dict.fromkeys(summary.version for summary in summaries if summary.version is not None))
-    where = f"{plural(len(summaries), 'session')} of Claude Code {listed(versions) or 'of an unknown version'}"
+    source = f"{plural(len(summaries), 'session')} of Claude Code {listed(versions) or 'of an unknown version'}"
     unknown = [f"{kind.removeprefix(_UNKNOWN)} ({n})" for kind, n in skipped.most_common() if kind.startswith(_UNKNOWN)]
     if unknown:
         fix = "update cc-trace; until then only these lines are missing from traces"
-        yield warning("line types", f"unknown in {where}: {listed(unknown, most=8)}", fix)
+        yield warning("line types", f"unknown in {source}: {listed(unknown, limit=8)}", fix)
         return
-    known = [f"{kind} ({n})" for kind, n in skipped.most_common() if kind.startswith(("system/", "malformed"))]
-    yield ok("line types", f"all known in {where}" + (f"; skipped: {listed(known, most=8)}" if known else ""))
+    skipped_by_design = [
+        f"{kind} ({n})" for kind, n in skipped.most_common() if kind.startswith(("system/", "malformed"))
+    ]
+    yield ok(
+        "line types",
+        f"all known in {source}" + (f"; skipped: {listed(skipped_by_design, limit=8)}" if skipped_by_design else ""),
+    )
 
 
 def _newest(subject: Subject) -> Iterator[SessionSummary]:
-    """Yield what is in the newest transcripts, as many as can be read quickly."""
-    left = _MAX_READ_BYTES
+    """Yield the summaries of the newest transcripts, as many as can be read quickly."""
+    remaining = _MAX_READ_BYTES
     for path in sorted(main_transcripts(subject.config_dir), key=mtime, reverse=True)[:_MAX_READ]:
         try:
             size = path.stat().st_size
-            if size > left:
+            if size > remaining:
                 continue
-            left -= size
+            remaining -= size
             session = Session(path)
             for _ in session.spans():
                 pass
@@ -138,7 +145,7 @@ def clock(subject: Subject) -> Iterator[Check]:
     """Check that this machine's clock is not behind what was written: turns would seem to be in the future."""
     transcript = max(map(mtime, main_transcripts(subject.config_dir)), default=0.0)
     installation = mtime(subject.states.folder / "installed")
-    time, what = max((transcript, "the newest transcript"), (installation, "the installation"))
-    if time > subject.now + _AHEAD_SECONDS:
-        found = f"it is {moment(subject.now)} here, but {what} is from {moment(time)}"
-        yield warning("clock", found, "set the clock, for example with `timedatectl set-ntp true`")
+    newest_at, source = max((transcript, "the newest transcript"), (installation, "the installation"))
+    if newest_at > subject.now + _AHEAD_SECONDS:
+        finding = f"it is {moment(subject.now)} here, but {source} is from {moment(newest_at)}"
+        yield warning("clock", finding, "set the clock, for example with `timedatectl set-ntp true`")

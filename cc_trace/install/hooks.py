@@ -33,13 +33,15 @@ class Registration:
 
     event: str
     command: str
-    hurried: bool = False  # it has less time than it may need
+    timeout_is_short: bool = False  # less than it may need
 
 
 def registered(text: str) -> list[Registration]:
     """Return our hooks, including those for unexpected events. Raises JsonTextError, as all functions here."""
-    found = _hooks(parse_settings(text))
-    return [Registration(event, hook["command"], _is_hurried(event, hook)) for event, hook in found if _is_ours(hook)]
+    hooks = _hooks(parse_settings(text))
+    return [
+        Registration(event, hook["command"], _timeout_is_short(event, hook)) for event, hook in hooks if _is_ours(hook)
+    ]
 
 
 def with_hooks(text: str, command: str) -> str:
@@ -49,13 +51,13 @@ def with_hooks(text: str, command: str) -> str:
     change, the text is returned as it is.
     """
     settings = parse_settings(text, unique=True)
-    ours = [(event, hook) for event, hook in _hooks(settings) if _is_ours(hook)]
-    first = {event: hook for event, hook in reversed(ours) if event in EVENTS}
-    _remove(settings, [hook for event, hook in ours if hook is not first.get(event)])
+    our_hooks = [(event, hook) for event, hook in _hooks(settings) if _is_ours(hook)]
+    first_by_event = {event: hook for event, hook in reversed(our_hooks) if event in EVENTS}
+    _remove(settings, [hook for event, hook in our_hooks if hook is not first_by_event.get(event)])
     for event in EVENTS:
-        hook = first[event] if event in first else _add(settings, event)
+        hook = first_by_event[event] if event in first_by_event else _add(settings, event)
         hook["command"] = command
-        if _is_hurried(event, hook):
+        if _timeout_is_short(event, hook):
             hook["timeout"] = SESSION_END_SECONDS
     return text if settings == parse_settings(text) else format_like(text, settings)
 
@@ -63,7 +65,7 @@ def with_hooks(text: str, command: str) -> str:
 def without_hooks(text: str) -> str:
     """Return the text without our hooks, and without lists and objects that are empty because of that.
 
-    What cannot name a hook of ours need not be JSON.
+    A text that cannot contain one need not be JSON.
     """
     if not _MAY_BE_OURS.search(text) or not registered(text):
         return text
@@ -76,8 +78,8 @@ def has_other_stop_hooks(text: str) -> bool:
     """Tell whether a text registers a Stop hook that is not ours, or enables a plugin that may have one."""
     settings = parse_settings(text)
     enabled = settings.get("enabledPlugins")
-    on = sum(bool(each) for each in enabled.values()) if isinstance(enabled, dict) else 0
-    return on > len(plugins(text)) or any(event == "Stop" and not _is_ours(hook) for event, hook in _hooks(settings))
+    count = sum(map(bool, enabled.values())) if isinstance(enabled, dict) else 0
+    return count > len(plugins(text)) or any(event == "Stop" and not _is_ours(hook) for event, hook in _hooks(settings))
 
 
 def plugins(text: str) -> list[str]:
@@ -93,11 +95,11 @@ def _hooks(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     match settings:
         case {"hooks": dict(events)}:
             for event, groups in events.items():
-                for hooks in map(_listed, groups if isinstance(groups, list) else []):
+                for hooks in map(_hooks_of_group, groups if isinstance(groups, list) else []):
                     yield from ((event, hook) for hook in hooks if isinstance(hook, dict))
 
 
-def _listed(group: object) -> list[Any]:
+def _hooks_of_group(group: object) -> list[Any]:
     match group:
         case {"hooks": list(hooks)}:
             return hooks
@@ -109,7 +111,7 @@ def _is_ours(hook: dict[str, Any]) -> bool:
     return isinstance(command, str) and _OURS.search(command) is not None
 
 
-def _is_hurried(event: str, hook: dict[str, Any]) -> bool:
+def _timeout_is_short(event: str, hook: dict[str, Any]) -> bool:
     if event != "SessionEnd":
         return False
     match hook.get("timeout"):
@@ -120,18 +122,18 @@ def _is_hurried(event: str, hook: dict[str, Any]) -> bool:
 
 def _remove(settings: dict[str, Any], unwanted: list[dict[str, Any]]) -> None:
     """Remove hooks, and the lists and objects that are empty without them."""
-    gone = {id(hook) for hook in unwanted}
+    unwanted_ids = {id(hook) for hook in unwanted}
     events = settings.get("hooks")
-    if not gone or not isinstance(events, dict):
+    if not unwanted_ids or not isinstance(events, dict):
         return
     for event, groups in list(events.items()):
         for group in list(groups) if isinstance(groups, list) else []:
-            hooks = _listed(group)
-            if gone.isdisjoint(map(id, hooks)):
+            hooks = _hooks_of_group(group)
+            if unwanted_ids.isdisjoint(map(id, hooks)):
                 continue
-            hooks[:] = [hook for hook in hooks if id(hook) not in gone]
+            hooks[:] = [hook for hook in hooks if id(hook) not in unwanted_ids]
             if not hooks:
-                groups[:] = [each for each in groups if each is not group]
+                groups[:] = [other for other in groups if other is not group]
             if not groups:
                 del events[event]
     if not events:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cc_trace.install.settings_file import Change
 
-Noted: TypeAlias = Literal["settings", "folder"]
+RecordKind: TypeAlias = Literal["settings", "folder"]
 
 HOOK: Final = "cc-trace-hook"
 _INSTALLED: Final = b"\ninstalled=\n"  # the line of the script that a copy has filled in
@@ -52,7 +52,7 @@ class InstallPaths:
 
     @property
     def backups(self) -> Path:
-        """Return where settings files are kept as they were."""
+        """Return the folder with backups of settings files."""
         return self.data / "backups"
 
     @property
@@ -62,7 +62,7 @@ class InstallPaths:
 
     @property
     def record(self) -> Path:
-        """Return the note of what was made: a kind, a tab and a path in each line. install.sh writes to it, too."""
+        """Return the record of what was made: a kind, a tab and a path in each line. install.sh adds to it, too."""
         return self.data / "installed"
 
 
@@ -75,7 +75,7 @@ class Installed(NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Tell whether anything was."""
+        """Tell whether anything was changed."""
         return self.hook_is_new or self.change.needed
 
 
@@ -105,10 +105,10 @@ def _project_settings(project: Path) -> Path:
     one, and our hooks are removed from it: it may not be a link either. Raises InstallError.
     """
     path = project / ".claude" / "settings.local.json"
-    for each in (path, path.with_name("settings.json")):
-        real = Path(os.path.realpath(each))
+    for file in (path, path.with_name("settings.json")):
+        real = Path(os.path.realpath(file))
         if not real.is_relative_to(os.path.realpath(project)):
-            message = f"{each} links outside the project, to {real}; replace the link with a regular file"
+            message = f"{file} links outside the project, to {real}; replace the link with a regular file"
             raise InstallError(message)
     return path
 
@@ -185,8 +185,8 @@ def hook_copy(script: bytes, python: Path) -> bytes:
 def install(paths: InstallPaths, python: Path, prepare: Callable[[], None]) -> Installed:
     """Put the hook in its place, call `prepare` for the state folder, then register the hook. Raises InstallError.
 
-    What can be known beforehand to fail is refused before anything is made. Of what fails later, the rest can be done
-    by another `install` and undone by `uninstall`.
+    What can be checked is checked before anything is made. After a later failure, another `install` finishes the job
+    and `uninstall` undoes it.
     """
     command = registered_command(paths.hook, python)
     plan(paths.settings, command, paths.backups)
@@ -200,12 +200,12 @@ def install(paths: InstallPaths, python: Path, prepare: Callable[[], None]) -> I
     is_new = _put_hook(paths.hook, content)
     with attempt("use", paths.state):
         prepare()
-    _note(paths, "settings", paths.settings)
+    _record(paths, "settings", paths.settings)
     return Installed(command, register(paths.settings, command, paths.backups), is_new)
 
 
-def noted(paths: InstallPaths, kind: Noted) -> list[Path]:
-    """Return the paths of a kind that were noted, in that order."""
+def recorded_paths(paths: InstallPaths, kind: RecordKind) -> list[Path]:
+    """Return the recorded paths of a kind, in the order in which they were recorded."""
     try:
         lines = read_regular(paths.record).split(b"\n")
     except OSError:
@@ -215,7 +215,7 @@ def noted(paths: InstallPaths, kind: Noted) -> list[Path]:
 
 
 def _put_hook(hook: Path, content: bytes) -> bool:
-    """Write the copy of the hook script; return whether it was not there already."""
+    """Write the copy of the hook script; return whether anything changed."""
     with attempt("write", hook):
         if hook.is_file() and (read_regular(hook), stat.S_IMODE(hook.stat().st_mode)) == (content, 0o755):
             return False
@@ -234,18 +234,18 @@ def _check_folder(folder: Path) -> None:
 
 
 def _make_folder(paths: InstallPaths, folder: Path, mode: int) -> None:
-    """Make a folder and those above it, and note which were made. A umask only takes from the mode."""
+    """Make a folder and its parents, and record those that were made. A umask only narrows the mode."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         with attempt("make", path):
             path.mkdir(mode, exist_ok=True)  # another installation may be making it
     for path in reversed(missing):
-        _note(paths, "folder", path)
+        _record(paths, "folder", path)
 
 
-def _note(paths: InstallPaths, kind: Noted, path: Path) -> None:
-    """Add a line to the record. A path with a newline is not noted: it is only left behind if it is a folder."""
-    if "\n" in str(path) or path in noted(paths, kind):
+def _record(paths: InstallPaths, kind: RecordKind, path: Path) -> None:
+    """Add a line to the record. A path with a newline is not recorded: at worst its folder stays."""
+    if "\n" in str(path) or path in recorded_paths(paths, kind):
         return
     with attempt("write", paths.record):
         descriptor = open_private(paths.record, os.O_WRONLY | os.O_APPEND)
@@ -256,10 +256,10 @@ def _note(paths: InstallPaths, kind: Noted, path: Path) -> None:
 
 
 def forget_settings(paths: InstallPaths) -> None:
-    """Take a settings file out of the record: our hooks are. Raises InstallError."""
+    """Remove a settings file from the record, once it has no hooks of ours. Raises InstallError."""
     with attempt("write", paths.record):
         both = {paths.settings, paths.settings.with_name("settings.json")}
-        if both & set(noted(paths, "settings")):
-            gone = [os.fsencode(f"settings\t{path}") for path in both]
+        if both & set(recorded_paths(paths, "settings")):
+            obsolete = [os.fsencode(f"settings\t{path}") for path in both]
             lines = read_regular(paths.record).split(b"\n")
-            replace_file(paths.record, b"\n".join(each for each in lines if each not in gone))
+            replace_file(paths.record, b"\n".join(line for line in lines if line not in obsolete))

@@ -1,7 +1,7 @@
-"""Whether Stop hooks besides ours may make the model go on: what can be known of that before they do.
+"""Whether Stop hooks besides ours may make the model go on, as far as that can be known in advance.
 
-Hooks stand in settings files, in plugins those enable, in what the command line names, in the process of an SDK, and in
-the files of skills and agents. The last cannot be known beforehand; wherever else there is a doubt, they may.
+Hooks come from settings files, the plugins those enable, command line options, the process of an SDK, and the files of
+skills and agents. The last cannot be known in advance; in any other case of doubt, the answer is yes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def others_may_block(
     """Tell whether a session of a project may have other Stop hooks. `environment`: of our own hook in it."""
     if environment.get("CLAUDE_CODE_ENTRYPOINT", "cli") not in _OWN_ENTRYPOINTS:
         return True
-    if _names_more(environment.get("CLAUDE_PID", "")):
+    if _has_hook_options(environment.get("CLAUDE_PID", "")):
         return True
-    own = [] if project is None else project_files(Path(project))
-    return any(map(_may_block, (config_dir / "settings.json", *own, *managed)))
+    project_settings = [] if project is None else project_files(Path(project))
+    return any(map(_may_block, (config_dir / "settings.json", *project_settings, *managed)))
 
 
-def _names_more(pid: str) -> bool:
-    """Tell whether Claude Code was started with options that can bring hooks along, where that can be seen."""
+def _has_hook_options(pid: str) -> bool:
+    """Tell whether Claude Code was started with options that can add hooks, where the system shows them."""
     if not pid.isdecimal():
         return False
     try:

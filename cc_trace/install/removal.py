@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from cc_trace.files import read_regular
-from cc_trace.install.installation import noted
+from cc_trace.install.installation import recorded_paths
 from cc_trace.install.settings_file import attempt
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ _STATE_FILES: Final = re.compile(
 
 
 def remove_files(paths: InstallPaths) -> list[str]:
-    """Remove the hook, the link, the environment and the folders made for them; return what went. Raises InstallError.
+    """Remove the hook, the link, the environment and the folders made for them; return what was removed.
 
-    The environment may be the one this runs in: nothing may be imported afterwards.
+    Raises InstallError. The environment may be the one this runs in: nothing may be imported afterwards.
     """
-    folders = noted(paths, "folder")
+    folders = recorded_paths(paths, "folder")
     removed = [f"hook {paths.hook}"] if _unlink(paths.hook) else []
     removed += [f"command {paths.command}"] if _is_ours(paths.command, paths) and _unlink(paths.command) else []
     with attempt("remove", paths.state):
-        _forget(paths.state)
+        _remove_stamps(paths.state)
     if (paths.environment / "pyvenv.cfg").is_file():
         with attempt("remove", paths.environment):
             shutil.rmtree(paths.environment)
@@ -58,8 +58,8 @@ def remove_files(paths: InstallPaths) -> list[str]:
 
 
 def purge(paths: InstallPaths) -> tuple[list[str], list[str]]:
-    """Remove the state and the configuration; return what went and what was left because it is not known as ours."""
-    removed, left = [], []
+    """Remove the state and the configuration; return what was removed, and what was left because it may not be ours."""
+    removed, remaining = [], []
     state = paths.state
     if _is_state(state):
         with attempt("remove", state):
@@ -68,30 +68,30 @@ def purge(paths: InstallPaths) -> tuple[list[str], list[str]]:
                     shutil.rmtree(path)
                 elif _STATE_FILES.fullmatch(path.name) and not path.is_dir():
                     path.unlink()
-            left = [str(path) for path in state.iterdir()]
+            remaining = [str(path) for path in state.iterdir()]
         _remove_if_empty(state)
         if state.parent == paths.settings.parent / "state":  # made for it, by whichever installation
             _remove_if_empty(state.parent)
         removed.append(f"state {state}")
     elif state.exists():
-        left.append(f"{state}, which does not look like a state folder")
+        remaining.append(f"{state}, which does not look like a state folder")
     if _unlink(paths.config):
         removed.append(f"configuration {paths.config}")
         _remove_if_empty(paths.config.parent)
-    return removed, left
+    return removed, remaining
 
 
 def _is_state(state: Path) -> bool:
-    """Tell whether this is a state folder, also after an earlier uninstall has taken what was empty out of it."""
+    """Tell whether this is a state folder, also after an earlier uninstall has removed what was empty."""
     if not state.is_dir():
         return False
     by_name = (state.parent.name, state.name) == ("state", "cc-trace")  # not one that CC_TRACE_HOME chose
-    whole = all((state / name).is_dir() for name in ("sessions", "locks", "spool"))
-    return by_name or whole or (state / "ledger.db").is_file()
+    has_folders = all((state / name).is_dir() for name in ("sessions", "locks", "spool"))
+    return by_name or has_folders or (state / "ledger.db").is_file()
 
 
-def _forget(state: Path) -> None:
-    """Remove the notes of when what was done, and folders that were never used: the next one starts anew."""
+def _remove_stamps(state: Path) -> None:
+    """Remove empty stamp files and folders: the next installation starts afresh."""
     for stamp in (state / name for name in _STAMPS):
         if stamp.is_file() and stamp.stat().st_size == 0:
             stamp.unlink()

@@ -46,7 +46,7 @@ class SelfCheck:
 def check_hook(command: str, environment: Mapping[str, str], python: Path | None = None) -> SelfCheck:
     """Run a registered command and return what arrived in the store.
 
-    `python`: what its worker is run by, if that is known; where nothing arrives, it is asked why.
+    `python`: what runs its worker, if known; if nothing arrives, `cc-trace sync` is run with it to find out why.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="cc-trace-", ignore_cleanup_errors=True) as folder:
@@ -61,7 +61,7 @@ def _check(command: str, environment: Mapping[str, str], python: Path | None, fo
     shutil.copytree(SAMPLE, project)
     session = Session(project / f"{SESSION_ID}.jsonl")
     expected = [span.span_id for span in session.spans()]
-    prepared = _environment(environment) | {
+    hook_environment = _environment(environment) | {
         "CLAUDE_CONFIG_DIR": str(claude),
         "CLAUDE_PROJECT_DIR": _PROJECT,
         "CLAUDE_CODE_SESSION_ID": SESSION_ID,
@@ -78,15 +78,15 @@ def _check(command: str, environment: Mapping[str, str], python: Path | None, fo
         "hook_event_name": "SessionEnd",  # after which nobody's Stop hook can make the sample go on
         "reason": "other",
     }
-    ended = _run_hook(command, json.dumps(payload).encode(), prepared, folder)
-    if ended is not None:
-        return ended
-    spans = _stored(state)
+    failure = _run_hook(command, json.dumps(payload).encode(), hook_environment, folder)
+    if failure is not None:
+        return failure
+    spans = _stored_spans(state)
     if sorted(span.span_id for span in spans) == sorted(expected):
         return SelfCheck(spans, version=_version(state))
     problem = f"the hook ran, but {len(spans)} of {len(expected)} spans arrived"
-    by_hand = () if python is None else _by_hand(python, session.path, prepared, folder)
-    return SelfCheck(spans, problem, details=(*by_hand, *_log(state)))
+    output = () if python is None else _sync_output(python, session.path, hook_environment, folder)
+    return SelfCheck(spans, problem, details=(*output, *_log(state)))
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -98,10 +98,10 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], folder: Path) -> SelfCheck | None:
-    """Run a command as Claude Code does; return what is wrong with how it ended, if anything is."""
+    """Run a command as Claude Code does; return a failure if it did not end as it should."""
     by_shell: list[str] | str = command if sys.platform == "win32" else ["/bin/sh", "-c", command]
     try:
-        done = subprocess.run(  # noqa: S603  (a shell is what runs it later, too)
+        process = subprocess.run(  # noqa: S603  (a shell is what runs it later, too)
             by_shell,
             input=payload,
             env=environment,
@@ -114,16 +114,17 @@ def _run_hook(command: str, payload: bytes, environment: Mapping[str, str], fold
     except subprocess.TimeoutExpired:
         problem = f"the hook did not finish within {2 * _WAIT_SECONDS} seconds"
         return SelfCheck((), problem, "try again when the machine is less busy")
-    if done.returncode or done.stdout:
-        said = done.stdout.decode(errors="replace").strip()
+    if process.returncode or process.stdout:
+        output = process.stdout.decode(errors="replace").strip()
         problem = (
-            f"the hook exited with {done.returncode} and printed {said[:200]!r}; it must exit with 0 and print nothing"
+            f"the hook exited with {process.returncode} and printed {output[:200]!r};"
+            " it must exit with 0 and print nothing"
         )
         return SelfCheck((), problem)
     return None
 
 
-def _stored(state: Path) -> tuple[Span, ...]:
+def _stored_spans(state: Path) -> tuple[Span, ...]:
     from cc_trace.store import read_session  # noqa: PLC0415  (sqlite3, which `uninstall` may lack)
 
     path = state / "traces.db"
@@ -139,16 +140,16 @@ def _version(state: Path) -> str | None:
         return None
 
 
-def _by_hand(python: Path, transcript: Path, environment: Mapping[str, str], folder: Path) -> Iterable[str]:
+def _sync_output(python: Path, transcript: Path, environment: Mapping[str, str], folder: Path) -> Iterable[str]:
     """Run `cc-trace sync` in the foreground and return the last lines of its output."""
     command = [str(python), "-E", "-P", "-m", "cc_trace", "sync", "--transcript", str(transcript)]
     try:
-        done = subprocess.run(  # noqa: S603  (our own command)
+        process = subprocess.run(  # noqa: S603  (our own command)
             command, env=environment, cwd=folder, capture_output=True, timeout=_WAIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return ["`cc-trace sync` does not finish either"]
-    return [text.decode(errors="replace").splitlines()[-1] for text in (done.stdout, done.stderr) if text]
+    return [text.decode(errors="replace").splitlines()[-1] for text in (process.stdout, process.stderr) if text]
 
 
 def _log(state: Path) -> Iterable[str]:

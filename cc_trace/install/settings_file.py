@@ -43,8 +43,8 @@ class Change(NamedTuple):
 
     before: str | None  # None: there is no file
     after: str
-    original: str | None  # what it said before our first change to it; None: not known, or there was no file
-    backup: Path  # where that is kept
+    original: str | None  # its text before our first change; None: not known, or there was no file
+    backup: Path  # the file that keeps it
 
     @property
     def needed(self) -> bool:
@@ -55,7 +55,7 @@ class Change(NamedTuple):
 def plan(path: Path, command: str, backups: Path) -> Change:
     """Return the change that registers a command, without making it. Raises InstallError."""
     before = read_settings(path)
-    with _named(path, "install"):
+    with _naming_file(path, "install"):
         after = with_hooks(before or "", command)
         is_ours = before is not None and bool(registered(before))
     original = _read_backup(_backup(backups, path, before)) if is_ours and before is not None else before
@@ -77,13 +77,13 @@ def register(path: Path, command: str, backups: Path) -> Change:
         if not change.needed or _replace(path, change.before, change.after):
             _remove_stale(backups, path)
             return change
-    raise _restless(path)
+    raise _kept_changing(path)
 
 
 def unregister(path: Path, backups: Path) -> Removal:
     """Remove our hooks from a settings file. Raises InstallError.
 
-    If nobody else has changed the file since they were added, it becomes again what it was, byte for byte.
+    If nobody else has changed the file since they were added, it is restored byte for byte.
     """
     for _ in range(_TRIES):
         text = read_settings(path)
@@ -91,12 +91,12 @@ def unregister(path: Path, backups: Path) -> Removal:
         if outcome is not None:
             _remove_stale(backups, path)
             return outcome
-    raise _restless(path)
+    raise _kept_changing(path)
 
 
 def _unregister(path: Path, text: str, backups: Path) -> Removal | None:
     """Remove our hooks from a file with this text; None if the text has changed meanwhile."""
-    with _named(path, "uninstall"):
+    with _naming_file(path, "uninstall"):
         rest = without_hooks(text)
         if rest == text:
             return "not registered"
@@ -117,7 +117,7 @@ def _replace(path: Path, before: str | None, after: str) -> bool:
 
 
 def _remove(path: Path, text: str) -> bool:
-    """Remove a settings file if it still says this; return whether that was done."""
+    """Remove a settings file if it still has this text; return whether that was done."""
     if read_settings(path) != text:
         return False
     with attempt("remove", path):
@@ -125,13 +125,13 @@ def _remove(path: Path, text: str) -> bool:
     return True
 
 
-def _restless(path: Path) -> InstallError:
+def _kept_changing(path: Path) -> InstallError:
     return InstallError(f"{path} kept changing while it was being edited; quit Claude Code and try again")
 
 
-def _backup(backups: Path, path: Path, written: str) -> Path:
-    """Return where what a file said before we wrote this to it is kept."""
-    return backups / f"{_prefix(path)}{hashlib.sha256(written.encode()).hexdigest()}.json"
+def _backup(backups: Path, path: Path, text: str) -> Path:
+    """Return the backup for a file to which this text was written."""
+    return backups / f"{_prefix(path)}{hashlib.sha256(text.encode()).hexdigest()}.json"
 
 
 def _backups(backups: Path, path: Path) -> Iterator[Path]:
@@ -150,7 +150,7 @@ def _read_backup(path: Path) -> str | None:
 
 
 def _remove_stale(backups: Path, path: Path) -> None:
-    """Remove the backups of a file that no longer says what we wrote. If that fails, there is a copy too many."""
+    """Remove the backups of a file that no longer has the text that we wrote. If that fails, a copy too many stays."""
     with contextlib.suppress(OSError, InstallError):
         text = read_settings(path)
         valid = None if text is None else _backup(backups, path, text)
@@ -181,7 +181,7 @@ def _target(path: Path) -> Path:
 
 
 def _check_writable(path: Path) -> None:
-    """Take a file that is read-only for what it says: a rename would not ask. Its folder must let us, too."""
+    """Respect a read-only file, which a rename would replace. Its folder must be writable, too. Raises InstallError."""
     target = _target(path)
     with attempt("write", path):
         if path.is_symlink() and not target.parent.is_dir():  # which nobody makes
@@ -203,7 +203,7 @@ def attempt(verb: str, path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _named(path: Path, command: str) -> Iterator[None]:
+def _naming_file(path: Path, command: str) -> Iterator[None]:
     try:
         yield
     except JsonTextError as error:

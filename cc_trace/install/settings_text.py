@@ -1,6 +1,6 @@
 """The text of a settings file: parsed, and written again with the indentation and line endings it had. Pure.
 
-What cannot be kept as it is, such as a key that appears twice, is refused and never repaired.
+What cannot be preserved, such as a key that appears twice, is refused and never repaired.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # which JSON can escape 
 
 
 def parse_settings(text: str, *, unique: bool = False) -> dict[str, Any]:
-    """Return what a text says; an empty one is an empty object. Whatever is not a JSON object is a JsonTextError.
+    """Parse a JSON object; an empty text is an empty object. Raises JsonTextError for anything else.
 
     `unique`: a key that appears twice is refused. Otherwise its last value counts, as it does for Claude Code.
     """
@@ -28,7 +28,7 @@ def parse_settings(text: str, *, unique: bool = False) -> dict[str, Any]:
     try:
         value = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_unique if unique else None)
     except json.JSONDecodeError as error:
-        message = f"line {error.lineno}, column {error.colno}: {_what_is_wrong(body, error)}"
+        message = f"line {error.lineno}, column {error.colno}: {_problem(body, error)}"
         raise JsonTextError(message) from error
     except ValueError as error:  # Python refuses to convert thousands of digits
         message = "it has a number that is too long"
@@ -42,13 +42,13 @@ def parse_settings(text: str, *, unique: bool = False) -> dict[str, Any]:
 
 
 def format_like(text: str, settings: dict[str, Any]) -> str:
-    """Return settings as JSON, laid out as a text is: its indentation, line endings, escapes and byte order mark."""
+    """Return settings as JSON in the layout of a text: its indentation, line endings, escapes and byte order mark."""
     body = text.removeprefix(_BOM)
     newline = "\r\n" if "\r\n" in body else "\n"
     indent = _indent(body)
     tight = indent is None and '": ' not in body
     try:
-        written = json.dumps(
+        formatted = json.dumps(
             settings,
             indent=indent,
             separators=(",", ":") if tight else None,
@@ -61,7 +61,7 @@ def format_like(text: str, settings: dict[str, Any]) -> str:
     except RecursionError:
         _refuse_nesting()
     ending = "\n" if not body.strip() or body.endswith("\n") else ""
-    escaped = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", written + ending)
+    escaped = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", formatted + ending)
     return (_BOM if text.startswith(_BOM) else "") + escaped.replace("\n", newline)
 
 
@@ -73,13 +73,13 @@ def _indent(body: str) -> str | None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    merged = dict(pairs)
+    if len(merged) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         message = f"the key {json.dumps(twice)} appears twice in one object"
         raise JsonTextError(message)
-    return found
+    return merged
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -92,11 +92,15 @@ def _refuse_nesting() -> NoReturn:
     raise JsonTextError(message)
 
 
-def _what_is_wrong(text: str, error: json.JSONDecodeError) -> str:
-    before, here, after = text[: error.pos].rstrip()[-1:], text[error.pos : error.pos + 1], text[error.pos + 1 :]
-    if here == "/":
+def _problem(text: str, error: json.JSONDecodeError) -> str:
+    previous, current, following = (
+        text[: error.pos].rstrip()[-1:],
+        text[error.pos : error.pos + 1],
+        text[error.pos + 1 :],
+    )
+    if current == "/":
         return "JSON does not allow comments"
-    # Up to Python 3.12 the place is what follows the comma, from then on the comma.
-    if (before, here) in ((",", "}"), (",", "]")) or (here, after.lstrip()[:1]) in ((",", "}"), (",", "]")):
+    # Up to Python 3.12 the position is after the comma, from then on at the comma.
+    if (previous, current) in ((",", "}"), (",", "]")) or (current, following.lstrip()[:1]) in ((",", "}"), (",", "]")):
         return "JSON does not allow a comma before the closing bracket"
     return error.msg[:1].lower() + error.msg[1:]

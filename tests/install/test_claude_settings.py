@@ -352,9 +352,9 @@ def test_a_session_end_hook_without_enough_time_gets_it(before: object) -> None:
     """An installation of before has none; all its SessionEnd hooks have 1.5 s together."""
     hook = {"type": "command", "command": "c/cc-trace-hook", **({} if before is None else {"timeout": before})}
     text = json.dumps({"hooks": {event: [{"hooks": [hook]}] for event in EVENTS}}, indent=2)
-    assert [each.hurried for each in registered(text)] == [False, True]
+    assert [each.timeout_is_short for each in registered(text)] == [False, True]
     after = with_hooks(text, "c/cc-trace-hook")
-    assert [each.hurried for each in registered(after)] == [False, False]
+    assert [each.timeout_is_short for each in registered(after)] == [False, False]
     assert json.loads(after)["hooks"]["SessionEnd"] == [{"hooks": [hook | {"timeout": 60}]}]
     assert json.loads(after)["hooks"]["Stop"] == [{"hooks": [hook]}]
     assert with_hooks(after, "c/cc-trace-hook") == after
