@@ -271,16 +271,19 @@ class Hit(NamedTuple):
 
 
 def search(store: Store, text: str, limit: int = 100) -> list[Hit]:
-    """Return the spans that have all the words, the best matches first."""
+    """Return the spans that have all the words, the best matches first; calls that only read come after all others."""
     # Each word is a string to FTS5, so that nothing in it is syntax; a NUL would end the query.
     words = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in text.replace("\0", " ").split()[:20]]
     if not words:
         return []
     words[-1] += "*"  # the last word may be incomplete
     found = store.read(
-        "SELECT span_id, session_id, spans.turn, kind, name, title, start_ns,"
-        " snippet(texts, 0, char(1), char(2), '…', 24) snippet FROM texts JOIN spans ON spans.row = texts.rowid"
-        " JOIN sessions USING (session_id) WHERE texts MATCH ? AND copied = 0 ORDER BY rank LIMIT ?",
+        "WITH best AS MATERIALIZED (SELECT row, COALESCE(tool, '') IN ('Read', 'Grep', 'Glob', 'LS') reads"
+        " FROM texts JOIN spans ON spans.row = texts.rowid WHERE texts MATCH ?1 AND copied = 0"
+        " ORDER BY reads, rank LIMIT ?2)"
+        " SELECT span_id, session_id, spans.turn, kind, name, title, start_ns,"
+        " snippet(texts, 0, char(1), char(2), '…', 24) snippet FROM best JOIN texts ON texts.rowid = best.row"
+        " JOIN spans USING (row) JOIN sessions USING (session_id) WHERE texts MATCH ?1 ORDER BY reads, rank",
         [" ".join(words), limit],
     )
     return [Hit(*row) for row in found]

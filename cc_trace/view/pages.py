@@ -414,8 +414,11 @@ class Pages:
     def search(self, request: Request) -> Response:
         """Return the results of a search."""
         text = request.query_params.get("q", "")[:500]
-        hits = [(hit, _marked(hit.snippet)) for hit in questions.search(self._index, text)]
-        return self._page("search.html", page="search", text=text, hits=hits)
+        hits = questions.search(self._index, text)
+        by_session: dict[str, list[tuple[questions.Hit, Markup]]] = {}
+        for hit in hits:
+            by_session.setdefault(hit.session_id, []).append((hit, _marked(hit.snippet)))
+        return self._page("search.html", page="search", text=text, count=len(hits), by_session=by_session)
 
     async def events(self, request: Request) -> Response:
         """Stream an event whenever the page's content changes: one session, or (`*`) any."""

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 from viewer import OLD, REPEATED
 
 from cc_trace.spans import Session
+from cc_trace.store import questions
 from cc_trace.view import figures
 
 if TYPE_CHECKING:
@@ -143,6 +144,20 @@ def test_help_and_search_have_keys(page: Page) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url("**/turns/**")
+
+
+def test_hits_are_listed_by_session(page: Page, viewer: Viewer) -> None:
+    """Each session once, and prompts, answers and edits before what was only read."""
+    found = questions.search(viewer.index, "discounts")
+    page.goto(viewer.url("/search?q=discounts"))
+    titles = page.locator(".hits h2 a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    assert titles == list(dict.fromkeys(f"/sessions/{hit.session_id}" for hit in found))
+    expect(page.locator(".hits .hit")).to_have_count(len(found))
+    reads = [hit.name in ("Read", "Grep", "Glob", "LS") for hit in found]
+    assert set(reads) == {True, False}
+    assert reads == sorted(reads)
+    page.locator(".hits h2 a").first.click()
+    page.wait_for_url(f"**{titles[0]}")
 
 
 def test_sessions_are_filtered_and_sorted(page: Page, viewer: Viewer) -> None:
