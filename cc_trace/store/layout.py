@@ -29,7 +29,9 @@ _NOT_ALLOWED: Final = (
     *("Permission for this tool use was denied", "This Bash command contains multiple operations. The following part"),
 )
 _BLOCKED: Final = " was blocked. For security, Claude Code may only "
-_INSTANT: Final = ("Edit", "MultiEdit", "Write", "NotebookEdit", "ExitPlanMode")  # no time but that of the dialog
+QUESTION: Final = "AskUserQuestion"  # the tool that waits for a human's answer
+PLAN: Final = "ExitPlanMode"  # waits too; since 2.1.3xx this is recorded as its permission
+_INSTANT: Final = ("Edit", "MultiEdit", "Write", "NotebookEdit", PLAN)  # no time but that of the dialog
 
 
 @dataclass(slots=True)
@@ -157,9 +159,7 @@ def waits(span: Span) -> list[Wait]:
         waited = _milliseconds(metadata.get("wait_ms", metadata.get("retryInMs")))
         again_ns = (start if span.end_ns is None else span.end_ns) + waited * _MS
         return [("retry", start, again_ns)] if again_ns > start else []
-    asks = span.tool is not None and (
-        span.tool.name == "AskUserQuestion" or (span.tool.name == "ExitPlanMode" and permission is None)
-    )
+    asks = span.tool is not None and (span.tool.name == QUESTION or (span.tool.name == PLAN and permission is None))
     if asks and span.end_ns is not None:
         return [("answer", start, span.end_ns)] if span.end_ns > start else []
     if span.kind == "event" and span.name == "hook" and span.end_ns is not None and span.end_ns > start:

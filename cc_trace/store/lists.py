@@ -247,12 +247,15 @@ class Miss(NamedTuple):
 
 
 def misses(store: Store, chosen: Filter) -> list[Miss]:
-    """Return the cache misses by cause, those with the most tokens first: recorded ones, and those that are not."""
+    """Return the cache misses by cause, those with the most tokens first: recorded ones, and those that are not.
+
+    A first request had nothing to read, so it missed nothing.
+    """
     where = chosen.spans()
     found = store.read(
         "SELECT cache_miss cause, COUNT(*) requests, SUM(json_extract(span, '$.metadata.cache_miss.tokens')) tokens,"
         " SUM(json_extract(span, '$.metadata.cache_miss.cost_usd')) cost FROM spans JOIN sessions USING (session_id)"
-        f" WHERE kind = 'generation' AND {where.text} AND cause IS NOT NULL GROUP BY 1",
+        f" WHERE kind = 'generation' AND {where.text} AND cause <> 'first request' GROUP BY 1",
         where.values,
     )
     sums = {row["cause"]: [row["requests"], row["tokens"] or 0, row["cost"] or 0.0] for row in found}

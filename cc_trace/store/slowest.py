@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cc_trace.store.filters import MAX_AMONG
+from cc_trace.store.layout import PLAN, QUESTION
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,7 +23,7 @@ _WHERE: Final = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT 
 # responses are guesses in turns whose `time_ms` is not known, and no times count in those where they cannot be right.
 _PARTS: Final = (
     (
-        "SELECT CASE WHEN kind = 'generation' THEN 'model' WHEN tool IN ('AskUserQuestion', 'ExitPlanMode')"
+        f"SELECT CASE WHEN kind = 'generation' THEN 'model' WHEN tool IN ('{QUESTION}', '{PLAN}')"
         " THEN 'answer' ELSE 'call' END why, name, label, span_id, turn, place, CASE kind WHEN 'generation'"
         " THEN first_token_ns - start_ns"
         " ELSE end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) END took"

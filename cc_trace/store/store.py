@@ -86,7 +86,8 @@ class Store:
         try:
             database = connect(self._path, self._busy_seconds)
         except (OSError, sqlite3.Error) as error:
-            message = f"cannot use the local store {self._path}: {error}; run `cc-trace doctor`"
+            reason = (error.strerror or error) if isinstance(error, OSError) else error
+            message = f"cannot use the local store {self._path}: {reason}; run `cc-trace doctor`"
             raise StateError(message) from error
         database.row_factory = sqlite3.Row
         return database

@@ -10,7 +10,7 @@ from viewer import Viewer, copy_cases, running
 
 from cc_trace.store.filters import OF_SESSIONS, OF_SPANS, PERIOD, Filter
 from cc_trace.store.insights import insights
-from cc_trace.store.lists import spans
+from cc_trace.store.lists import misses, spans
 from cc_trace.store.questions import sessions
 
 if TYPE_CHECKING:
@@ -139,3 +139,14 @@ def test_a_list_ignores_parameters_of_others() -> None:
     assert Filter.of(query, PERIOD).asked() == {"project": "p"}
     assert Filter.of(query, OF_SESSIONS).asked() == {"project": "p", "model": "m", "title": "t"}
     assert Filter.of(query, OF_SPANS).asked() == {"project": "p", "model": "m", "kind": "tool"}
+
+
+def test_a_first_request_is_no_cache_miss(tmp_path: Path) -> None:
+    """Whether it was recorded or not, so that sessions of all versions are counted alike."""
+    copy_cases(tmp_path / ".claude" / "projects" / "-home-dev-project", "2.1.325--shop")
+    with running(tmp_path) as viewer:
+        recorded = viewer.index.read("SELECT DISTINCT cache_miss FROM spans WHERE cache_miss IS NOT NULL")
+        found = misses(viewer.index, Filter())
+    causes = {row[0] for row in recorded}
+    assert "first request" in causes
+    assert {miss.cause for miss in found} == causes - {"first request"}
