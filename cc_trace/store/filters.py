@@ -40,6 +40,7 @@ OF_SESSIONS: Final = (*PERIOD, "day", "model", "agent", "tool", "title", "state"
 OF_SPANS: Final = (
     *PERIOD,
     *("day", "model", "agent", "tool", "kind", "status", "called", "time", "miss", "session", "turn", "file", "among"),
+    "waited",
     "sort",
 )
 
@@ -67,7 +68,8 @@ class Filter:
 
     `called`: responses that called a tool; `time`: turns that spent such time; `miss`: responses by the first cause for
     which the cache was missed, recorded or seen from token counts; `errors`: sessions that have some; `file`: calls
-    that changed it; `among`: the spans with these ids, separated by commas; `status`: of those with `error` also
+    that changed it; `among`: the spans with these ids, separated by commas; `waited`: those that waited, for how long
+    they did; `status`: of those with `error` also
     `refused` and `failed` alone.
     """
 
@@ -90,6 +92,7 @@ class Filter:
     turn: str = ""
     file: str = ""
     among: str = ""
+    waited: str = ""
     sort: str = "recent"
 
     @classmethod
@@ -160,6 +163,7 @@ class Filter:
                 "failed": ("status = 'error' AND refused IS NULL", None),
                 "refused": ("refused IS NOT NULL", None),
             }.get(self.status, ("status = ?", self.status)),
+            ("wait_ms > 0", None if self.waited else ""),
             (f"EXISTS (SELECT 1 FROM json_each({CALLS}) WHERE value = ?)", self.called),  # noqa: S608  (likewise)
             ("json_extract(span, '$.metadata.time_ms.' || ?) > 0", self.time),
             (f"(session_id, turn) NOT IN ({UNTIMED})", None if self.time else ""),

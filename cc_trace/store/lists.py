@@ -57,7 +57,13 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
     """Return the selected spans. Of a response that called several tools, each has an even share."""
     where = chosen.spans()
     took = f"json_extract(span, '$.metadata.time_ms.{chosen.time}') * 1000000" if chosen.time else TOOK
-    order = f"{took} DESC" if chosen.time and chosen.sort == "duration" else _SORTS.get(chosen.sort, _SORTS["recent"])
+    if chosen.waited:
+        took = "wait_ms * 1000000"
+    order = (
+        f"{took} DESC"
+        if (chosen.time or chosen.waited) and chosen.sort == "duration"
+        else _SORTS.get(chosen.sort, _SORTS["recent"])
+    )
     table = f"FROM spans JOIN sessions USING (session_id) WHERE {where.text}"
     part, tool = "1", list[Any]()
     if chosen.called:

@@ -12,6 +12,7 @@ from cc_trace.store.filters import OF_SESSIONS, OF_SPANS, PERIOD, Filter
 from cc_trace.store.insights import insights
 from cc_trace.store.lists import misses, spans
 from cc_trace.store.questions import sessions
+from cc_trace.store.slowest import slowest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,19 @@ def test_a_call_that_has_not_ended_counts_and_has_no_time(viewer: Viewer) -> Non
     }
     for name, (calls, *_) in tools.items():
         assert spans(viewer.index, Filter(tool=name)).total == calls
+
+
+def test_a_list_of_waits_tells_for_how_long_each_waited(tmp_path: Path, projects: Path) -> None:
+    refusal = "The user doesn't want to proceed with this tool use. The tool use was rejected"
+    calls = [tool_use(f"t{n}", "Edit", file_path="/p/a") for n in range(2)]
+    results = [result(f"t{n}", refusal, at=11 + 20 * n, error=True) for n in range(2)]
+    write(projects / f"{OWN}.jsonl", [prompt("go", 0), reply("m1", *calls, at=1), *results])
+    with running(tmp_path) as viewer:
+        (slow,) = (each for each in slowest(viewer.index, OWN, None) if each.why == "permission")
+        among = ",".join(slow.all_of_them)
+        found = spans(viewer.index, Filter.of({"among": among, "waited": "1", "sort": "duration"}, OF_SPANS))
+    assert (slow.calls, slow.took_ns) == (found.total, found.took_ms * 1e6) == (2, 40 * 10**9)
+    assert [row["took_ns"] for row in found.rows] == [30 * 10**9, 10 * 10**9]
 
 
 def test_a_tool_s_time_is_without_what_its_calls_waited_for_and_a_refusal_is_no_failure(
