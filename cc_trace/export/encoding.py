@@ -25,8 +25,8 @@ class SpanEncoder:
 
     def __init__(self, settings: DestinationSettings, form: Form = "protobuf") -> None:
         if settings.profile not in PROFILES:
-            known = ", ".join(PROFILES)
-            message = f"destination {settings.name} has no profile {settings.profile!r}; it must be one of {known}"
+            profiles = ", ".join(PROFILES)
+            message = f"destination {settings.name} has no profile {settings.profile!r}; it must be one of {profiles}"
             raise ConfigError(message)
         self.resource = resource(settings.profile, settings.labels)
         self.schema_url = schema_url(settings.profile)
@@ -72,7 +72,7 @@ class SpanEncoder:
         return _json([encoded.data], self.resource, self.schema_url, self.scope)
 
     def _encode_within(self, span: Span, profile: Profile, max_bytes: int) -> tuple[bytes, int]:
-        data = encode_within(span, lambda each: encode_span(each, *profile(each, self._labels)), max_bytes)
+        data = encode_within(span, lambda variant: encode_span(variant, *profile(variant, self._labels)), max_bytes)
         return data, len(data) if self._form == "protobuf" else len(_json([data], {}))
 
 

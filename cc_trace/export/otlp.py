@@ -91,8 +91,8 @@ def request(
 
 def scope_message(items: Sequence[bytes], schema_url: str = "", scope: Scope = OURS) -> list[bytes]:
     """Return the pieces of a ScopeSpans or ScopeMetrics message, which have the same fields."""
-    named = _text(1, scope.name) + _text(2, __version__) + pairs(3, scope.attributes)
-    return [chunk(1, named), *chunk_pieces(2, items), _text(3, schema_url)]
+    scope_data = _text(1, scope.name) + _text(2, __version__) + pairs(3, scope.attributes)
+    return [chunk(1, scope_data), *chunk_pieces(2, items), _text(3, schema_url)]
 
 
 def resource_message(resource: Mapping[str, AttributeValue], scope: Sequence[bytes]) -> bytes:
@@ -131,8 +131,8 @@ def encode_within(span: Span, encode: Callable[[Span], bytes], max_bytes: int) -
 def _times(span: Span) -> tuple[int, int]:
     """Return start and end. Backends need both, so if only one is known it is used for both."""
     first_token_ns = span.response.first_token_ns if span.response is not None else None
-    known = [time for time in (span.start_ns, span.end_ns, first_token_ns) if time is not None] or [0]
-    start_ns = span.start_ns if span.start_ns is not None else known[0]
+    times_ns = [time_ns for time_ns in (span.start_ns, span.end_ns, first_token_ns) if time_ns is not None] or [0]
+    start_ns = span.start_ns if span.start_ns is not None else times_ns[0]
     end_ns = span.end_ns if span.end_ns is not None else start_ns
     return start_ns, max(start_ns, end_ns)
 

@@ -267,8 +267,8 @@ def _is_plainly_generated(name: str, value: str) -> bool:
 def _element_span(name: str, match: re.Match[str]) -> tuple[int, int] | None:
     """Return the span of an element's words, if one of them may be a secret."""
     words = (word.strip("{}()[]") for word in match["element"].split())
-    found = any(len(word) >= _SHORTEST_TOKEN and may_be_secret(name, word, "line") for word in words)
-    return match.span("element") if found else None
+    is_secret = any(len(word) >= _SHORTEST_TOKEN and may_be_secret(name, word, "line") for word in words)
+    return match.span("element") if is_secret else None
 
 
 def _quoted_notation(match: re.Match[str]) -> Notation:
