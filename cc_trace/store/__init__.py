@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         write_spans,
     )
     from cc_trace.store.layout import label, waits
+    from cc_trace.store.notices import notice
     from cc_trace.store.schema import VERSION, connect
     from cc_trace.store.slowest import Slow, program
     from cc_trace.store.span_rows import to_json
@@ -40,6 +41,7 @@ __all__ = [
     "insights",
     "label",
     "lists",
+    "notice",
     "overwritten",
     "plain",
     "program",
@@ -67,6 +69,7 @@ _MODULES: Final = {
     "connect": "schema",
     "find_stored": "delivered",
     "label": "layout",
+    "notice": "notices",
     "overwritten": "terminal",
     "plain": "terminal",
     "program": "slowest",

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cc_trace.store.notices import notice
 from cc_trace.store.terminal import plain
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def label(span: Span) -> str:
     """Return a row's label, shown beside its name."""
     match span.kind:
         case "turn":
-            text = span.input if isinstance(span.input, str) else ""
+            text = _message(span.input)
         case "tool":
             text = _tool_label(span.input)
         case "generation":
@@ -184,9 +185,13 @@ def label(span: Span) -> str:
             named = span.metadata.get("description") or span.metadata.get("name")
             text = named if isinstance(named, str) else ""
         case _:
-            told = span.metadata.get("command") or span.output or span.error
-            text = told if isinstance(told, str) else ""
+            text = _message(span.metadata.get("command") or span.output or span.error or span.input)
     return " ".join(plain(text[: _LABEL_CHARS * 4]).split())[:_LABEL_CHARS]
+
+
+def _message(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    return found.text if (found := notice(text)) is not None else text
 
 
 def _tool_label(given: JsonValue) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup, escape
 
 from cc_trace.escapes import escaped
+from cc_trace.store import notice
 from cc_trace.view import ansi, charts, code, diff, failure, figures, folding, markdown, words
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def detail(row: sqlite3.Row, known: Known) -> Detail:
     _miss(made, (span["metadata"] or {}).get("cache_miss") or known.miss)
     match row["kind"]:
         case "turn" | "subagent":
-            _chat(made, "Prompt", span["input"], row["span_id"])
+            _message(made, "Prompt", span["input"], row["span_id"])
             _chat(made, "Answer", span["output"], row["span_id"])
         case "generation":
             _generation(made, span, row["span_id"], known.calls)
@@ -98,7 +99,10 @@ def detail(row: sqlite3.Row, known: Known) -> Detail:
             command = (span["metadata"] or {}).get("command")
             if isinstance(command, str) and command:
                 made.sections.append(Section("Command", "command", _command(command)))
-            _value(made, "Input", span["input"], row["span_id"])
+            if row["name"] == "notification":
+                _message(made, "Input", span["input"], row["span_id"])
+            else:
+                _value(made, "Input", span["input"], row["span_id"])
             _value(made, "Output", span["output"], row["span_id"])
             _fold_repeated(made, span)
     if span["metadata"]:
@@ -259,6 +263,15 @@ def _chat(made: Detail, title: str, value: Any, span_id: str, *, opened: bool = 
         made.sections.append(Section(title, "chat", html, opened))
     elif value and not isinstance(value, str):
         made.sections.append(Section(title, "input", folding.to_html(value), opened))
+
+
+def _message(made: Detail, title: str, value: Any, span_id: str) -> None:  # noqa: ANN401
+    """Show a message; one that nobody typed below the name of its sender."""
+    sent = notice(value) if isinstance(value, str) else None
+    if sent is None:
+        _chat(made, title, value, span_id)
+    else:
+        _chat(made, escaped(sent.sender), sent.text, span_id)
 
 
 def _command(command: str) -> Markup:

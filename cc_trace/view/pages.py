@@ -18,7 +18,7 @@ from cc_trace.errors import CcTraceError
 from cc_trace.escapes import escaped
 from cc_trace.privacy import Privacy
 from cc_trace.requests import RequestLog
-from cc_trace.store import filters, insights, lists, plain, questions, rewrites
+from cc_trace.store import filters, insights, lists, notice, plain, questions, rewrites
 from cc_trace.transcript import Hunk, agent_paths, changed_hunks, find_media, media_type
 from cc_trace.view import charts, details, diff, failure, figures, markdown, sent, words
 
@@ -40,7 +40,7 @@ _MANY_REQUESTS: Final = 10
 _ANSWER_CHARS: Final = 3_000
 _MAX_DIFFS: Final = 40  # of a list of edits
 _MAX_DIFF_LINES: Final = 2_000  # of all of them
-_SPEAKERS: Final = {"notification": "Notification", "hook": "Hook", "agent": "Agent", "peer": "Another session"}
+_SENDERS: Final = {"notification": "Notification", "teammate": "Another session", "injected": "Claude Code"}
 _OUTCOMES: Final = {
     "error": "Failed {} calls",
     "failed": "Failed {} calls",
@@ -476,12 +476,13 @@ def _slow(found: Slow) -> str:
 def _conversation(turn: Any, highest: float, all_usd: float | None) -> dict[str, Any]:  # noqa: ANN401
     """Return a turn for the session's page: its conversation, and its share of the cost."""
     cost = turn["total_usd"] or 0.0
-    metadata = json.loads(turn["metadata"] or "{}")
+    trigger = json.loads(turn["metadata"] or "{}").get("trigger")
+    sent = notice(str(turn["prompt"] or ""))
     return {
         **dict(turn),
         "answer": _cut(turn["answer"]),
-        "prompt": _cut(turn["prompt"]),
-        "who": _SPEAKERS.get(metadata.get("trigger"), "You"),
+        "prompt": _cut(turn["prompt"] if sent is None else sent.text),
+        "who": _SENDERS.get(trigger, "You") if sent is None else escaped(sent.sender),
         "most": bool(highest) and cost == highest,
         "share": figures.percent(cost, all_usd) if highest and all_usd else None,
         "width": 1000 * cost / highest if highest else 0.0,

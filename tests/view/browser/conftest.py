@@ -43,7 +43,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     home: Path = tmp_path_factory.mktemp("home")
     projects = home / ".claude" / "projects" / "-home-dev-project"
     projects.mkdir(parents=True)
-    copy_cases(projects, *(path.name for path in CASES.glob("2.1.325--*")))
+    copy_cases(projects, *(path.name for path in CASES.glob("2.1.325--*")), "read--9_teammate")
     write_made(projects)
     write_old(projects)
     write_repeated(projects)

@@ -195,6 +195,29 @@ def test_a_small_cache_miss_says_why(page: Page, viewer: Viewer) -> None:
     expect(page.locator(".detail .note.small-miss")).to_contain_text("Cache miss of ")
 
 
+def test_what_nobody_typed_is_shown_with_its_sender(page: Page, viewer: Viewer) -> None:
+    sent = viewer.index.read(
+        "SELECT session_id, span_id, name FROM spans WHERE kind = 'turn'"
+        " AND json_extract(span, '$.metadata.trigger') = 'teammate'"
+    )[0]
+    page.goto(viewer.url(f"/sessions/{sent['session_id']}"))
+    assert page.locator(".prompt").last.get_attribute("data-who") == "Agent r"
+    expect(page.locator(".prompt").last).to_have_text('{"type":"idle_notification"}')
+    notified = viewer.index.read(
+        "SELECT span_id FROM spans WHERE session_id = ? AND name = 'notification'",
+        ["cccccccc-0000-4000-8000-000000000001"],
+    )[0]
+    for span_id, sender, text in (
+        (sent["span_id"], "Agent r", '{"type":"idle_notification"}'),
+        (notified["span_id"], "Notification", 'Agent "count things" finished'),
+    ):
+        open_span(page, viewer, span_id)
+        section = page.locator(".detail .section.chat", has=page.locator("summary", has_text=sender))
+        expect(section).to_contain_text(text)
+        expect(page.locator(".span.chosen .label")).to_contain_text(text)
+        assert "<t" not in section.inner_text() + page.locator("#waterfall").inner_text()
+
+
 def test_a_hook_shows_its_command(page: Page, viewer: Viewer) -> None:
     span_id = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND name = 'hook'", [SHOP])[0][0]
     open_span(page, viewer, span_id)
