@@ -25,10 +25,10 @@ from cc_trace.settings import (
     Settings,
     Sources,
     check_key,
-    checked,
     project_tables,
     read_config,
     read_toml,
+    toml_value,
     unknown_keys,
 )
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cc_trace.settings import Found, Setting
+    from cc_trace.settings import Setting, SettingValue
 
 _TAIL = 4  # of a key, shown so that one can tell which it is
 _LONG = 16
@@ -47,10 +47,10 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Show or change the settings, as they are for a session started here."""
     match options.action:
         case "set":
-            sources = Sources(environment, home(environment), hooked=False)
+            sources = Sources(environment, home(environment), from_hook=False)
             return _set(_named(options.name), options.value, sources, _folder(options.project, sources))
         case "unset":
-            sources = Sources(environment, home(environment), hooked=False)
+            sources = Sources(environment, home(environment), from_hook=False)
             return _unset(_named(options.name), sources, _folder(options.project, sources))
         case "get":
             return _get(_named(options.name, readable=True), environment, options.project)
@@ -101,7 +101,7 @@ def _get(setting: Setting, environment: Mapping[str, str], project: str | None) 
 
 
 def _row(setting: Setting, settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
-    found = settings.found(setting.name)
+    found = settings.value(setting.name)
     if setting.hook_only:  # read by the hook from its environment alone
         given = environment.get(setting.variable)
         value, origin = (given, f"environment: {setting.variable}") if given else (setting.default, "default")
@@ -112,11 +112,11 @@ def _row(setting: Setting, settings: Settings, environment: Mapping[str, str]) -
     return {"name": setting.name, "value": value, "origin": origin if value is not None else "not set"}
 
 
-def _origin(found: Found) -> str:
+def _origin(found: SettingValue) -> str:
     return found.origin if not found.key.isupper() else f"{found.origin}: {found.key}"
 
 
-def shown(setting: Setting, found: Found) -> str:
+def shown(setting: Setting, found: SettingValue) -> str:
     """Return a value for display: at most the end of a secret."""
     if setting.kind == "lines":  # what is to be masked may be told by the expression that finds it
         count = len(found.text.splitlines())
@@ -200,18 +200,18 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
     write_private(file, tomlkit.dumps(document).encode())
     print(f"{setting.name} is set in {sources.config_file}{'' if project is None else f' for {project}'}")
     layers = [Layer("environment", sources.environment), Layer(str(file), {setting.name: typed}, variables=False)]
-    if (found := Settings(layers).found(setting.name)) is not None and found.key != setting.name:
+    if (found := Settings(layers).value(setting.name)) is not None and found.key != setting.name:
         print(f"but {found.key} is set in this environment and takes precedence")
     return 0
 
 
 def _checked(setting: Setting, text: str, sources: Sources) -> object:
     """Return a value as it is written to config.toml. Raises ConfigError for one that the setting cannot have."""
-    given = Settings([Layer(setting.name, {setting.variable: text}, typed=True)])
+    given = Settings([Layer(setting.name, {setting.variable: text}, argument=True)])
     if not (given.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
         message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` removes it"
         raise ConfigError(message)
-    value = checked(setting, given)
+    value = toml_value(setting, given)
     check_key(setting.name, text.strip())
     if setting.name == "destinations":
         for name in given.names(setting.name):

@@ -56,7 +56,7 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _subject(environment: Mapping[str, str]) -> Subject:
-    sources = Sources(environment, home(environment), hooked=False)
+    sources = Sources(environment, home(environment), from_hook=False)
     config_dir = claude_folder(environment, sources.home)
     try:
         project = Path.cwd()

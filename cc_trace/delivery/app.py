@@ -53,11 +53,13 @@ class App:
     _destinations: list[tuple[DestinationSettings, Destination]] = field(default_factory=list)
 
     @classmethod
-    def open(cls, environment: Mapping[str, str], *, hooked: bool = False, only_destination: str | None = None) -> App:
-        """Prepare the state folder and find the settings. `hooked`: a hook started us, so nobody sees our output."""
+    def open(
+        cls, environment: Mapping[str, str], *, from_hook: bool = False, only_destination: str | None = None
+    ) -> App:
+        """Prepare the state folder and find the settings. `from_hook`: a hook started us, so nobody sees our output."""
         if only_destination is not None:
             split_name(only_destination, "--to")  # raises if there is none of that name
-        sources = Sources(environment, home(environment), hooked)
+        sources = Sources(environment, home(environment), from_hook)
         config_dir = claude_folder(environment, sources.home)
         states = StateFolder(state_folder(environment, config_dir))
         try:
@@ -65,7 +67,7 @@ class App:
         except OSError as error:
             message = f"cannot use the state folder {states.folder}: {error.strerror}"
             raise StateError(message) from error
-        runtime = Runtime(time.time, time.sleep, in_background=hooked)
+        runtime = Runtime(time.time, time.sleep, in_background=from_hook)
         app = cls(
             sources=sources,
             config_dir=config_dir,
@@ -169,7 +171,7 @@ class App:
             return None
 
     def may_be_blocked(self, project: str | None) -> bool:
-        """Tell whether a Stop hook other than ours may make the model go on. Needed only while the hook waits."""
+        """Return whether a Stop hook other than ours may make the model go on. Needed only while the hook waits."""
         from cc_trace.install import others_may_block  # noqa: PLC0415  (no other worker needs it)
 
         return others_may_block(self.config_dir, project, self.sources.managed, self.sources.environment)
@@ -205,7 +207,7 @@ class App:
         return mark_step
 
     def _debug(self) -> bool:
-        """Tell whether steps are logged; read from the settings on first use."""
+        """Return whether steps are logged; read from the settings on first use."""
         if self._debugging is None:
             self._debugging = False
             with contextlib.suppress(ConfigError):

@@ -144,7 +144,7 @@ class Cursor:
 
     @property
     def pending(self) -> bool:
-        """Tell whether there is known to be something left for this destination."""
+        """Return whether there is known to be something left for this destination."""
         left = self.pending_spans or self.unfinished_spans or self.intent or self.unclear or self.error is not None
         return bool(left) or self.last_attempt_at is None  # no delivery has ever completed
 
@@ -384,7 +384,7 @@ def _is_link(value: object) -> bool:
 
 
 def is_environment(value: object) -> TypeGuard[dict[str, dict[str, str | None]] | None]:
-    """Tell whether a value is a hook's environment, or None."""
+    """Return whether a value is a hook's environment, or None."""
     return value is None or (isinstance(value, dict) and all(map(_are_variables, value.values())))
 
 

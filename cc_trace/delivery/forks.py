@@ -50,7 +50,7 @@ def copied_from(transcript: OpenTranscript, suppressed: Mapping[str, int]) -> st
 
 
 def _has_lines_of(transcript: OpenTranscript, ids: set[str], other: Path) -> bool:
-    """Tell whether these ids include any line that the other session wrote itself."""
+    """Return whether these ids include any line that the other session wrote itself."""
     try:
         if ids.isdisjoint(_ids(read_head(other))):
             return False

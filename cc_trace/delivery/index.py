@@ -47,7 +47,7 @@ class IndexRow(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Tell whether the row is up to date with the state file."""
+        """Return whether the row is up to date with the state file."""
         return self.size != INVALID
 
 

@@ -44,7 +44,7 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_damaged(error: sqlite3.DatabaseError) -> bool:
-    """Tell whether an error means that the file is damaged, not just locked or on a full disk."""
+    """Return whether an error means that the file is damaged, not just locked or on a full disk."""
     return getattr(error, "sqlite_errorcode", None) in _DAMAGED
 
 

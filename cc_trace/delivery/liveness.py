@@ -76,7 +76,7 @@ def ending_from_process(
 
 
 def has_ended(transcript: Path, state: SessionState | None, config_dir: Path) -> bool:
-    """Tell whether the process of a session is known to have ended. `state` None: nothing was delivered of it."""
+    """Return whether the process of a session is known to have ended. `state` None: nothing was delivered of it."""
     state = state or SessionState(transcript.stem, str(transcript))
     with contextlib.suppress(OSError):  # the transcript is gone
         return ending_from_process(transcript, state, time.time(), math.inf, config_dir) == "over"
@@ -128,7 +128,7 @@ def liveness(config_dir: Path, session_id: str, known: Process | None = None) ->
 
 
 def changed_since(config_dir: Path, session_id: str, time_ns: int) -> bool:
-    """Tell whether the status of a session's process has changed since then, so that it is busy with a later turn."""
+    """Return whether the status of a session's process has changed since then, so that it is busy with a later turn."""
     records = (record for record in _records(config_dir) if record.session_id == session_id)
     return any(record.since_ns is not None and record.since_ns > time_ns for record in records)
 
@@ -166,7 +166,7 @@ def _text(value: object) -> str | None:
 
 
 def _is_here(domain: str | None) -> bool:
-    """Tell whether process ids of a domain mean something here: the folder can be shared with a container."""
+    """Return whether process ids of a domain mean something here: the folder can be shared with a container."""
     namespace = domain.rpartition(":pid:")[2] if domain is not None else ""
     if not namespace:
         return True  # earlier versions do not write it

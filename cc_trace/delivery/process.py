@@ -32,7 +32,7 @@ class Process(NamedTuple):
 
     @property
     def is_alive(self) -> bool | None:
-        """Tell whether the process still runs; None if the system cannot tell."""
+        """Return whether the process still runs; None if the system cannot tell."""
         if sys.platform.startswith("linux") and (seen := _stat(self.pid)) is not None:
             state, start = seen
             return state not in _ENDED and self.start in (None, start)

@@ -38,7 +38,7 @@ class Suspects:
         return iter(self._by_id)
 
     def __contains__(self, span_id: object) -> bool:
-        """Tell whether a span is one of them."""
+        """Return whether a span is one of them."""
         return span_id in self._by_id
 
     def add(self, span: EncodedSpan, outcome: Rejected, sent: int) -> None:

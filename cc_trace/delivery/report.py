@@ -31,10 +31,10 @@ class Report:
 
     @property
     def waits_for_other_session(self) -> bool:
-        """Tell whether everything pending is currently being sent by another session."""
+        """Return whether everything pending is currently being sent by another session."""
         return bool(self.pending) and set(self.pending.values()) == {SENT_BY_ANOTHER}
 
     @property
     def complete(self) -> bool:
-        """Tell whether nothing is pending."""
+        """Return whether nothing is pending."""
         return not self.pending and not self.locked

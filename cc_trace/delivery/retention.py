@@ -55,7 +55,7 @@ _LEFT_IN_OURS: Final = re.compile(r"\..+\.\d+(\.tmp)?|.+\.json\.aside-\d+")
 
 
 def is_due(stamp: Path, now: float) -> bool:
-    """Tell whether the last run began at least a day ago; if so, note that another one begins.
+    """Return whether the last run began at least a day ago; if so, note that another one begins.
 
     It is noted beforehand, so that a run that dies is retried a day later and not at every Stop.
     """
@@ -178,7 +178,7 @@ def _settled_counts(states: StateFolder) -> Mapping[tuple[str, str], int]:
 
 
 def _is_removable(states: StateFolder, session_id: str, settled: Mapping[tuple[str, str], int]) -> bool:
-    """Tell whether a session's state can be removed without losing anything. One that cannot be read stays."""
+    """Return whether a session's state can be removed without losing anything. One that cannot be read stays."""
     if not os.path.lexists(states.path(session_id)):
         return True  # left by a removal that died, or by a process that only checked the lock
     state = states.peek(session_id)
@@ -186,7 +186,7 @@ def _is_removable(states: StateFolder, session_id: str, settled: Mapping[tuple[s
 
 
 def _ledger_knows_all(state: SessionState, settled: Mapping[tuple[str, str], int]) -> bool:
-    """Tell whether the ledger knows everything that a state says was delivered, and nothing else must be kept."""
+    """Return whether the ledger knows everything that a state says was delivered, and nothing else must be kept."""
     for name, cursor in state.destinations.items():
         if cursor.pending or cursor.not_in_ledger:
             return False

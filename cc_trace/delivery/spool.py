@@ -109,11 +109,11 @@ class Spool:
         return self._sessions("*.taken")
 
     def pending_request(self, session_id: str) -> bool:
-        """Tell whether a request was posted since the last one was taken."""
+        """Return whether a request was posted since the last one was taken."""
         return self._request(session_id).exists()
 
     def unfinished_request(self, session_id: str) -> bool:
-        """Tell whether there is a request that was not taken, or was taken and not finished."""
+        """Return whether there is a request that was not taken, or was taken and not finished."""
         return self.pending_request(session_id) or self._taken(session_id).exists()
 
     def peek_request(self, session_id: str) -> SyncRequest | None:

@@ -105,7 +105,7 @@ class StateFolder:
         return {path.name: path.stat().st_mtime_ns for path in notes}
 
     def is_suppressed(self, session_id: str) -> bool:
-        """Tell whether a session was written to while tracing was off. The hook itself records that too."""
+        """Return whether a session was written to while tracing was off. The hook itself records that too."""
         return (self._off / session_id).exists()
 
     def disabled_since_ns(self, project: str | None) -> int:
@@ -253,7 +253,7 @@ class StateFolder:
         yield False
 
     def is_locked(self, session_id: str) -> bool:
-        """Tell whether a process is syncing a session."""
+        """Return whether a process is syncing a session."""
         with self.locked(session_id) as held:
             return not held
 

@@ -174,7 +174,7 @@ class StoreUpdates:
         return path.parent == self._app.states.streams
 
     def _has_more_than(self, stream: Path) -> bool:
-        """Tell whether the store has a session from elsewhere than a run's output, which may be only a part of it."""
+        """Return whether the store has a session from elsewhere than a run's output, which may be only a part of it."""
         question = (
             "SELECT (SELECT path FROM sessions WHERE session_id = ?1),"
             " EXISTS (SELECT 1 FROM spans WHERE session_id = ?1)"
@@ -183,7 +183,7 @@ class StoreUpdates:
         return bool(has_spans) and path != str(stream)
 
     def _belongs_in_store(self, project: str | None, environment: HookEnvironment | None) -> bool:
-        """Tell whether the settings of a project let its sessions into the store."""
+        """Return whether the settings of a project let its sessions into the store."""
         scope = read_scope(self._app.settings(project, environment), self._app.sources.home)
         return why_off(scope, project) is None and self._app.local_config(project, environment).store
 

@@ -34,7 +34,7 @@ def sync_stream(
 ) -> Report:
     """Deliver a run; `ended`: its process is gone, and nothing will be added to its transcript."""
     project = run.cwd or str(cwd)
-    remembered = app.sources.remember()
+    remembered = app.sources.hook_environment()
     if (off := app.why_off(project, remembered)) is not None:
         return Report(run.session_id, why_off=off)  # nothing is kept: a later sync would deliver it
     context = HookContext(link=app.config(project, remembered).link, project=project, environment=remembered)
@@ -57,7 +57,7 @@ def sync_written_since(
     `session_id` is the one it was told to use. Else those of its folder count that were written to since it began and
     that no other process is running.
     """
-    remembered = app.sources.remember()
+    remembered = app.sources.hook_environment()
     link = app.config(str(cwd), remembered).link if app.why_off(str(cwd), remembered) is None else None
     context = HookContext(link=link, project=str(cwd), environment=remembered)
     if session_id is None:
@@ -89,7 +89,7 @@ def _own_transcript(app: App, run: StreamTranscript, cwd: Path) -> Path | None:
 
 
 def _has_all(app: App, transcript: Path, run: StreamTranscript, *, wait: bool) -> bool:
-    """Tell whether a transcript holds the end of a run; wait for it, within bounds, while it may still be written."""
+    """Return whether a transcript holds the end of a run; wait for it, within bounds, while it may still be written."""
     if run.last_response is None:
         return True
     response, clock = json_text(run.last_response).encode(), app.runtime.clock

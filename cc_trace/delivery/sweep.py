@@ -163,7 +163,7 @@ class _DestinationCache:
 def _row_is_pending(
     row: IndexRow, size: int, names_of: _DestinationCache, *, recent: bool, include_misconfigured: bool
 ) -> bool:
-    """Tell whether a session may have something new for its project's destinations.
+    """Return whether a session may have something new for its project's destinations.
 
     For a destination that never got anything of the session, it counts only if it is recent.
     """
@@ -230,7 +230,7 @@ def state_is_pending(
     destinations: Sequence[str],
     agent_bytes: Callable[[], int] | None = None,
 ) -> bool:
-    """Tell whether a session of this size may have something that one of these destinations does not have.
+    """Return whether a session of this size may have something that one of these destinations does not have.
 
     `agent_bytes` returns the total size of its agents' files; with None they are not checked.
     """
@@ -252,6 +252,6 @@ def main_transcripts(config_dir: Path, streams: Path | None = None) -> Iterator[
 
 
 def is_main_transcript(path: Path) -> bool:
-    """Tell whether a file is a session's main transcript, not an agent's."""
+    """Return whether a file is a session's main transcript, not an agent's."""
     named = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
     return named and path.is_file()

@@ -160,7 +160,7 @@ class Sync:
         return is_done
 
     def _may_be_blocked(self, request: SyncRequest) -> bool:
-        """Tell whether another hook may make the model go on after a Stop whose hook waits for us.
+        """Return whether another hook may make the model go on after a Stop whose hook waits for us.
 
         Then its root is left to SessionEnd, or to a later worker.
         """
@@ -358,7 +358,7 @@ class Sync:
 
     @staticmethod
     def _rewritten(transcript: OpenTranscript, size: int, state: SessionState) -> bool:
-        """Tell whether the offsets of a state no longer fit its transcript.
+        """Return whether the offsets of a state no longer fit its transcript.
 
         The bytes before each offset are compared, not only the first ones: removing text from an earlier turn moves
         everything after it, and the file may have grown beyond its old size since.

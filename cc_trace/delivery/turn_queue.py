@@ -42,7 +42,7 @@ class TurnQueue:
         self._agent_of: dict[str, str] = {}  # span of an agent that is not settled -> the agent
 
     def __contains__(self, span_id: object) -> bool:
-        """Tell whether a span waits to be sent."""
+        """Return whether a span waits to be sent."""
         return span_id in self._turn_of
 
     def add(self, trace: Trace, *, is_held_back: bool) -> Iterator[Span]:

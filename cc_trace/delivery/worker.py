@@ -28,7 +28,7 @@ _PID_DIGITS = 10
 
 def run_worker(environment: Mapping[str, str], spooled: Path, deadline_seconds: float | None) -> int:
     """Run the worker of one hook. Nobody sees its output: errors are logged, and the payload stays in the spool."""
-    app = App.open(environment, hooked=True)
+    app = App.open(environment, from_hook=True)
     app.states.stamp_installed()
     (app.states.folder / "hooked").touch(mode=0o600)
     deadline = None if deadline_seconds is None else time.time() + deadline_seconds
@@ -60,7 +60,7 @@ def _context(app: App, environment: Mapping[str, str]) -> HookContext:
     number = int(pid) if pid.isdecimal() and len(pid) < _PID_DIGITS else 0
     process = Process.running(number) if number else None
     project = environment.get("CLAUDE_PROJECT_DIR")
-    return HookContext(process=process, project=project, environment=app.sources.remember())
+    return HookContext(process=process, project=project, environment=app.sources.hook_environment())
 
 
 def _work(app: App, spooled: Path, deadline: float | None, context: HookContext) -> None:
@@ -136,7 +136,7 @@ def take_spool(app: App, spooled: Path | None, context: HookContext = NO_CONTEXT
 
 
 def _sweep_is_due(stamp: Path) -> bool:
-    """Tell whether the last sweep was long enough ago; if so, note that another one begins."""
+    """Return whether the last sweep was long enough ago; if so, note that another one begins."""
     with contextlib.suppress(FileNotFoundError):
         if 0 <= time.time() - stamp.stat().st_mtime < _SWEEP_EVERY_SECONDS:
             return False

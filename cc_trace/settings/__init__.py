@@ -10,7 +10,7 @@ from __future__ import annotations
 from cc_trace.settings.catalogue import SETTINGS, Setting
 from cc_trace.settings.config import Config, LocalConfig, check_key, read_config, read_local_config, read_scope
 from cc_trace.settings.distrust import project_files, remove_distrusted
-from cc_trace.settings.lookup import Found, Layer, Settings, checked
+from cc_trace.settings.lookup import Layer, Settings, SettingValue, toml_value
 from cc_trace.settings.sources import (
     HookEnvironment,
     Sources,
@@ -24,15 +24,14 @@ from cc_trace.settings.sources import (
 __all__ = [
     "SETTINGS",
     "Config",
-    "Found",
     "HookEnvironment",
     "Layer",
     "LocalConfig",
     "Setting",
+    "SettingValue",
     "Settings",
     "Sources",
     "check_key",
-    "checked",
     "env_layer",
     "project_files",
     "project_tables",
@@ -41,6 +40,7 @@ __all__ = [
     "read_scope",
     "read_toml",
     "remove_distrusted",
+    "toml_value",
     "unknown_keys",
     "why_off",
 ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cc_trace.export import Cost, OtlpProtocol, Temporality
     from cc_trace.privacy import Content
     from cc_trace.requests import RequestContent
-    from cc_trace.settings.lookup import Found
+    from cc_trace.settings.lookup import SettingValue
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 _WILDCARD: Final = re.compile(r"[*?[]")
@@ -37,9 +37,9 @@ class Exclusion(NamedTuple):
     place: str  # where it is set, for messages
 
     def matches(self, project: str, real: Callable[[str], str]) -> bool:
-        """Tell whether a project is such a folder, or is below one. `real` resolves symlinks."""
+        """Return whether a project is such a folder, or below one. `real` resolves symlinks."""
         bare = self.pattern.rstrip("/")
-        paths, patterns = (project, real(project)), (bare, _resolved(bare, real))
+        paths, patterns = (project, real(project)), (bare, _resolve_symlinks(bare, real))
         literally = any(path == bare or path.startswith(f"{bare}/") for path in paths)  # such as a folder named `[id]`
         return literally or any(
             fnmatchcase(path, pattern or "/") or fnmatchcase(path, f"{pattern}/*")
@@ -47,7 +47,7 @@ class Exclusion(NamedTuple):
         )
 
 
-def _resolved(pattern: str, real: Callable[[str], str]) -> str:
+def _resolve_symlinks(pattern: str, real: Callable[[str], str]) -> str:
     """Return a pattern with symlinks resolved in its folders before the first wildcard."""
     parts = pattern.split("/")
     fixed = next((index for index, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
@@ -68,16 +68,16 @@ class TracingScope:
             return f"{self.disabled_by} is false"
         if project is None:
             return None
-        matching = (each for each in self.exclude if each.matches(project, real))
+        matching = (exclusion for exclusion in self.exclude if exclusion.matches(project, real))
         return next((f"{exclusion.place} contains {exclusion.pattern}" for exclusion in matching), None)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalConfig(TracingScope):
-    """What to do with them on this machine. Read separately, so that it works even if a destination is incomplete."""
+    """What to keep of sessions on this machine. Read separately: it works even if a destination is incomplete."""
 
     privacy: PrivacySettings
-    store: bool  # whether they may be in the store: beside their destinations, or because it is one of these
+    store: bool  # whether they may be in the store: in addition to their destinations, or as one of them
     store_days: float
 
 
@@ -97,11 +97,11 @@ class Config(LocalConfig):
 
 def read_scope(settings: Settings, home: Path) -> TracingScope:
     """Return which sessions are traced. No other setting is read."""
-    given = [settings, *(Settings([layer]) for layer in settings.restrictions)]
+    sources = [settings, *(Settings([layer]) for layer in settings.restrictions)]
     exclude = tuple(
-        Exclusion(_expanded(pattern, home), each.place("exclude"))
-        for each in given
-        for pattern in each.names("exclude")
+        Exclusion(_expand_home(pattern, home), source.place("exclude"))
+        for source in sources
+        for pattern in source.names("exclude")
     )
     return TracingScope(settings.place("enabled") if settings.flag("enabled") is False else None, exclude)
 
@@ -117,7 +117,7 @@ def read_local_config(settings: Settings, home: Path) -> LocalConfig:
         disabled_by=scope.disabled_by,
         exclude=scope.exclude,
         privacy=PrivacySettings(content, int(settings.number("max_chars")), tuple(mask), tuple(project_mask)),
-        store=settings.flag("store") is not False or "local" in _names(settings),
+        store=settings.flag("store") is not False or "local" in _destination_names(settings),
         store_days=settings.number("store_days"),
     )
 
@@ -139,7 +139,9 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
         privacy=local.privacy,
         store=local.store,
         store_days=local.store_days,
-        destinations=tuple(_destination(name, settings, labels, state_dir, home) for name in _names(settings)),
+        destinations=tuple(
+            _destination(name, settings, labels, state_dir, home) for name in _destination_names(settings)
+        ),
         request_content=request_content if local.privacy.content == "full" else "none",
         link=_link(settings),
         rest_seconds=settings.number("rest_seconds"),
@@ -158,59 +160,61 @@ def _workers(settings: Settings) -> int:
     return int(number)
 
 
-def _names(settings: Settings) -> list[str]:
+def _destination_names(settings: Settings) -> list[str]:
     """Return the destinations that are listed, else those that are configured, else the local store."""
-    wanted = _wanted(settings)
+    enabled = _langfuse_enabled(settings)
     names = list(dict.fromkeys(settings.names("destinations")))
     if not names:
         names = [name for name, key in (("otlp", "otlp_endpoint"), ("file", "file")) if settings.text(key)]
-        if wanted or (wanted is None and _has_own_keys(settings)):
+        if enabled or (enabled is None and _has_own_keys(settings)):
             names.append("langfuse")
-    elif wanted and "langfuse" not in names:
+    elif enabled and "langfuse" not in names:
         names.append("langfuse")
-    return [name for name in names if name != "langfuse" or wanted is not False] or ["local"]
+    return [name for name in names if name != "langfuse" or enabled is not False] or ["local"]
 
 
-def _wanted(settings: Settings) -> bool | None:
+def _langfuse_enabled(settings: Settings) -> bool | None:
     """Return whether TRACE_TO_LANGFUSE enables Langfuse; None if it is not set. cc-langfuse accepts only `true`."""
-    said = settings.found("trace_to_langfuse")
-    if said is not None and said.text.lower() not in ("true", "false"):
-        message = f"{said.place} is {quoted(said.text)}; it must be true or false"
+    value = settings.value("trace_to_langfuse")
+    if value is not None and value.text.lower() not in ("true", "false"):
+        message = f"{value.place} is {quoted(value.text)}; it must be true or false"
         raise ConfigError(message)
-    return None if said is None else said.text.lower() == "true"
+    return None if value is None else value.text.lower() == "true"
 
 
 def _has_own_keys(settings: Settings) -> bool:
     """Return whether there are Langfuse keys meant for us. Plain LANGFUSE_* may belong to the user's program."""
-    found = (settings.found("langfuse_public_key"), settings.found("langfuse_secret_key"))
-    return any(each is not None and not _is_bare(each) for each in found)
+    keys = (settings.value("langfuse_public_key"), settings.value("langfuse_secret_key"))
+    return any(key is not None and not _is_bare(key) for key in keys)
 
 
-def _is_bare(found: Found) -> bool:
-    return found.key.startswith("LANGFUSE_")
+def _is_bare(value: SettingValue) -> bool:
+    return value.key.startswith("LANGFUSE_")
 
 
 def _link(settings: Settings) -> TraceLink:
     """Return the trace link. A TRACEPARENT in the environment of another program is ignored."""
-    given = settings.found("traceparent")
-    if given is None:
+    traceparent = settings.value("traceparent")
+    if traceparent is None:
         return TraceLink(settings.text("seed"))
-    match = _TRACEPARENT.fullmatch(given.text.strip().lower())
+    match = _TRACEPARENT.fullmatch(traceparent.text.strip().lower())
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
-        message = f"{given.place} is {quoted(given.text)}; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal"
+        message = (
+            f"{traceparent.place} is {quoted(traceparent.text)}; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal"
+        )
         raise ConfigError(message)
     return TraceLink(settings.text("seed"), match[1], match[2])
 
 
 def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path, home: Path) -> DestinationSettings:
-    found = settings.found("destinations")
+    destinations = settings.value("destinations")
     kind, exporter = split_name(name, settings.place("destinations"))
     timeout = settings.number("timeout_seconds")
     if not timeout:
         message = f"{settings.place('timeout_seconds')} is 0; it must be more than 0"
         raise ConfigError(message)
-    if kind == "otel" and found is not None and found.layer.project:
-        message = f"{found.place} names {quoted(name)}: a project may not choose a program to run"
+    if kind == "otel" and destinations is not None and destinations.layer.project:
+        message = f"{destinations.place} names {quoted(name)}: a project may not choose a program to run"
         raise ConfigError(message)
     match kind:
         case "local":
@@ -232,19 +236,19 @@ def _destination(name: str, settings: Settings, labels: Labels, state_dir: Path,
 
 
 def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: Path) -> DestinationSettings:
-    endpoint, found = settings.text("otlp_endpoint"), settings.found("otlp_endpoint")
-    if endpoint is None or found is None:
+    endpoint, address = settings.text("otlp_endpoint"), settings.value("otlp_endpoint")
+    if endpoint is None or address is None:
         message = "destination otlp needs an address; `cc-trace config set otlp_endpoint http://localhost:4318` sets it"
         raise ConfigError(message)
-    headers = _beside(settings, found, "otlp_headers")
-    trusted = not found.layer.project  # otherwise the user's certificate is not presented
+    headers = _beside(settings, address, "otlp_headers")
+    trusted = not address.layer.project  # otherwise the user's certificate is not presented
     return DestinationSettings(
         name,
         "otlp",
         profile=settings.text("otlp_profile") or "otel",
         endpoint=endpoint,
         protocol=cast("OtlpProtocol", settings.text("otlp_protocol")),
-        headers=() if _why_no_key(headers) else tuple(Settings([found.layer]).pairs("otlp_headers").items()),
+        headers=() if _why_no_key(headers) else tuple(Settings([address.layer]).pairs("otlp_headers").items()),
         timeout_seconds=timeout,
         ca_file=_path(settings.text("otlp_ca_file"), home),
         cert_file=_path(settings.text("otlp_cert_file"), home) if trusted else None,
@@ -256,7 +260,7 @@ def _otlp(name: str, settings: Settings, labels: Labels, timeout: float, home: P
 
 
 def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, state_dir: Path) -> DestinationSettings:
-    public, secret = settings.found("langfuse_public_key"), settings.found("langfuse_secret_key")
+    public, secret = settings.value("langfuse_public_key"), settings.value("langfuse_secret_key")
     if public is None or secret is None:
         missing = "langfuse_public_key" if public is None else "langfuse_secret_key"
         raise ConfigError(_missing_key(missing, public or secret))
@@ -283,14 +287,14 @@ def _langfuse(name: str, settings: Settings, labels: Labels, timeout: float, sta
 
 def check_key(name: str, text: str) -> None:
     """Raise ConfigError if Langfuse's public and secret key are swapped."""
-    wrong = {"langfuse_public_key": "sk-lf-", "langfuse_secret_key": "pk-lf-"}.get(name)
-    if wrong is not None and text.startswith(wrong):
-        what = "secret key" if wrong == "sk-lf-" else "public key"
-        message = f"{name} holds a {what} ({wrong}…); are the two keys swapped? `cc-trace config set {name}` sets it"
+    prefix = {"langfuse_public_key": "sk-lf-", "langfuse_secret_key": "pk-lf-"}.get(name)
+    if prefix is not None and text.startswith(prefix):
+        kind = "secret key" if prefix == "sk-lf-" else "public key"
+        message = f"{name} holds a {kind} ({prefix}…); are the two keys swapped? `cc-trace config set {name}` sets it"
         raise ConfigError(message)
 
 
-def _missing_key(missing: str, other: Found | None) -> str:
+def _missing_key(missing: str, other: SettingValue | None) -> str:
     """Return an error about a missing key and how to set it. Both keys must be set in the same place."""
     message = f"destination langfuse needs {missing if other is not None and other.key.islower() else missing.upper()}"
     if other is None:
@@ -298,34 +302,35 @@ def _missing_key(missing: str, other: Found | None) -> str:
     return f"{message}; set it where {other.key} is set: {other.origin}"
 
 
-def _beside(settings: Settings, given: Found, name: str) -> Found | None:
+def _beside(settings: Settings, reference: SettingValue, name: str) -> SettingValue | None:
     """Return the value from the same source: a key belongs to the address beside it, and an address to the key.
 
     A value in another source is rejected, even if it is the user's own: the author of one may not have meant the other.
     Values that may belong to another program are ignored.
     """
-    layer, setting = given.layer, BY_NAME[name]
-    if layer.names(setting):
-        return layer.found(setting)
-    other = settings.found(name)
-    if other is None or (_is_bare(other) and not _is_bare(given)):
+    layer, setting = reference.layer, BY_NAME[name]
+    if layer.has(setting):
+        return layer.value(setting)
+    other = settings.value(name)
+    if other is None or (_is_bare(other) and not _is_bare(reference)):
         return None
     message = (
-        f"{given.key} is set in {given.origin}, {other.key} in {other.origin}: a key is sent only to an address that is"
-        f" set in the same place; set both in {given.origin}, or set {setting.variable} to an empty value there"
+        f"{reference.key} is set in {reference.origin}, {other.key} in {other.origin}: a key is sent only to an address"
+        f" that is set in the same place; set both in {reference.origin}, or set {setting.variable} to an empty value"
+        " there"
     )
     raise ConfigError(message)
 
 
-def _why_no_key(*found: Found | None) -> str | None:
+def _why_no_key(*values: SettingValue | None) -> str | None:
     """Return the first variable that is not available, and where it was set."""
-    absent = next((each for each in found if each is not None and each.absent), None)
+    absent = next((value for value in values if value is not None and value.absent), None)
     return None if absent is None else waits_for(absent, "it and the same address")
 
 
 def _path(text: str | None, home: Path) -> Path | None:
-    return None if text is None else Path(_expanded(text, home))
+    return None if text is None else Path(_expand_home(text, home))
 
 
-def _expanded(text: str, home: Path) -> str:
+def _expand_home(text: str, home: Path) -> str:
     return f"{home}{text[1:]}" if text == "~" or text.startswith("~/") else text

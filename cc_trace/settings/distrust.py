@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 # Claude Code sets these for every hook, after the `env` of its settings.
-_CLAUDES: Final = frozenset({"CLAUDE_PROJECT_DIR", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID", "CLAUDECODE"})
+_SET_BY_CLAUDE_CODE: Final = frozenset({"CLAUDE_PROJECT_DIR", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID", "CLAUDECODE"})
 _ALLOWED: Final = frozenset(
     variable
     for setting in SETTINGS
@@ -38,8 +38,8 @@ _KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+")\s*:', re.DOTALL)
 def project_files(project: Path) -> list[Path]:
     """Return the settings files of a project, the strongest first.
 
-    Claude Code 2.1.325 reads besides a folder's own the local settings of the root of its repository, and in a worktree
-    those of the main one.
+    Besides a folder's own local settings, Claude Code 2.1.325 reads those of its repository's root and, in a worktree,
+    those of the main worktree.
     """
     folders = dict.fromkeys([project, *_repository_roots(project)])
     local = [folder / ".claude" / "settings.local.json" for folder in folders]
@@ -47,7 +47,7 @@ def project_files(project: Path) -> list[Path]:
 
 
 def _repository_roots(project: Path) -> list[Path]:
-    """Return the root of the repository that a folder is in, and that of its main worktree where it is another."""
+    """Return the root of a folder's repository and, in a linked worktree, that of the main worktree."""
     for folder in (project, *project.parents):
         git = folder / ".git"
         if is_there(Path.is_dir, git):
@@ -62,10 +62,12 @@ def _repository_roots(project: Path) -> list[Path]:
 
 
 def _main_worktree(git: Path) -> Path:
-    """Return the main worktree that a linked worktree's `.git` file leads to."""
-    linked = git.parent / read_regular(git, any_owner=True).decode("utf-8", "replace").strip()[len("gitdir:") :].strip()
-    common = linked / read_regular(linked / "commondir", any_owner=True).decode("utf-8", "replace").strip()
-    return Path(os.path.realpath(common)).parent
+    """Return the main worktree that a linked worktree's `.git` file points to."""
+    git_dir = (
+        git.parent / read_regular(git, any_owner=True).decode("utf-8", "replace").strip()[len("gitdir:") :].strip()
+    )
+    common_dir = git_dir / read_regular(git_dir / "commondir", any_owner=True).decode("utf-8", "replace").strip()
+    return Path(os.path.realpath(common_dir)).parent
 
 
 def names_set_by(project: Path) -> frozenset[str] | None:
@@ -73,7 +75,7 @@ def names_set_by(project: Path) -> frozenset[str] | None:
     names: set[str] = set()
     for path in project_files(project):
         try:
-            text = _decoded(read_regular(path, any_owner=True))
+            text = _decode(read_regular(path, any_owner=True))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError):  # a path can have a NUL in it
@@ -82,7 +84,7 @@ def names_set_by(project: Path) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     """Return a settings file's text as Claude Code reads it: UTF-16 with a byte order mark, else UTF-8."""
     return data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8-sig", "replace")
 
@@ -95,7 +97,7 @@ def _names(text: str) -> set[str]:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):  # too deep, or a number with too many digits
-        keys = {_unquoted(key) for key in _KEY.findall(text)}
+        keys = {_unquote(key) for key in _KEY.findall(text)}
         return keys | {OPTION + key.upper() for key in keys}
     if not isinstance(raw, dict):
         return set()
@@ -107,7 +109,7 @@ def _names(text: str) -> set[str]:
     return names
 
 
-def _unquoted(key: str) -> str:
+def _unquote(key: str) -> str:
     try:
         return str(json.loads(key, strict=False))
     except ValueError:
@@ -117,8 +119,8 @@ def _unquoted(key: str) -> str:
 def remove_distrusted(environment: MutableMapping[str, str], project: Path) -> list[str]:
     """Remove variables that a project must not set; return their names. If its files are unreadable, remove all."""
     names = names_set_by(project)
-    kept = _CLAUDES if names is None else _CLAUDES | _ALLOWED
-    gone = [name for name in environment if name not in kept and (names is None or name in names)]
-    for name in gone:
+    trusted = _SET_BY_CLAUDE_CODE if names is None else _SET_BY_CLAUDE_CODE | _ALLOWED
+    removed = [name for name in environment if name not in trusted and (names is None or name in names)]
+    for name in removed:
         del environment[name]
-    return gone
+    return removed

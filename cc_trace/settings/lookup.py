@@ -60,25 +60,25 @@ class Layer:
     values: Mapping[str, object] = field(repr=False)  # may contain keys
     variables: bool = True
     project: bool = False  # a project's settings, which others may have written
-    typed: bool = False  # a command line argument, which messages name by `origin`
+    argument: bool = False  # a command line argument, which messages name by `origin`
 
-    def found(self, setting: Setting, variables: Sequence[str] | None = None) -> Found | None:
+    def value(self, setting: Setting, variables: Sequence[str] | None = None) -> SettingValue | None:
         """Return the value in this source; an empty one counts as unset. `variables`: only look at these."""
         for key in (variables or setting.variables) if self.variables else (setting.name,):
             value = self.values.get(key)
             if value is ABSENT:
-                return Found("", self, key, absent=True)
+                return SettingValue("", self, key, absent=True)
             if value is not None and (text := as_text(value, setting.kind)) != "":
-                return Found(text, self, key, value if isinstance(value, dict) else None)
+                return SettingValue(text, self, key, value if isinstance(value, dict) else None)
         return None
 
-    def names(self, setting: Setting) -> bool:
+    def has(self, setting: Setting) -> bool:
         """Return whether this source has a setting, even with an empty value."""
         return any(key in self.values for key in (setting.variables if self.variables else (setting.name,)))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SettingValue:
     """A value, and where it was found."""
 
     text: str = field(repr=False)
@@ -95,14 +95,14 @@ class Found:
     @property
     def place(self) -> str:
         """Return the name of the value for messages, with its source."""
-        if self.layer.typed or self.origin.startswith("--"):
+        if self.layer.argument or self.origin.startswith("--"):
             return self.origin
         if self.origin == ENVIRONMENT:
             return self.key
         return f"{self.key} in {'the ' if self.origin.startswith(HOOK_ENVIRONMENT) else ''}{self.origin}"
 
 
-def waits_for(absent: Found, needed: str) -> str:
+def waits_for(absent: SettingValue, needed: str) -> str:
     """Return what is not available, and the command that delivers once it is. `needed`: what must be set for it."""
     return (
         f"waits for {absent.key}, which was in the {HOOK_ENVIRONMENT} and is not stored: run `cc-trace sync` in a"
@@ -117,33 +117,33 @@ class Settings:
         self._layers = layers
         self.restrictions = restrictions
 
-    def found(self, name: str) -> Found | None:
+    def value(self, name: str) -> SettingValue | None:
         """Return a setting's value and where it is set; None if it is not set. An empty value counts as unset."""
         setting = BY_NAME[name]
         low = (setting.variable, *setting.aliases) if setting.low_priority else ()
         high = tuple(key for key in setting.variables if key not in low)
-        found = self._first(setting, high) or (self._first(setting, low) if low else None)
+        value = self._first(setting, high) or (self._first(setting, low) if low else None)
         for layer in self.restrictions if setting.in_project == "restriction" else ():
-            said = layer.found(setting)
-            given = setting.default if found is None else found.text
-            if said is not None and _strictness(setting, said.text) > _strictness(setting, given):
-                found = said
-        return found
+            restriction = layer.value(setting)
+            text = setting.default if value is None else value.text
+            if restriction is not None and _strictness(setting, restriction.text) > _strictness(setting, text):
+                value = restriction
+        return value
 
-    def _first(self, setting: Setting, variables: tuple[str, ...]) -> Found | None:
-        return next((found for layer in self._layers if (found := layer.found(setting, variables)) is not None), None)
+    def _first(self, setting: Setting, variables: tuple[str, ...]) -> SettingValue | None:
+        return next((value for layer in self._layers if (value := layer.value(setting, variables)) is not None), None)
 
     def text(self, name: str) -> str | None:
         """Return a setting's value, or its default."""
-        setting, found = BY_NAME[name], self.found(name)
-        if found is None:
+        setting, value = BY_NAME[name], self.value(name)
+        if value is None:
             return setting.default
-        if found.absent:
-            raise ConfigError(waits_for(found, "it"))
-        if setting.allowed and found.text not in setting.allowed:
-            message = f"{found.place} is {quoted(found.text)}; it must be one of {', '.join(setting.allowed)}"
+        if value.absent:
+            raise ConfigError(waits_for(value, "it"))
+        if setting.allowed and value.text not in setting.allowed:
+            message = f"{value.place} is {quoted(value.text)}; it must be one of {', '.join(setting.allowed)}"
             raise ConfigError(message)
-        return found.text
+        return value.text
 
     def flag(self, name: str) -> bool | None:
         """Return a setting as a bool; None if it is not set and has no default."""
@@ -176,8 +176,8 @@ class Settings:
 
     def pairs(self, name: str) -> dict[str, str]:
         """Return `key=value, key=value` as a dict. Errors do not quote the value, which may be a secret."""
-        if (found := self.found(name)) is not None and found.table is not None:
-            return {key: str(value) for key, value in found.table.items()}
+        if (entry := self.value(name)) is not None and entry.table is not None:
+            return {key: str(value) for key, value in entry.table.items()}
         pairs = {}
         for part in self.names(name):
             key, equals, value = part.partition("=")
@@ -195,8 +195,8 @@ class Settings:
 
     def place(self, name: str) -> str:
         """Return the name of a setting for messages: where its value is set, else its variable."""
-        found = self.found(name)
-        return found.place if found is not None else BY_NAME[name].variable
+        value = self.value(name)
+        return value.place if value is not None else BY_NAME[name].variable
 
 
 def _strictness(setting: Setting, text: str | None) -> int:
@@ -211,34 +211,34 @@ def _strictness(setting: Setting, text: str | None) -> int:
     return 0
 
 
-def checked(setting: Setting, given: Settings) -> object:
+def toml_value(setting: Setting, settings: Settings) -> object:
     """Convert a value to what TOML stores for this setting. Raises ConfigError for a wrong one."""
-    name, text = setting.name, given.text(setting.name)
+    name, text = setting.name, settings.text(setting.name)
     match setting.kind:
         case "flag":
-            return given.flag(name)
+            return settings.flag(name)
         case "number":
-            number = given.number(name)
+            number = settings.number(name)
             return int(number) if number.is_integer() else number
         case "names":
-            return given.names(name)
+            return settings.names(name)
         case "lines":
-            Redactor(given.names(name))  # raises if one is not a regular expression
-            return given.names(name)
+            Redactor(settings.names(name))  # raises if one is not a regular expression
+            return settings.names(name)
         case "pairs":
-            given.pairs(name)
+            settings.pairs(name)
         case "url":
-            _check_url(given.place(name), text or "")
+            _check_url(settings.place(name), text or "")
     return text
 
 
 def _check_url(place: str, text: str) -> None:
     try:
         parts = urlsplit(text)
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # an invalid port or address
-        fine = False
-    if not fine:
+        valid = False
+    if not valid:
         message = f"{place} must be a URL with http:// or https://, such as https://example.com"
         raise ConfigError(message)
 

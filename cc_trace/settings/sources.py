@@ -39,7 +39,7 @@ from cc_trace.files import read_regular
 from cc_trace.paths import claude_folder
 from cc_trace.settings.catalogue import BY_NAME, OPTION, SETTINGS
 from cc_trace.settings.distrust import names_set_by, project_files
-from cc_trace.settings.lookup import ABSENT, ENVIRONMENT, HOOK_ENVIRONMENT, Layer, Settings, checked
+from cc_trace.settings.lookup import ABSENT, ENVIRONMENT, HOOK_ENVIRONMENT, Layer, Settings, toml_value
 from cc_trace.values import readable
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Sources:
 
     environment: Mapping[str, str]
     home: Path
-    hooked: bool  # started by a hook: Claude Code has put its project's settings into the environment
+    from_hook: bool  # started by a hook: Claude Code has put its project's settings into the environment
     managed: tuple[Path, ...] = MANAGED
 
     @property
@@ -90,100 +90,107 @@ class Sources:
     @property
     def own_project(self) -> Path | None:
         """Return the project whose hook started us."""
-        own = self.environment.get("CLAUDE_PROJECT_DIR") if self.hooked else None
-        return None if own is None else Path(own)
+        folder = self.environment.get("CLAUDE_PROJECT_DIR") if self.from_hook else None
+        return None if folder is None else Path(folder)
 
     def settings(
-        self, project: Path | None, remembered: HookEnvironment | None = None, above: Sequence[Layer] = ()
+        self, project: Path | None, hook_environment: HookEnvironment | None = None, overrides: Sequence[Layer] = ()
     ) -> Settings:
         """Return the settings for a session of a project, given the stored environment of its hook.
 
-        Raises ConfigError for a file that cannot be used. `above`: layers that are stronger than all others.
+        Raises ConfigError for a file that cannot be used. `overrides`: layers that are stronger than all others.
         """
-        own = self.own_project is not None and project in (None, self.own_project)
-        read = _lenient if own else env_layer  # Claude Code has ignored a broken file, and we have the environment
-        user = claude_folder(self.environment, self.home)
+        is_own_project = self.own_project is not None and project in (None, self.own_project)
+        # Claude Code has ignored a broken file of our own project, and its environment is ours.
+        read = _lenient if is_own_project else env_layer
+        user_folder = claude_folder(self.environment, self.home)
         managed = [read(path) for path in self.managed]
-        users = self._with_options(read(user / "settings.json"))
+        user_layer = self._with_options(read(user_folder / "settings.json"))
         config = self._config_layers(project)
-        files = [] if project is None else [path for path in project_files(project) if not _is_in(path, user)]
-        restrictions = [_restricting(read(path)) for path in files]
-        if remembered is not None:
-            shell, theirs = self._recalled(project, remembered)
-            restrictions.append(_without_known(_restricting(theirs), restrictions))
-            settings = [shell, _valued(theirs)]
+        files = [] if project is None else [path for path in project_files(project) if not _is_in(path, user_folder)]
+        restrictions = [_project_restrictions(read(path)) for path in files]
+        if hook_environment is not None:
+            shell_layer, project_layer = self._stored_layers(project, hook_environment)
+            restrictions.append(_without_known(_project_restrictions(project_layer), restrictions))
+            environments = [shell_layer, _project_values(project_layer)]
         else:
-            settings = []
-        if not self.hooked:
-            settings = [Layer(ENVIRONMENT, self.environment), *settings]
-        elif remembered is None:
-            settings = [self._stand_in(project, [*managed], [users, *config])]
-        return Settings([*above, *managed, *settings, users, *config], restrictions)
+            environments = []
+        if not self.from_hook:
+            environments = [Layer(ENVIRONMENT, self.environment), *environments]
+        elif hook_environment is None:
+            environments = [self._shell_layer(project, [*managed], [user_layer, *config])]
+        return Settings([*overrides, *managed, *environments, user_layer, *config], restrictions)
 
-    def remember(self) -> HookEnvironment:
+    def hook_environment(self) -> HookEnvironment:
         """Return the environment of our own hook to store with its session, by author.
 
         Values from the user's or the administrator's files are left out, as the files can be read again. Raises
         ConfigError if it is unknown what the project has set.
         """
         return {
-            who: {name: None if _is_secret(name, value) else readable(value) for name, value in part.items()}
-            for who, part in zip(("shell", "project"), self._parts(), strict=True)
+            author: {name: None if _is_secret(name, value) else readable(value) for name, value in variables.items()}
+            for author, variables in zip(("shell", "project"), self._split_environment(), strict=True)
         }
 
-    def _parts(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _split_environment(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return our variables that the shell set, and those that the hook's project set."""
-        named = frozenset[str]() if self.own_project is None else names_set_by(self.own_project)
-        if named is None:
+        project_names = frozenset[str]() if self.own_project is None else names_set_by(self.own_project)
+        if project_names is None:
             message = (
                 f"the settings files in {self.own_project}/.claude cannot be read, so it is not known which variables"
                 " they set: each must be a regular file smaller than a megabyte"
             )
             raise ConfigError(message)
-        user = claude_folder(self.environment, self.home)
-        if self.own_project is not None and _is_in(self.own_project / ".claude" / "settings.json", user):
-            named = frozenset()  # the user's own folder is the project
+        user_folder = claude_folder(self.environment, self.home)
+        if self.own_project is not None and _is_in(self.own_project / ".claude" / "settings.json", user_folder):
+            project_names = frozenset()  # the user's own folder is the project
         managed = {name for path in self.managed for name in _lenient(path).values}
-        users = _lenient(user / "settings.json").values
-        ours = {
+        user_variables = _lenient(user_folder / "settings.json").values
+        variables = {
             name: value
             for name, value in self.environment.items()
             if name in _BY_VARIABLE and name not in managed and not name.startswith(OPTION)
         }
-        ours = {name: value for name, value in ours.items() if not _BY_VARIABLE[name].hook_only}
-        shell = {name: value for name, value in ours.items() if name not in named and name not in users}
-        return shell, {name: value for name, value in ours.items() if name in named}
+        variables = {name: value for name, value in variables.items() if not _BY_VARIABLE[name].hook_only}
+        shell = {
+            name: value for name, value in variables.items() if name not in project_names and name not in user_variables
+        }
+        return shell, {name: value for name, value in variables.items() if name in project_names}
 
-    def _stand_in(self, project: Path | None, stronger: list[Layer], weaker: list[Layer]) -> Layer:
+    def _shell_layer(self, project: Path | None, stronger: list[Layer], weaker: list[Layer]) -> Layer:
         """Return our own shell's variables, for a session without a stored environment.
 
-        If a variable that our project names would protect the session, the shell may have set it for all sessions: then
+        If a variable in our project's files would protect the session, the shell may have set it for all sessions: then
         the session is left to its own next hook.
         """
-        shell, theirs = self._parts()
-        layer = Layer(ENVIRONMENT, shell)
-        both = Layer(ENVIRONMENT, {**shell, **theirs})
-        doubt = _doubt(Settings([*stronger, layer, *weaker]), Settings([*stronger, both, *weaker]))
-        if doubt is not None and project != self.own_project:
+        by_shell, by_project = self._split_environment()
+        layer = Layer(ENVIRONMENT, by_shell)
+        both = Layer(ENVIRONMENT, {**by_shell, **by_project})
+        variable = _stricter_variable(Settings([*stronger, layer, *weaker]), Settings([*stronger, both, *weaker]))
+        if variable is not None and project != self.own_project:
             message = (
-                f"{doubt} may be set only for {self.own_project}, or for {project} too: run `cc-trace sync`, or"
+                f"{variable} may be set only for {self.own_project}, or for {project} too: run `cc-trace sync`, or"
                 " wait for its next turn"
             )
             raise ConfigError(message)
         return layer
 
-    def _recalled(self, project: Path | None, remembered: HookEnvironment) -> tuple[Layer, Layer]:
+    def _stored_layers(self, project: Path | None, stored: HookEnvironment) -> tuple[Layer, Layer]:
         """Return the stored environment of a session's hook: what the shell set, and what the project set.
 
         Secrets come from our own environment, if that has the same address beside them. Variables that another project
         set are never used.
         """
-        shell, theirs = self._parts() if self.hooked else (dict(self.environment), {})
-        by_shell, by_project = remembered.get("shell", {}), remembered.get("project", {})
-        own = [theirs] if project is not None and project == self.own_project else []
+        by_our_shell, by_our_project = self._split_environment() if self.from_hook else (dict(self.environment), {})
+        by_shell, by_project = stored.get("shell", {}), stored.get("project", {})
+        own_variables = [by_our_project] if project is not None and project == self.own_project else []
         return (
-            Layer(HOOK_ENVIRONMENT, _filled(by_shell, [shell])),
-            Layer(f"{HOOK_ENVIRONMENT}, set by {project}", _filled(by_project, [*own, shell]), project=True),
+            Layer(HOOK_ENVIRONMENT, _fill_secrets(by_shell, [by_our_shell])),
+            Layer(
+                f"{HOOK_ENVIRONMENT}, set by {project}",
+                _fill_secrets(by_project, [*own_variables, by_our_shell]),
+                project=True,
+            ),
         )
 
     def _with_options(self, users: Layer) -> Layer:
@@ -196,14 +203,16 @@ class Sources:
         file = self.config_file
         toml = read_toml(file)
         tables = [(folder, table) for text, table in project_tables(toml) if (folder := self.folder(text)) is not None]
-        there = [] if project is None else [Path(os.path.realpath(project)), project]
-        fitting = [
+        project_paths = [] if project is None else [Path(os.path.realpath(project)), project]
+        applicable = [
             (folder, table)
             for folder, table in tables
-            if any(path.is_relative_to(each) for path in there for each in (folder, Path(os.path.realpath(folder))))
+            if any(
+                path.is_relative_to(base) for path in project_paths for base in (folder, Path(os.path.realpath(folder)))
+            )
         ]
-        fitting.sort(key=lambda each: -len(each[0].parts))
-        layers = [Layer(f'{file} [project."{folder}"]', table, variables=False) for folder, table in fitting]
+        applicable.sort(key=lambda folder_and_table: -len(folder_and_table[0].parts))
+        layers = [Layer(f'{file} [project."{folder}"]', table, variables=False) for folder, table in applicable]
         return [*layers, Layer(str(file), toml, variables=False)]
 
     def folder(self, text: str) -> Path | None:
@@ -212,29 +221,30 @@ class Sources:
         return path if path.is_absolute() else None
 
 
-def _filled(part: Mapping[str, str | None], sources: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """Return variables with their secrets filled in from the sources; the others are absent."""
-    made: dict[str, object] = {}
-    for name, value in part.items():
+def _fill_secrets(variables: Mapping[str, str | None], sources: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    """Return variables with their secrets filled in from the sources; a secret that is in none of them is absent."""
+    values: dict[str, object] = {}
+    for name, value in variables.items():
         if name not in _BY_VARIABLE:
             continue
-        given = (source[name] for source in sources if name in source and _same_address(name, part, source))
-        made[name] = value if value is not None else next(given, ABSENT)
-    return made
+        secrets = (source[name] for source in sources if name in source and _same_address(name, variables, source))
+        values[name] = value if value is not None else next(secrets, ABSENT)
+    return values
 
 
-def _same_address(name: str, part: Mapping[str, str | None], source: Mapping[str, str]) -> bool:
+def _same_address(name: str, variables: Mapping[str, str | None], source: Mapping[str, str]) -> bool:
     """Return whether a secret in one source belongs to the address in the other."""
     address = _ADDRESSES.get(_BY_VARIABLE[name].name)
     if address is None:
         return True
-    there, here = _address(address, part), _address(address, source)
-    return there == here or (here is not None and there is ABSENT)
+    stored_address, source_address = _address(address, variables), _address(address, source)
+    return stored_address == source_address or (source_address is not None and stored_address is ABSENT)
 
 
 def _address(name: str, values: Mapping[str, str | None]) -> object:
-    found = Layer("", {key: ABSENT if value is None else value for key, value in values.items()}).found(BY_NAME[name])
-    return None if found is None else ABSENT if found.absent else found.text.rstrip("/")
+    layer = Layer("", {key: ABSENT if value is None else value for key, value in values.items()})
+    address = layer.value(BY_NAME[name])
+    return None if address is None else ABSENT if address.absent else address.text.rstrip("/")
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -249,8 +259,8 @@ def _is_secret(name: str, value: str) -> bool:
     return bool("@" in parts.netloc or parts.query or parts.fragment)
 
 
-def _restricting(layer: Layer) -> Layer:
-    """Return the values of a project's layer that can restrict."""
+def _project_restrictions(layer: Layer) -> Layer:
+    """Return the values of a project's layer that may restrict others."""
     return _only(layer, "restriction")
 
 
@@ -258,34 +268,34 @@ def _without_known(layer: Layer, files: Sequence[Layer]) -> Layer:
     """Return a layer without absent values that are still in a project's own files."""
     known = {name for file in files for name in file.values}
     return replace(
-        layer, values={name: it for name, it in layer.values.items() if it is not ABSENT or name not in known}
+        layer, values={name: value for name, value in layer.values.items() if value is not ABSENT or name not in known}
     )
 
 
-def _valued(layer: Layer) -> Layer:
+def _project_values(layer: Layer) -> Layer:
     return _only(layer, "value")
 
 
 def _only(layer: Layer, use: str) -> Layer:
-    kept = {name: value for name, value in layer.values.items() if _BY_VARIABLE[name].in_project == use}
-    kept = {name: value for name, value in kept.items() if not name.startswith(OPTION)}
-    return Layer(layer.origin, kept, project=True)
+    values = {name: value for name, value in layer.values.items() if _BY_VARIABLE[name].in_project == use}
+    values = {name: value for name, value in values.items() if not name.startswith(OPTION)}
+    return Layer(layer.origin, values, project=True)
 
 
-def _doubt(sure: Settings, unsure: Settings) -> str | None:
+def _stricter_variable(sure: Settings, unsure: Settings) -> str | None:
     """Return a variable that makes the unsure settings stricter than the sure ones. Wrong values are ignored."""
     for name in _PROTECTING:
         with contextlib.suppress(ConfigError):
-            found = unsure.found(name)
-            if found is not None and _protection(unsure, name) - _protection(sure, name):
-                return found.key
+            value = unsure.value(name)
+            if value is not None and _protection(unsure, name) - _protection(sure, name):
+                return value.key
     return None
 
 
 def _protection(settings: Settings, name: str) -> set[str]:
     """Return what a setting withholds, as comparable values."""
-    allowed = BY_NAME[name].allowed  # the more a value protects, the later it stands
-    match checked(BY_NAME[name], settings):
+    allowed = BY_NAME[name].allowed  # from least to most protective
+    match toml_value(BY_NAME[name], settings):
         case list(patterns):
             return set(patterns)
         case str(content):
@@ -323,19 +333,19 @@ def env_layer(path: Path) -> Layer:
         message = f"{path} is not valid JSON: {error}"
         raise ConfigError(message) from error
     raw = raw if isinstance(raw, dict) else {}
-    given = _plugin_options(raw.get("pluginConfigs"))
+    variables = _plugin_options(raw.get("pluginConfigs"))
     if isinstance(env := raw.get("env"), dict):
-        given |= env
-    return Layer(str(path), {name: value for name, value in given.items() if name in _BY_VARIABLE})
+        variables |= env
+    return Layer(str(path), {name: value for name, value in variables.items() if name in _BY_VARIABLE})
 
 
 def _plugin_options(plugins: Any) -> dict[str, Any]:  # noqa: ANN401  (raw JSON has no type)
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for name, plugin in plugins.items() if isinstance(plugins, dict) else ():
         match plugin:
             case {"options": dict(options)} if name.partition("@")[0] == PLUGIN:
-                found |= {f"{OPTION}{key.upper()}": value for key, value in options.items()}
-    return found
+                variables |= {f"{OPTION}{key.upper()}": value for key, value in options.items()}
+    return variables
 
 
 def project_tables(toml: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -373,8 +383,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        message = f"{path} is not valid TOML: {why}"
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        message = f"{path} is not valid TOML: {reason}"
         raise ConfigError(message) from error
     except OSError as error:
         message = f"cannot use {path}: {error.strerror}"

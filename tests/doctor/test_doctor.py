@@ -129,7 +129,7 @@ class Home:
         return code, made
 
     def subject(self, now: float | None = None) -> Subject:
-        sources = Sources(self.environment, self.folder, hooked=False)
+        sources = Sources(self.environment, self.folder, from_hook=False)
         return Subject(sources, self.claude, StateFolder(self.state), self.project, time.time() if now is None else now)
 
     def otlp(self) -> None:

@@ -153,15 +153,15 @@ class _Checker:
             else:
                 path.unlink(missing_ok=True)
         project = self._folder / "project"
-        for hooked, place in ((False, None), (False, project), (True, project), (True, self._folder / "elsewhere")):
-            own = environment | ({"CLAUDE_PROJECT_DIR": str(project)} if hooked else {})
-            self._check(Sources(own, self._folder / "home", hooked, managed=()), place)
+        for from_hook, place in ((False, None), (False, project), (True, project), (True, self._folder / "elsewhere")):
+            own = environment | ({"CLAUDE_PROJECT_DIR": str(project)} if from_hook else {})
+            self._check(Sources(own, self._folder / "home", from_hook, managed=()), place)
 
     def _check(self, sources: Sources, project: Path | None) -> None:
         try:
-            settings = sources.settings(project, sources.remember() if sources.hooked else None)
+            settings = sources.settings(project, sources.hook_environment() if sources.from_hook else None)
             for setting in SETTINGS:
-                if (found := settings.found(setting.name)) is not None:
+                if (found := settings.value(setting.name)) is not None:
                     shown(setting, found)
             config = read_config(settings, self._folder / "state", sources.home)
             config.off(None if project is None else str(project))

@@ -242,7 +242,7 @@ def test_the_local_settings_of_a_repository_are_those_of_all_folders_in_it(tmp_p
     for folder in repository_with(tmp_path / "root", {"HTTP_PROXY": "evil", "CC_TRACE_CONTENT": "metadata"}):
         environment = {"HTTP_PROXY": "evil", "CLAUDE_PID": "1"}
         assert remove_distrusted(environment, folder) == ["HTTP_PROXY"]
-        assert Sources({}, tmp_path, hooked=False, managed=()).settings(folder).text("content") == "metadata"
+        assert Sources({}, tmp_path, from_hook=False, managed=()).settings(folder).text("content") == "metadata"
     (tmp_path / "root" / ".claude" / "settings.json").write_text('{"env": {"PATH": "evil"}}')  # is not read there
     assert remove_distrusted({"PATH": "mine"}, tmp_path / "root" / "sub") == []
     assert remove_distrusted({"HTTP_PROXY": "mine"}, tmp_path) == []
@@ -356,7 +356,7 @@ def test_a_project_does_not_choose_how_long_a_worker_waits_for_its_backend(tmp_p
     environment = {**env, "CLAUDE_PROJECT_DIR": str(project)}
     assert remove_distrusted(environment, project) == ["CC_TRACE_TIMEOUT_SECONDS"]
     remembered: dict[str, dict[str, str | None]] = {"shell": {}, "project": {**env}}  # as an earlier version kept it
-    sources = Sources({}, tmp_path, hooked=False, managed=())
+    sources = Sources({}, tmp_path, from_hook=False, managed=())
     assert sources.settings(project, remembered).number("timeout_seconds") == 10
 
 

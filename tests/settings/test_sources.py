@@ -41,23 +41,23 @@ class InstallPaths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def sources(self, *, hooked: bool = False, **environment: str) -> Sources:
-        return Sources(environment, self.home, hooked, (self.managed,))
+    def sources(self, *, from_hook: bool = False, **environment: str) -> Sources:
+        return Sources(environment, self.home, from_hook, (self.managed,))
 
-    def settings(self, project: Path | None, *, hooked: bool = False, **environment: str) -> Settings:
+    def settings(self, project: Path | None, *, from_hook: bool = False, **environment: str) -> Settings:
         """The settings of a session that a hook of its own speaks of, or that a command is about."""
-        sources = self.sources(hooked=hooked, **environment)
-        return sources.settings(project, sources.remember() if hooked else None)
+        sources = self.sources(from_hook=from_hook, **environment)
+        return sources.settings(project, sources.hook_environment() if from_hook else None)
 
-    def content(self, project: Path | None, *, hooked: bool = False, **environment: str) -> tuple[str | None, str]:
+    def content(self, project: Path | None, *, from_hook: bool = False, **environment: str) -> tuple[str | None, str]:
         """The setting `content`, and where it comes from."""
-        settings = self.settings(project, hooked=hooked, **environment)
-        found = settings.found("content")
+        settings = self.settings(project, from_hook=from_hook, **environment)
+        found = settings.value("content")
         return settings.text("content"), found.origin if found is not None else "default"
 
     def swept(self, project: Path, **environment: str) -> Settings:
         """The settings of a session of another project of which nothing is remembered, in a worker of `mine`."""
-        return self.sources(hooked=True, CLAUDE_PROJECT_DIR=str(self.mine), **environment).settings(project)
+        return self.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(self.mine), **environment).settings(project)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_projects_files_are_a_source_of_nothing_but_restrictions(places: Insta
     for name in ("settings.json", "settings.local.json"):
         places.project(places.other, name, **every)
     for settings in (places.settings(places.other), places.swept(places.other)):
-        found = {setting.name for setting in SETTINGS if settings.found(setting.name) is not None}
+        found = {setting.name for setting in SETTINGS if settings.value(setting.name) is not None}
         assert found == {"enabled", "content", "request_content", "store"}
         assert [settings.restricting(name) for name in ("exclude", "mask")] == [["x"], ["x"]]
 
@@ -127,7 +127,7 @@ def test_a_project_can_only_let_less_leave(places: InstallPaths) -> None:
     places.file('enabled = false\nmask = ["a"]\n')
     loud = {"CC_TRACE_CONTENT": "full", "CC_TRACE_ENABLED": "true", "CC_TRACE_MASK": "b"}
     places.project(places.mine, **loud)
-    own = places.settings(places.mine, hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **loud)
+    own = places.settings(places.mine, from_hook=True, CLAUDE_PROJECT_DIR=str(places.mine), **loud)
     for settings in (places.settings(places.mine), own):
         assert (settings.text("content"), settings.flag("enabled")) == ("no-tool-content", False)
         assert (settings.names("mask"), settings.restricting("mask")) == (["a"], ["b"])
@@ -141,10 +141,10 @@ def test_a_hook_takes_its_own_project_from_its_environment(places: InstallPaths)
     broken = '{"env": {"CC_TRACE_TAGS": "x", "CC_TR\\u0041CE_FILE": "y", "deep": ' + "[" * 100_000
     (places.mine / ".claude" / "settings.json").write_text(broken)
     environment = {"CLAUDE_PROJECT_DIR": str(places.mine), "CC_TRACE_CONTENT": "metadata", "CC_TRACE_TAGS": "x"}
-    settings = places.settings(places.mine, hooked=True, **environment, CC_TRACE_FILE="/y")
-    found = settings.found("content"), settings.found("tags")
+    settings = places.settings(places.mine, from_hook=True, **environment, CC_TRACE_FILE="/y")
+    found = settings.value("content"), settings.value("tags")
     assert [(each.text, each.layer.project) for each in found if each] == [("metadata", False), ("x", True)]
-    assert settings.found("file") is None
+    assert settings.value("file") is None
 
 
 def test_what_a_hooks_project_names_is_the_projects_whatever_its_value(places: InstallPaths) -> None:
@@ -152,34 +152,34 @@ def test_what_a_hooks_project_names_is_the_projects_whatever_its_value(places: I
     places.user(CC_TRACE_USER_ID="new")
     places.project(places.mine, CC_TRACE_TAGS="a", CC_TRACE_MAX_CHARS=5)
     environment = {"CLAUDE_PROJECT_DIR": str(places.mine), "CC_TRACE_TAGS": "b", "CC_TRACE_MAX_CHARS": "7"}
-    sources = places.sources(hooked=True, **environment, CC_TRACE_USER_ID="old", CC_TRACE_RELEASE="r")
-    assert sources.remember() == {
+    sources = places.sources(from_hook=True, **environment, CC_TRACE_USER_ID="old", CC_TRACE_RELEASE="r")
+    assert sources.hook_environment() == {
         "shell": {"CC_TRACE_RELEASE": "r"},
         "project": {"CC_TRACE_TAGS": "b", "CC_TRACE_MAX_CHARS": "7"},
     }
-    settings = sources.settings(places.mine, sources.remember())
+    settings = sources.settings(places.mine, sources.hook_environment())
     assert [settings.text(name) for name in ("tags", "max_chars", "user_id")] == ["b", "7", "new"]
 
 
 def test_the_users_own_folder_as_a_project_is_the_users(places: InstallPaths) -> None:
     places.user(CC_TRACE_FILE="/f")
-    sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.home), CC_TRACE_FILE="/f")
-    assert sources.remember() == {"shell": {}, "project": {}}
-    assert sources.settings(places.home, sources.remember()).text("file") == "/f"
+    sources = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.home), CC_TRACE_FILE="/f")
+    assert sources.hook_environment() == {"shell": {}, "project": {}}
+    assert sources.settings(places.home, sources.hook_environment()).text("file") == "/f"
 
 
 def test_late_delivery_uses_the_settings_of_the_sessions_hook(places: InstallPaths) -> None:
     """Whichever project's worker comes by, and by hand; a command's own environment goes before it."""
     theirs = {"CC_TRACE_OTLP_ENDPOINT": "http://project"}
     places.project(places.other, **theirs)
-    hook = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.other), **theirs, CC_TRACE_TAGS="theirs")
+    hook = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.other), **theirs, CC_TRACE_TAGS="theirs")
     places.project(places.mine, CC_TRACE_TAGS="mine")
     mine = {"CC_TRACE_TAGS": "mine", "CC_TRACE_OTLP_ENDPOINT": "http://shell"}
-    worker = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **mine)
+    worker = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.mine), **mine)
     for sources in (worker, places.sources()):
-        settings = sources.settings(places.other, hook.remember())
+        settings = sources.settings(places.other, hook.hook_environment())
         assert (settings.text("otlp_endpoint"), settings.text("tags")) == ("http://project", "theirs")
-    settings = places.sources(CC_TRACE_TAGS="typed").settings(places.other, hook.remember())
+    settings = places.sources(CC_TRACE_TAGS="typed").settings(places.other, hook.hook_environment())
     assert settings.text("tags") == "typed"
     assert worker.settings(places.other).text("otlp_endpoint") == "http://shell"  # nothing is remembered
 
@@ -188,7 +188,7 @@ def test_secrets_are_remembered_by_name_alone(places: InstallPaths) -> None:
     """Also an address with a key in it, and an expression that may be the secret itself."""
     values = {setting.variable: "secret" for setting in SETTINGS if not setting.hook_only}
     values |= {"CC_TRACE_OTLP_ENDPOINT": "https://secret@host", "LANGFUSE_BASE_URL": "https://host/?key=secret"}
-    kept = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **values).remember()
+    kept = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.mine), **values).hook_environment()
     names = {name for name, value in kept["shell"].items() if value is None}
     assert names == {
         "CC_TRACE_OTLP_HEADERS",
@@ -210,17 +210,19 @@ def waits_for(settings: Settings) -> str | None:
 def test_a_destination_waits_for_a_key_that_came_with_the_environment(places: InstallPaths) -> None:
     """Until a worker or a command has it, beside the same address. What another project sets does not count."""
     keys = {"CC_TRACE_OTLP_ENDPOINT": "http://one", "CC_TRACE_OTLP_HEADERS": "a=key"}
-    kept = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.other), **keys).remember()
+    kept = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.other), **keys).hook_environment()
     waiting = "waits for CC_TRACE_OTLP_HEADERS, which was in the environment of its hook" + RUN_SYNC
 
     def worker(**environment: str) -> str | None:
-        sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), **environment)
+        sources = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.mine), **environment)
         return waits_for(sources.settings(places.other, kept))
 
     assert waits_for(places.sources().settings(places.other, kept)) == waiting
     assert (worker(), worker(**keys)) == (waiting, None)
     assert worker(**keys | {"CC_TRACE_OTLP_ENDPOINT": "http://two"}) == waiting
-    command = read_config(places.sources(hooked=False, **keys).settings(places.other, kept), places.home, places.home)
+    command = read_config(
+        places.sources(from_hook=False, **keys).settings(places.other, kept), places.home, places.home
+    )
     assert (command.destinations[0].headers, command.destinations[0].why_no_key) == ((("a", "key"),), None)
     places.project(places.mine, **keys)  # now they are that project's
     assert worker(**keys) == waiting
@@ -229,8 +231,8 @@ def test_a_destination_waits_for_a_key_that_came_with_the_environment(places: In
 def test_a_projects_own_key_waits_for_a_hook_of_that_project(places: InstallPaths) -> None:
     keys = {"CC_LANGFUSE_PUBLIC_KEY": "pk", "CC_LANGFUSE_SECRET_KEY": "sk", "CC_LANGFUSE_BASE_URL": "http://one"}
     places.project(places.other, **keys)
-    hook = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.other), **keys)
-    kept = hook.remember()
+    hook = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.other), **keys)
+    kept = hook.hook_environment()
     assert kept["project"] == {**keys, "CC_LANGFUSE_PUBLIC_KEY": None, "CC_LANGFUSE_SECRET_KEY": None}
     waiting = "waits for CC_LANGFUSE_SECRET_KEY, which was in the environment of its hook" + RUN_SYNC
     assert waits_for(places.sources().settings(places.other, kept)) == waiting
@@ -282,7 +284,7 @@ def test_a_wrong_value_of_a_hooks_project_holds_up_no_other(places: InstallPaths
 
 def test_what_the_shell_exported_holds_for_other_projects_too(places: InstallPaths) -> None:
     """In a hook's environment, what no settings file names is the shell's."""
-    found = places.swept(places.other, CC_TRACE_CONTENT="metadata").found("content")
+    found = places.swept(places.other, CC_TRACE_CONTENT="metadata").value("content")
     assert found is not None
     assert (found.text, found.origin) == ("metadata", "environment")
 
@@ -292,8 +294,8 @@ def test_what_the_shell_exported_holds_for_other_projects_too(places: InstallPat
 def test_unknown_project_settings_are_not_guessed(places: InstallPaths, name: str, kind: str) -> None:
     """The environment may be the project's as a whole."""
     unreadable(places.mine / ".claude" / name, kind)
-    sources = places.sources(hooked=True, CLAUDE_PROJECT_DIR=str(places.mine), CC_TRACE_TAGS="a")
-    for read in (sources.remember, lambda: sources.settings(places.other)):
+    sources = places.sources(from_hook=True, CLAUDE_PROJECT_DIR=str(places.mine), CC_TRACE_TAGS="a")
+    for read in (sources.hook_environment, lambda: sources.settings(places.other)):
         with pytest.raises(ConfigError, match="it is not known which variables they set"):
             read()
 
@@ -349,14 +351,14 @@ def test_a_secret_option_of_the_plugin_is_no_stronger_than_the_others(places: In
     new = {"CC_TRACE_OTLP_ENDPOINT": "https://new", "CC_TRACE_OTLP_HEADERS": "authorization=new"}
     places.user(**new)
     sources = places.sources(
-        hooked=True,
+        from_hook=True,
         CLAUDE_PROJECT_DIR=str(places.mine),
         CLAUDE_PLUGIN_OPTION_OTLP_ENDPOINT="https://old",
         CLAUDE_PLUGIN_OPTION_OTLP_HEADERS="authorization=old",
         CLAUDE_PLUGIN_OPTION_USER_ID="me",
         **new,
     )
-    settings = sources.settings(places.other) if theirs else sources.settings(places.mine, sources.remember())
+    settings = sources.settings(places.other) if theirs else sources.settings(places.mine, sources.hook_environment())
     assert settings.text("otlp_endpoint") == "https://new"
     assert settings.pairs("otlp_headers") == {"authorization": "new"}
     assert settings.text("user_id") == "me"
@@ -374,7 +376,7 @@ def test_a_users_key_is_not_sent_to_an_address_of_a_project(places: InstallPaths
 
     def endpoint(**environment: str) -> str | None:
         environment |= {"CLAUDE_PROJECT_DIR": str(places.mine), "CC_TRACE_DESTINATIONS": names}
-        settings = places.settings(places.mine, hooked=True, **environment)
+        settings = places.settings(places.mine, from_hook=True, **environment)
         return read_config(settings, places.home, places.home).destinations[0].endpoint
 
     with pytest.raises(ConfigError, match=f"{address} (is set )?in .*: a key is sent only to") as caught:
@@ -395,11 +397,13 @@ def test_a_project_does_not_choose_programs_files_or_certificates(places: Instal
     }
     places.project(places.mine, **theirs)
     environment = {"CLAUDE_PROJECT_DIR": str(places.mine)}
-    settings = places.settings(places.mine, hooked=True, **environment, **theirs)
+    settings = places.settings(places.mine, from_hook=True, **environment, **theirs)
     otlp, file = read_config(settings, Path("/state"), places.home).destinations
     assert (otlp.endpoint, otlp.ca_file, otlp.cert_file, otlp.key_file) == ("https://project", Path("/ca"), None, None)
     assert file.path == Path("/state/traces.jsonl")
-    settings = places.settings(places.mine, hooked=True, **environment, **theirs | {"CC_TRACE_DESTINATIONS": "otel:x"})
+    settings = places.settings(
+        places.mine, from_hook=True, **environment, **theirs | {"CC_TRACE_DESTINATIONS": "otel:x"}
+    )
     with pytest.raises(ConfigError, match="names 'otel:x': a project may not"):
         read_config(settings, places.home, places.home)
 
