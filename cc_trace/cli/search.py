@@ -1,4 +1,4 @@
-"""`cc-trace search`: where a text stands in prompts, answers, and what went into tools and came out of them."""
+"""`cc-trace search`: find a text in prompts, answers, and the inputs and outputs of tools."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from cc_trace.cli.stored import up_to_date
+from cc_trace.errors import CcTraceError
 from cc_trace.store import questions
 from cc_trace.text import local_time, plural, rfc3339, shortened
 
@@ -22,11 +23,14 @@ _MAX_HITS = 100
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print what was found, the best first; exit 1 if nothing was."""
     text = " ".join(options.text)
+    if not text.strip():
+        message = "the search text is empty; pass at least one word: `cc-trace search TEXT`"
+        raise CcTraceError(message)
     with up_to_date(environment) as store:
         hits = questions.search(store, text, _MAX_HITS)
     if options.json:
-        made = [_json(hit) for hit in hits]
-        sys.stdout.buffer.write(orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        rows = [_json(hit) for hit in hits]
+        sys.stdout.buffer.write(orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     else:
         for hit in hits:
             _print(hit)
@@ -50,9 +54,9 @@ def _json(hit: questions.Hit) -> dict[str, object]:
 
 
 def _print(hit: questions.Hit) -> None:
-    when = f" · {local_time(hit.start_ns)}" if hit.start_ns is not None else ""
+    time = f" · {local_time(hit.start_ns)}" if hit.start_ns is not None else ""
     title = shortened(" ".join(hit.title.split()), 60)
-    print(f"{hit.session_id[:8]}  {title} · turn {hit.turn} · {_place(hit)}{when}")
+    print(f"{hit.session_id[:8]}  {title} · turn {hit.turn} · {_place(hit)}{time}")
     print(f"  {_marked(' '.join(hit.snippet.split()))}")
 
 

@@ -116,7 +116,7 @@ def read_local_config(settings: Settings, home: Path) -> LocalConfig:
     return LocalConfig(
         disabled_by=scope.disabled_by,
         exclude=scope.exclude,
-        privacy=PrivacySettings(content, int(settings.number("max_chars")), tuple(mask), tuple(project_mask)),
+        privacy=PrivacySettings(content, settings.whole_number("max_chars"), tuple(mask), tuple(project_mask)),
         store=settings.flag("store") is not False or "local" in _destination_names(settings),
         store_days=settings.number("store_days"),
     )
@@ -153,11 +153,11 @@ def read_config(settings: Settings, state_dir: Path, home: Path) -> Config:
 
 
 def _workers(settings: Settings) -> int:
-    number = settings.number("workers")
+    number = settings.whole_number("workers")
     if number < 1:
-        message = f"{settings.place('workers')} is {number:g}; it must be at least 1"
+        message = f"{settings.place('workers')} is {number}; it must be at least 1"
         raise ConfigError(message)
-    return int(number)
+    return number
 
 
 def _destination_names(settings: Settings) -> list[str]:

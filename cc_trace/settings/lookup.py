@@ -169,6 +169,14 @@ class Settings:
             raise ConfigError(message)
         return number
 
+    def whole_number(self, name: str) -> int:
+        """Return a whole number that is not negative."""
+        number = self.number(name)
+        if not number.is_integer():
+            message = f"{self.place(name)} is {number:g}; it must be a whole number"
+            raise ConfigError(message)
+        return int(number)
+
     def names(self, name: str) -> list[str]:
         """Return a list, separated by commas or line breaks."""
         separator = "\n" if BY_NAME[name].kind == "lines" else ","

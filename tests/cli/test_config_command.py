@@ -152,6 +152,7 @@ def test_comments_and_order_are_kept(shell: Shell) -> None:
     [
         (["set", "contents", "full"], "unknown setting 'contents'; did you mean content?"),
         (["set", "content", "some"], "content is 'some'; it must be one of full, no-tool-content, metadata"),
+        (["set", "max_chars", "1.5"], "max_chars is 1.5; it must be a whole number"),
         (["set", "enabled", "maybe"], "enabled is 'maybe'; it must be true or false"),
         (
             ["set", "otlp_headers", SECRET],

@@ -154,6 +154,13 @@ def test_search_result_names_its_place(projects: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "nothing found\n"
 
 
+@pytest.mark.parametrize("words", [[""], [" ", "\t"]])
+def test_a_search_for_nothing_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", *words]) == 2
+    message = "cc-trace: the search text is empty; pass at least one word: `cc-trace search TEXT`\n"
+    assert capsys.readouterr().err == message
+
+
 @pytest.mark.parametrize(
     "text",
     [

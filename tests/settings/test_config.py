@@ -157,6 +157,8 @@ def test_no_key_is_shown() -> None:
             "CC_TRACE_TRACEPARENT is '00-1-2-01'; it must be 00-TRACE_ID-SPAN_ID-FLAGS in hexadecimal",
         ),
         ({"CC_TRACE_MAX_CHARS": "-1"}, "CC_TRACE_MAX_CHARS is '-1'; it must be a number, 0 or more"),
+        ({"CC_TRACE_MAX_CHARS": "0.5"}, "CC_TRACE_MAX_CHARS is 0.5; it must be a whole number"),
+        ({"CC_TRACE_WORKERS": "2.5"}, "CC_TRACE_WORKERS is 2.5; it must be a whole number"),
         (
             {"CC_TRACE_OTLP_ENDPOINT": "http://x", "CC_TRACE_OTLP_HEADERS": "secret"},
             "CC_TRACE_OTLP_HEADERS must be key=value pairs separated by commas, such as authorization=Bearer KEY",
