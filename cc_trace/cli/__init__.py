@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# What a transcript becomes holds no cycles, and a command is over soon: looking for garbage at every 700th object, as
-# Python does by default, takes a tenth of the time it takes to read a session.
+# Spans hold no cycles, and a command is over soon: collecting garbage at every 700th object, as Python does by default,
+# takes a tenth of the time it takes to read a session.
 GC_THRESHOLD = 100_000
 
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code: 0 for success, 1 if something is wrong or pending, 2 for a wrong call."""
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (for as long as we run)
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    argv = sys.argv[1:] if arguments is None else list(arguments)
     streams = sys.stdout, sys.stderr
     for stream in streams:
         if hasattr(stream, "reconfigure"):  # what their encoding does not have is shown as an escape, whoever writes it
@@ -34,29 +34,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout = EscapedText(sys.stdout)
     sys.stderr = None if sys.stderr is None else EscapedText(sys.stderr)
     try:
-        return _main(given)
+        return _main(argv)
     finally:
         sys.stdout, sys.stderr = streams
 
 
-def _main(given: Sequence[str]) -> int:
+def _main(argv: Sequence[str]) -> int:
     try:
-        if not given or given[0] in ("--help", "-h", "--version"):
-            print(f"cc-trace {cc_trace.__version__}" if given[:1] == ["--version"] else overview(), flush=True)
+        if not argv or argv[0] in ("--help", "-h", "--version"):
+            print(f"cc-trace {cc_trace.__version__}" if argv[:1] == ["--version"] else overview(), flush=True)
             return 0
-        if given[:2] == ["run", "--"]:
+        if argv[:2] == ["run", "--"]:
             from cc_trace.cli.run import run_command  # noqa: PLC0415  (argparse, see above)
 
-            return run_command(given[1:], os.environ)
-        match given:
+            return run_command(argv[1:], os.environ)
+        match argv:
             case ["sync", "--spooled", payload]:
-                return _work(payload, None)
+                return _run_worker(payload, None)
             case ["sync", "--spooled", payload, "--deadline", seconds]:
-                return _work(payload, seconds)
-        if given[0] not in COMMANDS:
-            print(f"cc-trace: {_unknown(given[0])}", file=sys.stderr)
+                return _run_worker(payload, seconds)
+        if argv[0] not in COMMANDS:
+            print(f"cc-trace: {_unknown_command(argv[0])}", file=sys.stderr)
             return 2
-        return _called(given)
+        return _run_parsed(argv)
     except BrokenPipeError:
         _drop_output()  # the reader has seen enough (`| head`)
         return 0
@@ -68,8 +68,8 @@ def _main(given: Sequence[str]) -> int:
         return 2
 
 
-def _work(payload: str, seconds: str | None) -> int:
-    """Be the worker that a hook starts. It runs at every Stop, so it does without argparse."""
+def _run_worker(payload: str, seconds: str | None) -> int:
+    """Run the worker that a hook starts. It runs at every Stop, so it avoids argparse."""
     from pathlib import Path  # noqa: PLC0415  (see above)
 
     gc.set_threshold(GC_THRESHOLD)
@@ -86,22 +86,22 @@ def _work(payload: str, seconds: str | None) -> int:
         return 2
 
 
-def _unknown(typed: str) -> str:
+def _unknown_command(name: str) -> str:
     import difflib  # noqa: PLC0415  (only for a mistyped command)
 
-    meant = difflib.get_close_matches(typed, (*COMMANDS, "--help", "--version"), 1)
-    hint = f"did you mean `cc-trace {meant[0]}`?" if meant else "`cc-trace --help` lists all commands"
-    return f"unknown {'option' if typed.startswith('-') else 'command'} {typed!r}; {hint}"
+    matches = difflib.get_close_matches(name, (*COMMANDS, "--help", "--version"), 1)
+    hint = f"did you mean `cc-trace {matches[0]}`?" if matches else "`cc-trace --help` lists all commands"
+    return f"unknown {'option' if name.startswith('-') else 'command'} {name!r}; {hint}"
 
 
-def _called(given: Sequence[str]) -> int:
+def _run_parsed(argv: Sequence[str]) -> int:
     from cc_trace.cli.arguments import parse  # noqa: PLC0415  (argparse, see above)
 
-    options = parse(given)
+    options = parse(argv)
     gc.set_threshold(GC_THRESHOLD)
     try:
         if options.command not in ("completion", "uninstall"):
-            _say_what_the_hook_noted()
+            _warn_if_hook_stopped()
         code = _run(options)
         sys.stdout.flush()  # here, where a reader that has gone is dealt with
     except CcTraceError as error:
@@ -110,19 +110,19 @@ def _called(given: Sequence[str]) -> int:
     return code
 
 
-def _say_what_the_hook_noted() -> None:
+def _warn_if_hook_stopped() -> None:
     from cc_trace.paths import claude_folder, home, state_folder, stopped_since  # noqa: PLC0415  (see above)
 
     try:
         folder = state_folder(os.environ, claude_folder(os.environ, home(os.environ)))
     except ConfigError:
         return  # no home: the command itself says so, in its own way
-    if (noted := stopped_since(folder)) is not None:
-        print(f"cc-trace: {noted}; `cc-trace sync` delivers what is pending", file=sys.stderr)
+    if (warning := stopped_since(folder)) is not None:
+        print(f"cc-trace: {warning}; `cc-trace sync` delivers what is pending", file=sys.stderr)
 
 
 def _drop_output() -> None:
-    """Let what could not be written go: Python would complain about it once more when it flushes at exit."""
+    """Discard unwritten output: otherwise Python complains once more when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -55,31 +55,31 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     app = App.open(environment, only_destination=options.to)
     app.runtime.metrics = False
     now = time.time()
-    found = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
-    if not found:
+    files = past_sessions(options.paths, app.config_dir, since_seconds(options.since, now))
+    if not files:
         print(
             "no sessions to deliver"
             if options.since is None
             else f"no sessions to deliver with --since {options.since}"
         )
         return 0
-    _warn(app, found, now)
-    summary = Summary(len(found), sum(file.size for file in found), again=options.again)
+    _warn(app, files, now)
+    summary = Summary(len(files), sum(file.size for file in files), again=options.again)
     if options.dry_run:
-        return _counted(app, found, summary)
+        return _dry_run(app, files, summary)
     if options.again:
-        found = _forget(app, options.to, found, summary)
+        files = _forget(app, options.to, files, summary)
     stop_flag: StopFlag = SimpleNamespace(value=False)
     with _bar(summary) as bar:
         if options.jobs == 1:
-            reports = in_turn(app, found, bar.add, stop_flag)
+            reports = in_turn(app, files, bar.add, stop_flag)
         else:
             import multiprocessing.sharedctypes  # noqa: PLC0415  (30 ms, and only --jobs needs it)
 
             with app.sync():
                 pass  # an error in the state folder is reported once, here
             stop_flag = multiprocessing.sharedctypes.RawValue("b", 0)  # all processes see it
-            reports = side_by_side(environment, options.to, options.jobs, found, bar.add, stop_flag)
+            reports = side_by_side(environment, options.to, options.jobs, files, bar.add, stop_flag)
         with stop_on_interrupt(stop_flag):
             for file, report in reports:
                 summary.add(report)
@@ -91,11 +91,11 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 1 if summary.pending else 0
 
 
-def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary) -> list[TranscriptFile]:
+def _forget(app: App, to: str, files: Sequence[TranscriptFile], summary: Summary) -> list[TranscriptFile]:
     """Forget what these sessions have delivered to a destination: there is another backend under its name now.
 
-    Return those it was done for: one that a process is at work on would be half forgotten. A fork sends what it copied
-    of a session that is gone.
+    Return the sessions that were forgotten: not those that another process is delivering. A fork sends what it copied
+    from a deleted session.
     """
     forgotten: list[TranscriptFile] = []
     with contextlib.ExitStack() as stack:
@@ -103,11 +103,11 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
             stack.callback(ledger.close)
             for session_id in {*ledger.sessions(to)}.difference(path.stem for path in main_transcripts(app.config_dir)):
                 ledger.delete_claims(to, session_id)
-        for file in found:
-            with app.states.locked(file.path.stem, _LOCK_SECONDS) as held:
-                if not held:
-                    why = f"another process is delivering it; wait, then run this again with {file.path}"
-                    summary.add_pending(why)
+        for file in files:
+            with app.states.locked(file.path.stem, _LOCK_SECONDS) as locked:
+                if not locked:
+                    reason = f"another process is delivering it; wait, then run this again with {file.path}"
+                    summary.add_pending(reason)
                     continue
                 if ledger is not None:
                     ledger.delete_claims(to, file.path.stem)
@@ -118,9 +118,9 @@ def _forget(app: App, to: str, found: Sequence[TranscriptFile], summary: Summary
     return forgotten
 
 
-def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
-    """Warn beforehand if a backend is known to refuse old spans, or a session has more files than the one taken."""
-    for file in found:
+def _warn(app: App, files: Sequence[TranscriptFile], now: float) -> None:
+    """Warn if a backend is known to refuse old spans, or if a session has several transcripts."""
+    for file in files:
         for other in file.others:
             fix = f"`cc-trace sync --transcript {shlex.quote(str(other))}` delivers it"
             print(
@@ -128,7 +128,7 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
                 file=sys.stderr,
             )
     old: Counter[tuple[str, int]] = Counter()
-    for file in found:
+    for file in files:
         with contextlib.suppress(CcTraceError, OSError):  # reported when the session is delivered
             for settings in app.config(*app.project_and_environment(file.path)).destinations:
                 seconds = max_span_age_seconds(settings)
@@ -136,20 +136,20 @@ def _warn(app: App, found: Sequence[TranscriptFile], now: float) -> None:
                     old[settings.name, seconds] += 1
     for (name, seconds), count in old.items():
         age = plural(seconds // _HOUR, "hour")
-        said = f"{name} refuses spans older than {age}; this affects {count} of {len(found)}"
-        print(f"cc-trace: {said} sessions", file=sys.stderr)
+        clause = f"{name} refuses spans older than {age}; this affects {count} of {len(files)}"
+        print(f"cc-trace: {clause} sessions", file=sys.stderr)
 
 
-def _counted(app: App, found: Sequence[TranscriptFile], summary: Summary) -> int:
+def _dry_run(app: App, files: Sequence[TranscriptFile], summary: Summary) -> int:
     """Count what would be sent, and send nothing."""
-    counted: dict[str, set[str]] = {}
+    counted_turns: dict[str, set[str]] = {}
     with contextlib.ExitStack() as stack:
         ledger = None if summary.again else open_ledger(app.states.folder / "ledger.db")
         if ledger is not None:
             stack.callback(ledger.close)
-        for file in found:
+        for file in files:
             try:
-                _count(app, file, summary, ledger, counted)
+                _count(app, file, summary, ledger, counted_turns)
             except (OSError, CcTraceError) as error:
                 summary.pending[str(error)] += 1
     summary.print_counted()
@@ -157,13 +157,13 @@ def _counted(app: App, found: Sequence[TranscriptFile], summary: Summary) -> int
 
 
 def _count(
-    app: App, file: TranscriptFile, summary: Summary, ledger: Ledger | None, counted: dict[str, set[str]]
+    app: App, file: TranscriptFile, summary: Summary, ledger: Ledger | None, counted_turns: dict[str, set[str]]
 ) -> None:
-    known = app.states.peek(file.path.stem)
-    state = known or SessionState(file.path.stem, str(file.path), cwd=first_cwd(file.path))
+    saved_state = app.states.peek(file.path.stem)
+    state = saved_state or SessionState(file.path.stem, str(file.path), cwd=first_cwd(file.path))
     off = app.why_off(state.cwd, state.environment)
     with OpenTranscript(file.path) as transcript:
-        suppressed = off is None and suppressed_by(transcript, app.states, new=known is None) is not None
+        suppressed = off is None and suppressed_by(transcript, app.states, new=saved_state is None) is not None
     if suppressed:
         off = WRITTEN_WHILE_OFF
     if off is not None:
@@ -177,14 +177,14 @@ def _count(
         name, turns, spans = settings.name, 0, 0
         if summary.again:
             state.destinations.pop(name, None)
-        if state_is_pending(known, file.size, [name], agents.refresh):
+        if state_is_pending(saved_state, file.size, [name], agents.refresh):
             agents.refresh()
             files = agents.to_read(name, state.cursor(name))
             session = state.read_on(file.path, name, ending, rest_ns=rest_ns, agents=files)
             # An idempotent store also gets the turns that a fork copied.
-            seen = set[str]() if settings.idempotent else counted.setdefault(name, set())
-            there = None if settings.idempotent else ledger
-            turns, spans = count_unsent(session, state.destinations.get(name), there, name, seen)
+            seen = set[str]() if settings.idempotent else counted_turns.setdefault(name, set())
+            claims = None if settings.idempotent else ledger
+            turns, spans = count_unsent(session, state.destinations.get(name), claims, name, seen)
         summary.count(name, turns, spans)
 
 

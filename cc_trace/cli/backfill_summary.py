@@ -23,9 +23,9 @@ class Summary:
     done: int = 0
     spans: Counter[str] = field(default_factory=Counter)  # by destination
     turns: Counter[str] = field(default_factory=Counter)
-    off: Counter[str] = field(default_factory=Counter)  # why -> sessions
+    off: Counter[str] = field(default_factory=Counter)  # reason -> sessions
     pending: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)  # why -> spans
+    refused: Counter[str] = field(default_factory=Counter)  # reason -> spans
 
     def add(self, report: Report) -> None:
         """Add the report of one session."""
@@ -35,15 +35,15 @@ class Summary:
             self.off[report.why_off] += 1
         if report.locked:
             self.pending["another process is delivering it"] += 1
-        for name, why in report.pending.items():
-            self.pending[why if name == "*" else f"{name}: {why}"] += 1
+        for name, reason in report.pending.items():
+            self.pending[reason if name == "*" else f"{name}: {reason}"] += 1
         for name, spans in report.sent.items():
             self.count(name, report.turns.get(name, 0), spans)
 
-    def add_pending(self, why: str) -> None:
+    def add_pending(self, reason: str) -> None:
         """Add a session that cannot be delivered now."""
         self.done += 1
-        self.pending[why] += 1
+        self.pending[reason] += 1
 
     def count(self, destination: str, turns: int, spans: int) -> None:
         """Add what was sent, or would be."""
@@ -56,8 +56,8 @@ class Summary:
         for name, spans in self.spans.items():
             print(f"  {plural(self.turns[name], 'turn')}, {plural(spans, 'span')} would go to {name}")
         self._print_off()
-        for why, count in self.pending.most_common():
-            print(f"  {plural(count, 'session')} cannot be counted: {why}")
+        for reason, count in self.pending.most_common():
+            print(f"  {plural(count, 'session')} cannot be counted: {reason}")
 
     def print_delivered(self) -> None:
         """Print what was sent, and what was not and why."""
@@ -67,17 +67,17 @@ class Summary:
         for name, spans in self.spans.items():
             print(f"  {plural(self.turns[name], 'turn')}, {plural(spans, 'span')} sent to {name}")
         self._print_off()
-        for why, count in self.refused.most_common():
-            print(f"  {plural(count, 'span')} refused for good: {why}")
-        for why, count in self.pending.most_common():
-            print(f"  {plural(count, 'session')} pending: {why}")
+        for reason, count in self.refused.most_common():
+            print(f"  {plural(count, 'span')} refused for good: {reason}")
+        for reason, count in self.pending.most_common():
+            print(f"  {plural(count, 'session')} pending: {reason}")
         if self.pending or self.done != self.sessions:
             again = " without --again" if self.again else ""
             print(f"  run it again{again} to continue; nothing is sent twice")
 
     def _print_off(self) -> None:
-        for why, count in self.off.most_common():
-            print(f"  {plural(count, 'session')} not traced: {why}")
+        for reason, count in self.off.most_common():
+            print(f"  {plural(count, 'session')} not traced: {reason}")
 
 
 def _size(size: int) -> str:

@@ -1,6 +1,6 @@
 """The workers of a backfill: this process, one session after the other, or several processes in parallel.
 
-An interrupt takes effect after the batch in hand: what was sent is always recorded, and a second run goes on there.
+An interrupt takes effect after the current batch: what was sent is always recorded, and a second run continues there.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _GIVE_UP_AFTER: Final = 3  # sessions in a row of which nothing could be sent: t
 
 
 @dataclass(slots=True)
-class _Failing:
-    """A destination, how many sessions in a row it accepted nothing of, and why."""
+class _Failures:
+    """How many sessions in a row a destination accepted nothing of, and why."""
 
     settings: DestinationSettings
     sessions: int = 0
-    why: str = ""
+    reason: str = ""
 
 
 class _Worker:
@@ -45,7 +45,7 @@ class _Worker:
     def __init__(self, app: App, on_batch: OnBatch, stop_flag: StopFlag) -> None:
         self._app = app
         self._session = ""
-        self._failing: list[_Failing] = []
+        self._failures: list[_Failures] = []
         app.runtime.on_batch = lambda batch: on_batch(self._session, batch)
         app.runtime.interrupted = lambda: bool(stop_flag.value)
         self._stack = contextlib.ExitStack()
@@ -72,23 +72,23 @@ class _Worker:
         if state is None or "*" in report.pending or report.why_off is not None or report.locked:
             return
         for settings in self._app.config(state.cwd, state.environment).destinations:
-            failing = self._failing_of(settings)
+            failures = self._failures_of(settings)
             if settings in self._app.skipped:
-                report.pending[settings.name] = f"gave up after several failures: {failing.why}"
+                report.pending[settings.name] = f"gave up after several failures: {failures.reason}"
                 continue
-            why = report.pending.get(settings.name, "")
-            refused = state.cursor(settings.name).refusing_since is not None
-            failed = why and not refused and not report.sent.get(settings.name)
-            failing.sessions, failing.why = failing.sessions + 1 if failed else 0, why
-            if failing.sessions >= _GIVE_UP_AFTER:
+            reason = report.pending.get(settings.name, "")
+            refuses_spans = state.cursor(settings.name).refusing_since is not None
+            failed = reason and not refuses_spans and not report.sent.get(settings.name)
+            failures.sessions, failures.reason = failures.sessions + 1 if failed else 0, reason
+            if failures.sessions >= _GIVE_UP_AFTER:
                 self._app.skip_destination(settings)
 
-    def _failing_of(self, settings: DestinationSettings) -> _Failing:
-        for failing in self._failing:
-            if failing.settings == settings:
-                return failing
-        self._failing.append(_Failing(settings))
-        return self._failing[-1]
+    def _failures_of(self, settings: DestinationSettings) -> _Failures:
+        for failures in self._failures:
+            if failures.settings == settings:
+                return failures
+        self._failures.append(_Failures(settings))
+        return self._failures[-1]
 
     def close(self) -> None:
         """Close the app's destinations."""
@@ -96,12 +96,12 @@ class _Worker:
 
 
 def in_turn(
-    app: App, found: Sequence[TranscriptFile], on_batch: OnBatch, stop_flag: StopFlag
+    app: App, files: Sequence[TranscriptFile], on_batch: OnBatch, stop_flag: StopFlag
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver one session after the other."""
     worker = _Worker(app, on_batch, stop_flag)
     try:
-        for file in found:
+        for file in files:
             if stop_flag.value:
                 return
             yield file, worker.deliver(file)
@@ -113,34 +113,34 @@ def side_by_side(
     environment: Mapping[str, str],
     to: str | None,
     jobs: int,
-    found: Sequence[TranscriptFile],
+    files: Sequence[TranscriptFile],
     on_batch: OnBatch,
     stop_flag: StopFlag,
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver several sessions at a time, each in a process of its own: reading them takes one core.
 
-    A fork waits for the session it was forked from, if both are at work. Interrupts are the parent's to take: in a
-    process of the pool they would hit a request in hand.
+    A fork waits for the session it was forked from, if both are at work. Only the parent handles
+    interrupts: in a process of the pool they would break a request.
     """
     import multiprocessing  # noqa: PLC0415  (30 ms, and only --jobs needs it)
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415  (the same)
 
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
-    given = (dict(environment), to, queue, stop_flag)
+    arguments = (dict(environment), to, queue, stop_flag)
     listener = threading.Thread(target=_listen, args=(queue, on_batch), daemon=True)
     listener.start()
-    waiting: dict[TranscriptFile, Report] = {}
-    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given) as pool:
+    waiting_forks: dict[TranscriptFile, Report] = {}
+    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=arguments) as pool:
         try:
-            for file, report in _spread(pool, jobs, found, stop_flag):
+            for file, report in _spread(pool, jobs, files, stop_flag):
                 if report.waits_for_other_session:
-                    waiting[file] = report
+                    waiting_forks[file] = report
                 else:
                     yield file, report
-            for file, report in _spread(pool, 1, [*waiting], stop_flag):
-                yield file, report.after(waiting.pop(file))
-            yield from waiting.items()
+            for file, report in _spread(pool, 1, [*waiting_forks], stop_flag):
+                yield file, report.after(waiting_forks.pop(file))
+            yield from waiting_forks.items()
         except KeyboardInterrupt:  # the second one: what they send just now is unclear, as after any sudden end
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -150,15 +150,15 @@ def side_by_side(
 
 
 def _spread(
-    pool: Executor, jobs: int, found: Sequence[TranscriptFile], stop_flag: StopFlag
+    pool: Executor, jobs: int, files: Sequence[TranscriptFile], stop_flag: StopFlag
 ) -> Iterator[tuple[TranscriptFile, Report]]:
     """Deliver with `jobs` processes at a time, until all is done or the user stops it."""
     from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait  # noqa: PLC0415  (as above)
 
-    left = iter(found)
+    remaining = iter(files)
     at_work: dict[Future[Report], TranscriptFile] = {}
     while True:
-        for file in islice(left, 0 if stop_flag.value else jobs - len(at_work)):
+        for file in islice(remaining, 0 if stop_flag.value else jobs - len(at_work)):
             try:
                 with block_interrupts():
                     at_work[pool.submit(_deliver, file)] = file

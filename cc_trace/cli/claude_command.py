@@ -1,4 +1,4 @@
-"""What a command line that calls `claude` tells of the run: the prompt, and the session."""
+"""The prompt and the session in a command line that calls `claude`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cc_trace.paths import is_session_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# By `claude --help`. Options that are named nowhere here take one value.
+# From `claude --help`. All other options take one value.
 _FLAGS: Final = frozenset(
     (
         *("-p", "--print", "-c", "--continue", "-h", "--help", "-v", "--version", "--verbose", "--bare", "--brief"),
@@ -34,7 +34,7 @@ _FLAGS: Final = frozenset(
         *("--safe-mode", "--strict-mcp-config"),
     )
 )
-# May be followed by a value. Whatever follows that is no option is taken as one, as Claude Code does.
+# May be followed by a value. Whatever follows that is not an option is taken as one, as Claude Code does.
 _MAY_HAVE_VALUE: Final = frozenset(
     (
         "-d",
@@ -59,15 +59,15 @@ _MANY_VALUES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCommand:
-    """A call of `claude`, as far as it can be read off."""
+    """A call of `claude`, as far as its command line shows."""
 
     prompt: str | None = None
     session_id: str | None = None
 
 
 def read_command(command: Sequence[str]) -> ClaudeCommand:
-    """Return what a command line says; nothing where it does not call `claude` itself."""
-    start = next((place for place, each in enumerate(command) if _is_claude(each)), None)
+    """Return the prompt and the session of a command line; neither if it does not call `claude` itself."""
+    start = next((index for index, word in enumerate(command) if _is_claude(word)), None)
     return ClaudeCommand() if start is None else _read(list(command[start + 1 :]))
 
 
@@ -77,7 +77,7 @@ def _is_claude(word: str) -> bool:
 
 
 def _read(words: list[str]) -> ClaudeCommand:
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     texts: list[str] = []
     while words:
         word = words.pop(0)
@@ -88,16 +88,16 @@ def _read(words: list[str]) -> ClaudeCommand:
         if not word.startswith("-") or word == "-":
             texts.append(word)
         elif name != word:
-            found[name] = value
+            options[name] = value
         elif word in _MANY_VALUES:
             while words and not words[0].startswith("-"):
                 words.pop(0)
         elif word in _FLAGS or _is_flags(word) or not words:
-            found[word] = ""
+            options[word] = ""
         elif word not in _MAY_HAVE_VALUE or not words[0].startswith("-"):
-            found[word] = words.pop(0)
-    session = found.get("--session-id") or found.get("--resume") or found.get("-r")
-    if session is None or not is_session_id(session) or ("--fork-session" in found and "--session-id" not in found):
+            options[word] = words.pop(0)
+    session = options.get("--session-id") or options.get("--resume") or options.get("-r")
+    if session is None or not is_session_id(session) or ("--fork-session" in options and "--session-id" not in options):
         session = None
     return ClaudeCommand(texts[0] if texts else None, session)
 

@@ -24,7 +24,7 @@ COMMANDS = {
 
 def overview() -> str:
     """Return what `cc-trace --help` prints."""
-    lines = [f"  {name:<10}  {about}" for name, about in COMMANDS.items()]
+    lines = [f"  {name:<10}  {description}" for name, description in COMMANDS.items()]
     return "\n".join(
         [
             "usage: cc-trace [--help] [--version] COMMAND ...",

@@ -54,12 +54,12 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:  # 
 def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield every command, also those of `config`, as it is typed."""
 
-    def below(of: argparse.ArgumentParser, typed: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-        for action in of._actions:  # noqa: SLF001  (argparse has no other way to ask)
+    def below(parent: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        for action in parent._actions:  # noqa: SLF001  (argparse has no other way to ask)
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  (the same)
                 for name, command in action.choices.items():
-                    yield f"{typed}{name}", command
-                    yield from below(command, f"{typed}{name} ")
+                    yield f"{prefix}{name}", command
+                    yield from below(command, f"{prefix}{name} ")
 
     yield from below(parser(), "")
 
@@ -77,19 +77,20 @@ def _options(command: argparse.ArgumentParser) -> dict[str, str]:
 
 def _words() -> dict[str, list[str]]:
     """Return what may follow each command; after nothing, the commands."""
-    found = {"": [*COMMANDS, "--help", "--version"]}
+    words = {"": [*COMMANDS, "--help", "--version"]}
     commands = dict(_commands())
-    for typed, command in commands.items():
-        actions = [name.removeprefix("config ") for name in commands if typed == "config" and " " in name]
-        settings = [setting.name for setting in SETTINGS if typed.startswith("config ")]
-        shells = ["bash", "zsh", "fish"] if typed == "completion" else []
-        found[typed] = [*actions, *settings, *shells, *_options(command)]
-    return found
+    for command, subparser in commands.items():
+        actions = [name.removeprefix("config ") for name in commands if command == "config" and " " in name]
+        settings = [setting.name for setting in SETTINGS if command.startswith("config ")]
+        shells = ["bash", "zsh", "fish"] if command == "completion" else []
+        words[command] = [*actions, *settings, *shells, *_options(subparser)]
+    return words
 
 
 def _cases(variable: str) -> str:
     return "\n".join(
-        f"    {shlex.quote(typed)}) {variable}={shlex.quote(' '.join(words))} ;;" for typed, words in _words().items()
+        f"    {shlex.quote(command)}) {variable}={shlex.quote(' '.join(words))} ;;"
+        for command, words in _words().items()
     )
 
 
@@ -102,20 +103,20 @@ def _zsh() -> str:
 
 
 def _fish() -> str:
-    def line(condition: str, rest: str, about: str) -> str:
-        quoted = about.replace("\\", "\\\\").replace("'", "\\'")
-        return f"complete -c cc-trace -n '{condition}' {rest} -d '{quoted}'\n"
+    def line(condition: str, arguments: str, description: str) -> str:
+        quoted = description.replace("\\", "\\\\").replace("'", "\\'")
+        return f"complete -c cc-trace -n '{condition}' {arguments} -d '{quoted}'\n"
 
-    lines = [line("__fish_use_subcommand", f"-f -a {name}", about) for name, about in COMMANDS.items()]
-    for typed, command in _commands():
-        condition = " && ".join(f"__fish_seen_subcommand_from {word}" for word in typed.split())
-        if typed == "config":
+    lines = [line("__fish_use_subcommand", f"-f -a {name}", description) for name, description in COMMANDS.items()]
+    for name, subparser in _commands():
+        condition = " && ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
+        if name == "config":
             condition += " && not __fish_seen_subcommand_from set unset get"
             lines.append(line(condition, "-f -a 'set unset get'", "change or print a setting"))
-        elif typed.startswith("config "):
+        elif name.startswith("config "):
             names = " ".join(setting.name for setting in SETTINGS)
             lines.append(line(condition, f"-f -a '{names}'", "setting"))
-        elif typed == "completion":
+        elif name == "completion":
             lines.append(line(condition, "-f -a 'bash zsh fish'", "shell"))
-        lines += [line(condition, f"-l {name[2:]}", about) for name, about in _options(command).items()]
+        lines += [line(condition, f"-l {option[2:]}", text) for option, text in _options(subparser).items()]
     return "".join(lines)

@@ -48,12 +48,12 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     match options.action:
         case "set":
             sources = Sources(environment, home(environment), from_hook=False)
-            return _set(_named(options.name), options.value, sources, _folder(options.project, sources))
+            return _set(_find_setting(options.name), options.value, sources, _folder(options.project, sources))
         case "unset":
             sources = Sources(environment, home(environment), from_hook=False)
-            return _unset(_named(options.name), sources, _folder(options.project, sources))
+            return _unset(_find_setting(options.name), sources, _folder(options.project, sources))
         case "get":
-            return _get(_named(options.name, readable=True), environment, options.project)
+            return _get(_find_setting(options.name, readable=True), environment, options.project)
         case _:
             return _show(environment, options.project, as_json=options.json)
 
@@ -63,8 +63,8 @@ def _folder(project: str | None, sources: Sources) -> str | None:
     if project is None:
         return None
     path = os.path.normpath(current_folder() / Path(project).expanduser())
-    written = (text for text, _ in project_tables(read_toml(sources.config_file)))
-    return next((text for text in written if str(sources.folder(text)) == path), path)
+    keys = (text for text, _ in project_tables(read_toml(sources.config_file)))
+    return next((text for text in keys if str(sources.folder(text)) == path), path)
 
 
 def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool) -> int:
@@ -81,7 +81,7 @@ def _show(environment: Mapping[str, str], project: str | None, *, as_json: bool)
             print(f"{row['name']:<20}  {value:<32}  {row['origin']}")
         print(f"\nconfig.toml: {file}{'' if file.exists() else ' (does not exist)'}")
         print(f"state folder: {app.states.folder}")
-    _unknown(file)
+    _refuse_unknown_keys(file)
     config = app.config(project)  # errors come after the settings are shown
     if not as_json:
         off, names = app.why_off(project), ", ".join(settings.name for settings in config.destinations)
@@ -101,33 +101,35 @@ def _get(setting: Setting, environment: Mapping[str, str], project: str | None) 
 
 
 def _row(setting: Setting, settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
-    found = settings.value(setting.name)
+    setting_value = settings.value(setting.name)
     if setting.hook_only:  # read by the hook from its environment alone
-        given = environment.get(setting.variable)
-        value, origin = (given, f"environment: {setting.variable}") if given else (setting.default, "default")
-    elif found is None:
+        variable_value = environment.get(setting.variable)
+        value, origin = (
+            (variable_value, f"environment: {setting.variable}") if variable_value else (setting.default, "default")
+        )
+    elif setting_value is None:
         value, origin = setting.default, "default"
     else:
-        value, origin = shown(setting, found), _origin(found)
+        value, origin = display_value(setting, setting_value), _origin(setting_value)
     return {"name": setting.name, "value": value, "origin": origin if value is not None else "not set"}
 
 
-def _origin(found: SettingValue) -> str:
-    return found.origin if not found.key.isupper() else f"{found.origin}: {found.key}"
+def _origin(value: SettingValue) -> str:
+    return value.origin if not value.key.isupper() else f"{value.origin}: {value.key}"
 
 
-def shown(setting: Setting, found: SettingValue) -> str:
+def display_value(setting: Setting, value: SettingValue) -> str:
     """Return a value for display: at most the end of a secret."""
     if setting.kind == "lines":  # what is to be masked may be told by the expression that finds it
-        count = len(found.text.splitlines())
+        count = len(value.text.splitlines())
         return f"{count} expression{'' if count == 1 else 's'}"
     if setting.kind == "url":
-        return _address(found.text)
+        return _address(value.text)
     if not setting.secret:
-        return " ".join(Redactor().text(found.text).split("\n"))
+        return " ".join(Redactor().text(value.text).split("\n"))
     if setting.kind == "pairs":
-        return ", ".join(map(_header, found.table or found.text.split(",")))
-    return f"****{found.text[-_TAIL:]}" if len(found.text) >= _LONG else "****"
+        return ", ".join(map(_header, value.table or value.text.split(",")))
+    return f"****{value.text[-_TAIL:]}" if len(value.text) >= _LONG else "****"
 
 
 def _header(part: str) -> str:
@@ -148,14 +150,14 @@ def _address(text: str) -> str:
     return Redactor().text(urlunsplit(address))
 
 
-def _unknown(file: Path) -> None:
+def _refuse_unknown_keys(file: Path) -> None:
     """Report the first key of config.toml that is not a setting: most are mistyped."""
     for key in unknown_keys(file):
         message = f"{file} has {key!r}, which is not a setting; {_hint(key)}"
         raise ConfigError(message)
 
 
-def _named(name: str, *, readable: bool = False) -> Setting:
+def _find_setting(name: str, *, readable: bool = False) -> Setting:
     """Return a setting by its name or one of its variables."""
     for setting in SETTINGS:
         if name.lower() == setting.name or name in setting.variables:
@@ -169,20 +171,20 @@ def _named(name: str, *, readable: bool = False) -> Setting:
 
 def _hint(name: str) -> str:
     """Return which setting may be meant by a name that is none."""
-    meant = difflib.get_close_matches(name.lower(), [setting.name for setting in SETTINGS], 1)
-    return f"did you mean {meant[0]}?" if meant else "`cc-trace config` lists all settings"
+    matches = difflib.get_close_matches(name.lower(), [setting.name for setting in SETTINGS], 1)
+    return f"did you mean {matches[0]}?" if matches else "`cc-trace config` lists all settings"
 
 
 def _set(setting: Setting, value: str | None, sources: Sources, project: str | None) -> int:
     try:
-        text = _given(setting) if value is None else value
+        text = _read_value(setting) if value is None else value
         text.encode()
     except EOFError:
         text = ""
     except UnicodeError:
         message = f"the value for {setting.name} is not valid UTF-8"
         raise ConfigError(message) from None
-    typed = _checked(setting, text, sources)
+    parsed = _parse_value(setting, text, sources)
     import tomlkit  # noqa: PLC0415  (50 ms, and only `set` and `unset` write)
 
     file = sources.config_file.resolve()
@@ -196,28 +198,28 @@ def _set(setting: Setting, value: str | None, sources: Sources, project: str | N
             raise ConfigError(message)
         projects.setdefault(project, tomlkit.table())
         table = projects[project]
-    table[setting.name] = typed
+    table[setting.name] = parsed
     write_private(file, tomlkit.dumps(document).encode())
     print(f"{setting.name} is set in {sources.config_file}{'' if project is None else f' for {project}'}")
-    layers = [Layer("environment", sources.environment), Layer(str(file), {setting.name: typed}, variables=False)]
-    if (found := Settings(layers).value(setting.name)) is not None and found.key != setting.name:
-        print(f"but {found.key} is set in this environment and takes precedence")
+    layers = [Layer("environment", sources.environment), Layer(str(file), {setting.name: parsed}, variables=False)]
+    if (effective := Settings(layers).value(setting.name)) is not None and effective.key != setting.name:
+        print(f"but {effective.key} is set in this environment and takes precedence")
     return 0
 
 
-def _checked(setting: Setting, text: str, sources: Sources) -> object:
+def _parse_value(setting: Setting, text: str, sources: Sources) -> object:
     """Return a value as it is written to config.toml. Raises ConfigError for one that the setting cannot have."""
-    given = Settings([Layer(setting.name, {setting.variable: text}, argument=True)])
-    if not (given.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
+    settings = Settings([Layer(setting.name, {setting.variable: text}, argument=True)])
+    if not (settings.names(setting.name) if setting.kind in ("names", "lines", "pairs") else text.strip()):
         message = f"no value was given for {setting.name}; `cc-trace config unset {setting.name}` removes it"
         raise ConfigError(message)
-    value = toml_value(setting, given)
+    value = toml_value(setting, settings)
     check_key(setting.name, text.strip())
     if setting.name == "destinations":
-        for name in given.names(setting.name):
+        for name in settings.names(setting.name):
             split_name(name, setting.name)
     elif setting.name != "trace_to_langfuse":  # both need others, which may be set later
-        read_config(given, Path("/"), sources.home)
+        read_config(settings, Path("/"), sources.home)
     return value
 
 
@@ -225,10 +227,10 @@ def _unset(setting: Setting, sources: Sources, project: str | None) -> int:
     import tomlkit  # noqa: PLC0415  (as above)
 
     file = sources.config_file.resolve()
-    where = f"{sources.config_file}{'' if project is None else f' for {project}'}"
+    location = f"{sources.config_file}{'' if project is None else f' for {project}'}"
     toml = read_toml(file)
     if setting.name not in (toml if project is None else dict(project_tables(toml)).get(project, {})):
-        print(f"{setting.name} is not set in {where}")
+        print(f"{setting.name} is not set in {location}")
         return 0
     document: Any = tomlkit.parse(read_regular(file).decode())
     table = document if project is None else document["project"][project]
@@ -236,11 +238,11 @@ def _unset(setting: Setting, sources: Sources, project: str | None) -> int:
     if project is not None and not table:
         del document["project"][project]
     write_private(file, tomlkit.dumps(document).encode())
-    print(f"{setting.name} is no longer set in {where}")
+    print(f"{setting.name} is no longer set in {location}")
     return 0
 
 
-def _given(setting: Setting) -> str:
+def _read_value(setting: Setting) -> str:
     """Read a value from stdin, so that it is in no shell history and no list of processes."""
     if sys.stdin is None:  # closed by whoever started us
         return ""

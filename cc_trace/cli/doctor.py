@@ -31,16 +31,16 @@ _BREAKS: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print every check, failures first, or all in JSON; exit 1 if one failed. The state folder is not made."""
-    done = list(_checks(environment))
+    checks = list(_checks(environment))
     if options.json:
-        print(json.dumps([check._asdict() for check in done], indent=2))
+        print(json.dumps([check._asdict() for check in checks], indent=2))
     else:
         coloured = sys.stdout.isatty() and not environment.get("NO_COLOR")
-        for check in sorted(done, key=lambda check: _FIRST.index(check.verdict)):
+        for check in sorted(checks, key=lambda check: _FIRST.index(check.verdict)):
             _print(check, coloured=coloured)
-        count = {verdict: sum(check.verdict == verdict for check in done) for verdict in ("failed", "warning")}
-        print(f"\n{plural(len(done), 'check')}: {count['failed']} failed, {plural(count['warning'], 'warning')}")
-    return 1 if any(check.verdict == "failed" for check in done) else 0
+        count = {verdict: sum(check.verdict == verdict for check in checks) for verdict in ("failed", "warning")}
+        print(f"\n{plural(len(checks), 'check')}: {count['failed']} failed, {plural(count['warning'], 'warning')}")
+    return 1 if any(check.verdict == "failed" for check in checks) else 0
 
 
 def _checks(environment: Mapping[str, str]) -> Iterator[Check]:

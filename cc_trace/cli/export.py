@@ -41,26 +41,26 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     session = find_session(options.session, app.config_dir, app.states.folder)
     privacy = _privacy(session, app)
     spans: list[Span] = []
-    for number, found in groupby(session.spans(), key=lambda span: span.turn):
-        turn = list(found)
+    for number, turn_spans in groupby(session.spans(), key=lambda span: span.turn):
+        turn = list(turn_spans)
         outgoing = [privacy(span, turn) for span in turn]  # all: a later turn may repeat a secret
         if options.turn in (None, number):
             spans += outgoing
     if options.turn is not None and not spans:
         raise no_turn(session.summary, options.turn)
-    told = session_json(session.summary, content=privacy.content == "full")
-    about = _masked(told, privacy)
-    about |= {name: privacy.beginning(told[name], most) for name, most in _CUT.items() if told[name]}
+    summary = session_json(session.summary, content=privacy.content == "full")
+    masked = _masked(summary, privacy)
+    masked |= {name: privacy.beginning(summary[name], max_chars) for name, max_chars in _CUT.items() if summary[name]}
     if privacy.content != "full":
-        about |= {"files_modified": [], "pr": None}
+        masked |= {"files_modified": [], "pr": None}
     match form:
         case ".html":
-            data = to_html(about, spans).encode("utf-8", "replace")
+            data = to_html(masked, spans).encode("utf-8", "replace")
         case ".perfetto.json":
-            data = orjson.dumps(to_perfetto(about, spans))
+            data = orjson.dumps(to_perfetto(masked, spans))
         case _:
-            made = {"session": about, "spans": [span_json(span) for span in spans]}
-            data = orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+            document = {"session": masked, "spans": [span_json(span) for span in spans]}
+            data = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     try:
         replace_file(out, data)
     except OSError as error:  # which names the file that was to take its place

@@ -39,13 +39,20 @@ _DEEPEST: Final = 5
 _TIME: Final = "%Y-%m-%d %H:%M:%S %Z"  # whoever gets the file may live in another time zone
 
 
-def to_html(about: Mapping[str, Any], spans: Sequence[Span]) -> str:
+def to_html(session: Mapping[str, Any], spans: Sequence[Span]) -> str:
     """Return the page."""
     allowed = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'"
-    title = about.get("title") or next((text for span in spans if (text := label(span))), about.get("session_id") or "")
+    title = session.get("title") or next(
+        (text for span in spans if (text := label(span))), session.get("session_id") or ""
+    )
     start_ns = min((span.start_ns for span in spans if span.start_ns is not None), default=None)
-    facts = [about.get("project"), about.get("git_branch"), local_time(start_ns, _TIME), _cost(about.get("cost_usd"))]
+    facts = [
+        session.get("project"),
+        session.get("git_branch"),
+        local_time(start_ns, _TIME),
+        _cost(session.get("cost_usd")),
+    ]
     return "".join(
         [
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -88,8 +95,10 @@ def _row(span: Span, depth: int, start: int, end: int) -> str:
         for name, value in (("error", span.error), ("input", span.input), ("output", span.output))
         if value not in (None, "", [], {})
     )
-    said = f' <span class="quiet">{_text(label(span))}</span>'
-    return f'<details class="d{depth}"><summary>{head}{said}{_bar(span, start, end, bad)}</summary>{body}</details>'
+    text_label = f' <span class="quiet">{_text(label(span))}</span>'
+    return (
+        f'<details class="d{depth}"><summary>{head}{text_label}{_bar(span, start, end, bad)}</summary>{body}</details>'
+    )
 
 
 def _bar(span: Span, start: int, end: int, bad: str) -> str:

@@ -20,7 +20,7 @@ _NS_PER_US: Final = 1000
 _PROCESS: Final = 1
 
 
-def to_perfetto(about: Mapping[str, Any], spans: Sequence[Span]) -> dict[str, Any]:
+def to_perfetto(session: Mapping[str, Any], spans: Sequence[Span]) -> dict[str, Any]:
     """Return the trace. Spans without times are left out."""
     agents: dict[str | None, str] = {None: _MAIN}
     for span in spans:
@@ -29,21 +29,21 @@ def to_perfetto(about: Mapping[str, Any], spans: Sequence[Span]) -> dict[str, An
     tracks: dict[tuple[str | None, int], list[int]] = {}
     placed: list[tuple[Span, int, int, tuple[str | None, int]]] = []
     timed = [(span, span.start_ns, span.end_ns) for span in spans]
-    known = [(span, start, max(start, end)) for span, start, end in timed if start is not None and end is not None]
-    for span, start, end in sorted(known, key=lambda each: (each[1], -each[2])):
+    slices = [(span, start, max(start, end)) for span, start, end in timed if start is not None and end is not None]
+    for span, start, end in sorted(slices, key=lambda slice_: (slice_[1], -slice_[2])):
         lane = 0
         while not _fits(tracks.setdefault((span.agent_id, lane), []), start, end):
             lane += 1
         placed.append((span, start, end, (span.agent_id, lane)))
     order = list(agents)
     ids = {key: number for number, key in enumerate(sorted(tracks, key=lambda key: (order.index(key[0]), key[1])), 1)}
-    title = about.get("title") or about.get("session_id")
-    events: list[dict[str, Any]] = [_named("process_name", 0, f"Claude Code: {title}")]
+    title = session.get("title") or session.get("session_id")
+    events: list[dict[str, Any]] = [_metadata("process_name", 0, f"Claude Code: {title}")]
     for (agent_id, lane), number in ids.items():
         name = agents[agent_id] + (f" ({lane + 1})" if lane else "")
-        events += [_named("thread_name", number, name), _sorted(number)]
+        events += [_metadata("thread_name", number, name), _sorted(number)]
     events += [_slice(span, start, end, ids[key]) for span, start, end, key in placed]
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"session_id": about.get("session_id")}}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"session_id": session.get("session_id")}}
 
 
 def _fits(ends: list[int], start: int, end: int) -> bool:
@@ -56,8 +56,8 @@ def _fits(ends: list[int], start: int, end: int) -> bool:
     return True
 
 
-def _named(what: str, track: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": _PROCESS, "tid": track, "args": {"name": name}}
+def _metadata(kind: str, track: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": track, "args": {"name": name}}
 
 
 def _sorted(track: int) -> dict[str, Any]:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver each file; print a line per run. Exit 1 if anything is pending, 2 if nothing could be read."""
-    runs = [run for name in options.files or ["-"] for run in read_runs(name, options.prompt)]
+    runs = [stream for name in options.files or ["-"] for stream in read_runs(name, options.prompt)]
     app = App.open(environment)
     with app.sync() as sync:
-        reports = [sync_stream(app, sync, each, current_folder()) for each in runs]
+        reports = [sync_stream(app, sync, stream, current_folder()) for stream in runs]
     for report in reports:
         print_report(app, report)
     if any(report.pending for report in reports):
@@ -34,25 +34,25 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def read_runs(name: str, prompt: str | None) -> list[StreamTranscript]:
-    """Return the sessions that a file, or stdin, tells of."""
+    """Return the sessions in a file, or in stdin."""
     try:
         if name == "-":
-            messages, ended_ns = read_messages(_arriving()), time.time_ns()
+            messages, ended_ns = read_messages(_stdin_lines()), time.time_ns()
         else:
             path = Path(name)
             messages, ended_ns = read_messages(path.read_bytes()), path.stat().st_mtime_ns
     except OSError as error:
         message = f"cannot read {name}: {error.strerror}"
         raise CcTraceError(message) from error
-    made = convert_stream(messages, prompt=prompt, ended_ns=ended_ns)
-    if not made:
-        what = "stdin" if name == "-" else name
-        message = f"{what} has no messages of Claude Code; run `claude -p` with --output-format stream-json --verbose"
+    runs = convert_stream(messages, prompt=prompt, ended_ns=ended_ns)
+    if not runs:
+        source = "stdin" if name == "-" else name
+        message = f"{source} has no messages of Claude Code; run `claude -p` with --output-format stream-json --verbose"
         raise NotFoundError(message)
-    return made
+    return runs
 
 
-def _arriving() -> Iterator[tuple[bytes, int]]:
+def _stdin_lines() -> Iterator[tuple[bytes, int]]:
     """Yield the lines of stdin, each with the time it arrived."""
     for line in sys.stdin.buffer:
         yield line, time.time_ns()

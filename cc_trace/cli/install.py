@@ -42,13 +42,13 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         states.prepare()
         states.stamp_installed()
 
-    done = install(paths, python, prepare)
+    installed = install(paths, python, prepare)
     if options.project:  # where earlier versions registered it
         unregister(paths.settings.with_name("settings.json"), paths.backups)
-    _report(paths, done)
+    _report(paths, installed)
     if options.project:
         print(f"note      {paths.settings.name} contains a path of this machine; keep it out of version control")
-    return _try_out(done.command, environment, python, _TRACED)
+    return _try_out(installed.command, environment, python, _TRACED)
 
 
 def try_out(hook: str, environment: Mapping[str, str]) -> int:
@@ -56,9 +56,9 @@ def try_out(hook: str, environment: Mapping[str, str]) -> int:
     return _try_out(f"exec {shlex.quote(hook)}", environment, own_python(), _NOT_REGISTERED)
 
 
-def _report(paths: InstallPaths, done: Installed) -> None:
-    change = done.change
-    if not done.changed:
+def _report(paths: InstallPaths, installed: Installed) -> None:
+    change = installed.change
+    if not installed.changed:
         print(f"cc-trace is already installed; nothing changed in {paths.settings}")
     else:
         print(f"hook      {paths.hook}")
@@ -75,18 +75,18 @@ def _report(paths: InstallPaths, done: Installed) -> None:
 
 
 def _try_out(command: str, environment: Mapping[str, str], python: Path, closing: str) -> int:
-    checked = check_hook(command, environment, python)
-    if checked.problem is not None:
-        fix = checked.fix or "install cc-trace again"
-        print(f"cc-trace: self-check: {checked.problem}; {fix}", file=sys.stderr)
-        for line in checked.details:
+    result = check_hook(command, environment, python)
+    if result.problem is not None:
+        fix = result.fix or "install cc-trace again"
+        print(f"cc-trace: self-check: {result.problem}; {fix}", file=sys.stderr)
+        for line in result.details:
             print(f"cc-trace: self-check: {line}", file=sys.stderr)
         return 1
     from cc_trace.cli.tree import Printer  # noqa: PLC0415  (rich takes 60 ms)
 
     print("\nA sample session, sent through the hook to a temporary store:\n")
     printer = Printer(full=False, content=True)
-    for _, spans in groupby(checked.spans, key=lambda span: span.turn):
+    for _, spans in groupby(result.spans, key=lambda span: span.turn):
         printer.turn(list(spans))
     print(f"\n{closing}")
     return 0

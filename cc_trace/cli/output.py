@@ -22,12 +22,12 @@ class EscapedBytes:
         self._stream = stream
 
     def write(self, data: bytes) -> int:
-        """Write what a terminal may see."""
+        """Write with control characters escaped."""
         self._stream.write(escaped(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
         return len(data)
 
     def __getattr__(self, name: str) -> object:
-        """Be the stream itself in all else."""
+        """Delegate everything else to the stream."""
         return getattr(self._stream, name)
 
 
@@ -47,7 +47,7 @@ class EscapedText:
         return EscapedBytes(self.bare.buffer)
 
     def write(self, text: str) -> int:
-        """Write what a terminal may see."""
+        """Write with control characters escaped."""
         self.bare.write(self.safe(text))
         return len(text)
 
@@ -61,12 +61,12 @@ class EscapedText:
         return safe
 
     def __getattr__(self, name: str) -> object:
-        """Be the stream itself in all else."""
+        """Delegate everything else to the stream."""
         return getattr(self.bare, name)
 
 
 def _width(stream: TextIO) -> int:
-    """Return how wide a terminal is, 0 for what is none."""
+    """Return the width of a terminal; 0 if the stream is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
@@ -75,19 +75,19 @@ def _width(stream: TextIO) -> int:
 
 def _wrapped(line: str, width: int) -> str:
     """Return a line in pieces that fit, but for words that do not; what follows is indented like it, and by four."""
-    done = []
+    lines = []
     indent = " " * (len(line) - len(line.lstrip(" ")) + 4)
     while len(line) > width:
         start = len(line) - len(line.lstrip(" "))
         cut = line.rfind(" ", start, width + 1)
         if cut < 0 and (cut := line.find(" ", width)) < 0:
             break
-        done.append(line[:cut].rstrip(" "))
+        lines.append(line[:cut].rstrip(" "))
         line = indent + line[cut:].lstrip(" ")
-    return "\n".join([*done, line])
+    return "\n".join([*lines, line])
 
 
 def bare(stream: TextIO) -> TextIO:
-    """Return the stream itself, for what has its own escape sequences and lets in no others."""
-    found: TextIO = getattr(stream, "bare", stream)
-    return found
+    """Return the stream itself, for output that has escape sequences of its own and admits no others."""
+    inner: TextIO = getattr(stream, "bare", stream)
+    return inner

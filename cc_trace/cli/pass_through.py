@@ -21,16 +21,16 @@ _FROM_TERMINAL = ("SIGINT", "SIGQUIT")  # a terminal sends them to the command i
 
 
 class Copy:
-    """What was printed, on disk without a name, and when each piece of it came in."""
+    """A copy of the output in an unnamed file, and when each piece of it arrived."""
 
     def __init__(self, *, any_text: bool) -> None:
-        self.wanted = any_text  # what does not begin as JSON counts only from who is known to be Claude Code
+        self.wanted = any_text  # text that does not begin as JSON counts only from Claude Code
         self.size = self._seen = 0
-        self.pieces: list[tuple[int, int]] = []  # where each ends, and its time
+        self.pieces: list[tuple[int, int]] = []  # the end of each, and its time
         self._file: int | None = None
 
     def add(self, data: bytes) -> None:
-        """Take a piece; what cannot be kept is not traced, and passes on all the same."""
+        """Add a piece. What cannot be stored is not traced, but is still forwarded."""
         if self._seen == 0:
             self.wanted |= data.lstrip()[:1] in (b"{", b"[")
         self._seen += len(data)
@@ -42,14 +42,14 @@ class Copy:
             written = 0
             while written < len(data):
                 written += os.write(self._file, memoryview(data)[written:])
-        except OSError:  # a full disk: what stands there is enough for a part of the run
+        except OSError:  # a full disk: what was written is enough for a part of the run
             self.wanted = False
             return
         self.size += len(data)
         self.pieces.append((self.size, time.time_ns()))
 
     def lines(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the lines, each with the time at which its end came in."""
+        """Yield the lines, each with the time at which its end arrived."""
         if self._file is None:
             return
         os.lseek(self._file, 0, os.SEEK_SET)
@@ -77,12 +77,12 @@ def _nameless_file() -> int:
 
 
 def pass_through(command: list[str], environment: Mapping[str, str], copy: Copy) -> int:
-    """Run a command and write on what it prints; return how it ended, as wait() tells it."""
+    """Run a command and forward its output; return its status, as `wait` does."""
     reading, writing = os.pipe()
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     signals = _Signals()
-    # Until the handlers stand nothing is delivered to us, so nothing is lost that was meant for the command.
+    # No signal reaches us until the handlers are in place, so none that was meant for the command is lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.all)
     try:
         pid = signals.pid = os.posix_spawnp(
@@ -101,7 +101,7 @@ def pass_through(command: list[str], environment: Mapping[str, str], copy: Copy)
     status = _copy_until_end(pid, reading, woken, copy)
     goes_on = status is not None and _drain(reading, copy)
     if status is None:
-        os.close(reading)  # if nobody reads any more, the command finds out as it would without us
+        os.close(reading)  # if nobody reads any more, the command notices as it would without us
         status = os.waitpid(pid, 0)[1]
     signals.give_back()
     if goes_on:
@@ -110,7 +110,7 @@ def pass_through(command: list[str], environment: Mapping[str, str], copy: Copy)
 
 
 def _copy_until_end(pid: int, reading: int, woken: int, copy: Copy) -> int | None:
-    """Write on what comes until its end, or until nobody reads it; return how the command ended, if that was before."""
+    """Forward the output until its end, or until nobody reads it; return the command's status if it ends before."""
     waiting = select.poll()
     waiting.register(reading, select.POLLIN)
     waiting.register(woken, select.POLLIN)
@@ -129,7 +129,7 @@ def _copy_until_end(pid: int, reading: int, woken: int, copy: Copy) -> int | Non
 
 
 def _drain(reading: int, copy: Copy) -> bool:
-    """Write on what is in the pipe of a command that has ended; tell whether more may come."""
+    """Forward what is left in the pipe of a command that has ended; tell whether more may come."""
     os.set_blocking(reading, False)
     while True:
         try:
@@ -142,9 +142,9 @@ def _drain(reading: int, copy: Copy) -> bool:
 
 
 def _leave_to_another(reading: int) -> None:
-    """Let another process write on what is still to come: the command left somebody behind who holds its stdout.
+    """Let another process forward the rest: a child that outlives the command still has its stdout.
 
-    Nobody would wait for that one without us.
+    Without us nobody would wait for that child.
     """
     if os.fork():
         return
@@ -155,7 +155,7 @@ def _leave_to_another(reading: int) -> None:
 
 
 class _Signals:
-    """Passes on to the command what is sent to us, while it runs."""
+    """Forwards the signals we get to the command, while it runs."""
 
     def __init__(self) -> None:
         names = _FORWARDED if _has_terminal() else (*_FORWARDED, *_FROM_TERMINAL)
@@ -166,11 +166,11 @@ class _Signals:
 
     @property
     def all(self) -> list[int]:
-        """Return all that are handled."""
+        """Return all handled signals."""
         return [*self._forwarded, *self._ignored, signal.SIGCHLD]
 
     def take_over(self, waking: int) -> None:
-        """Handle them from now on; the end of a process wakes who waits at the other end of a pipe."""
+        """Handle signals from now on; the end of a process wakes the reader of a pipe."""
         handlers = [(number, self._forward) for number in self._forwarded]
         handlers.append((signal.SIGCHLD, lambda *_: None))
         self._before = [(number, signal.signal(number, handler)) for number, handler in handlers]
@@ -178,7 +178,7 @@ class _Signals:
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
 
     def give_back(self) -> None:
-        """Let them mean to us what they meant before: the command is gone."""
+        """Restore the previous handlers once the command has ended."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before:
             signal.signal(number, handler)  # type: ignore[arg-type]  # as it was returned
@@ -200,7 +200,7 @@ def _has_terminal() -> bool:
 
 
 def _enlarge(pipe: int) -> None:
-    """Let more than the usual 64 KB be on their way at once, where the system can."""
+    """Let the pipe hold more than the usual 64 KB, where the system can."""
     import fcntl  # noqa: PLC0415  (not on every system)
 
     if hasattr(fcntl, "F_SETPIPE_SZ"):

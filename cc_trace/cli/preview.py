@@ -32,8 +32,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """
     app = App.open(environment, only_destination=options.to)
     transcript = find_transcript(options.session, app.config_dir, app.states.folder)
-    started = app.project_and_environment(transcript)
-    config, plan = app.config(*started), app.plan(*started)
+    project_and_environment = app.project_and_environment(transcript)
+    config, plan = app.config(*project_and_environment), app.plan(*project_and_environment)
     if plan.why_off is not None:
         print(f"cc-trace: this session is not sent: {plan.why_off}", file=sys.stderr)
         return 1
@@ -55,8 +55,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         count += 1
     sys.stdout.flush()
     masked = ", ".join(f"{count} {name}" for name, count in sorted(privacy.redactor.counts.items()))
-    said = f"{plural(count, 'span')} to {config.destinations[0].name}, content {config.privacy.content}"
-    print(f"cc-trace: {said}, masked: {masked or 'nothing'}", file=sys.stderr)
+    clause = f"{plural(count, 'span')} to {config.destinations[0].name}, content {config.privacy.content}"
+    print(f"cc-trace: {clause}, masked: {masked or 'nothing'}", file=sys.stderr)
     return 0
 
 

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _INDENT: Final = "  "
-_MAX_DEPTH: Final = 20  # deeper values stand there as JSON
+_MAX_DEPTH: Final = 20  # deeper values are shown as JSON
 _OTLP_SCALARS: Final = ("stringValue", "intValue", "doubleValue", "boolValue", "bytesValue")
 
 
 def readable(row: bytes) -> list[str]:
     """Return the lines for one span, given the JSON that would be sent. What is null or empty is left out.
 
-    OTLP's lists of attributes become names and values; a text that is JSON is shown as what it says.
+    OTLP's lists of attributes become names and values; a text that is JSON is shown as names and values, too.
     """
     try:
         value = orjson.loads(row)

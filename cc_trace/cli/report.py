@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except OSError as error:
         message = f"cannot read {options.session}: {error.strerror}"
         raise CcTraceError(message) from error
-    runs = [each for each in runs if each.spans]
+    runs = [session for session in runs if session.spans]
     if not runs:
         message = f"{options.session} has no turns; pass a transcript, a session id, or the output of `claude -p`"
         raise NotFoundError(message)
@@ -76,12 +76,12 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _read(path: Path, folder: Path, app: App) -> tuple[Config | None, list[_Run]]:
-    paths = [path] if _is_transcript(path) else [save_stream(each, folder) for each in read_runs(str(path), None)]
+    paths = [path] if _is_transcript(path) else [save_stream(stream, folder) for stream in read_runs(str(path), None)]
     config: Config | None = None
     runs = []
-    for each in paths:
-        state = app.states.peek(each.stem)
-        session = Session(each, ending="over", links=state.trace_links if state is not None else None)
+    for transcript in paths:
+        state = app.states.peek(transcript.stem)
+        session = Session(transcript, ending="over", links=state.trace_links if state is not None else None)
         turns = [trace.spans for trace in session.traces()]
         cwd = session.summary.cwd if state is None else state.cwd
         try:
@@ -99,7 +99,7 @@ def _read(path: Path, folder: Path, app: App) -> tuple[Config | None, list[_Run]
 
 
 def _is_transcript(path: Path) -> bool:
-    """Tell a transcript from an output: its lines name their session in another way."""
+    """Tell a transcript from the output of a run: their lines name the session differently."""
     with path.open("rb") as file:
         return b'"sessionId":' in file.read(_BEGINNING)
 
@@ -111,7 +111,7 @@ def _report(runs: list[_Run], config: Config | None) -> dict[str, JsonValue]:
     tools = Counter(span.tool.name for span in spans if span.tool is not None)
     start_ns = [span.start_ns for span in turns if span.start_ns is not None]
     end_ns = [span.end_ns for span in spans if span.end_ns is not None]
-    status, why = _ended(turns[-1])
+    status, reason = _ended(turns[-1])
     files = dict.fromkeys(name for run in runs for name in run.files)
     tokens: Counter[str] = Counter()
     for response in generations:
@@ -123,7 +123,7 @@ def _report(runs: list[_Run], config: Config | None) -> dict[str, JsonValue]:
         "session_id": runs[-1].summary.session_id,
         "asked": _cut(turns[0].input),
         "status": status,
-        "why": _cut(why),
+        "why": _cut(reason),
         "answered": _cut(turns[-1].output),
         "turns": len(turns),
         "tool_calls": tools.total(),
@@ -145,7 +145,7 @@ def _report(runs: list[_Run], config: Config | None) -> dict[str, JsonValue]:
 
 
 def _ended(turn: Span) -> tuple[str, str | None]:
-    """Return how the last turn ended; a run may call itself an error whose turn looks well."""
+    """Return the status and error of the last turn; a run may report an error although its turn looks fine."""
     match turn.metadata.get("run"):
         case {"is_error": True, "result": str(result)} if turn.status == "ok":
             return "error", result
@@ -154,32 +154,32 @@ def _ended(turn: Span) -> tuple[str, str | None]:
 
 def _cost(runs: list[_Run]) -> float | None:
     """Return what was spent. Claude Code's own count covers what is not traced: titles, compaction."""
-    spent: list[float] = []
+    costs: list[float] = []
     for summary in (run.summary for run in runs):
         known = [cost for cost in (summary.cost_usd, summary.reported_cost_usd) if cost is not None]
         if not known or (summary.unpriced and summary.reported_cost_usd is None):
             return None
-        spent.append(max(known))
-    return round(sum(spent), 6)
+        costs.append(max(known))
+    return round(sum(costs), 6)
 
 
 def _time_ms(turns: list[Span]) -> Counter[str]:
-    spent: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for turn in turns:
         match turn.metadata.get("time_ms"):
             case dict(kinds):
-                spent.update({kind: ms for kind, ms in kinds.items() if isinstance(ms, int)})
-    return spent
+                totals.update({kind: ms for kind, ms in kinds.items() if isinstance(ms, int)})
+    return totals
 
 
 def _links(turns: list[Span], config: Config | None) -> Iterable[str]:
     destinations = () if config is None else config.destinations
-    found = (trace_url(settings, turn.trace_id) for turn in turns for settings in destinations)
-    return dict.fromkeys(link for link in found if link is not None)
+    links = (trace_url(settings, turn.trace_id) for turn in turns for settings in destinations)
+    return dict.fromkeys(link for link in links if link is not None)
 
 
 def _cut(value: object) -> str | None:
-    """Return a text on one line, and not all of it if it is long."""
+    """Return a text on one line, shortened if it is long."""
     if value is None or value == "":
         return None
     text = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
@@ -187,7 +187,7 @@ def _cut(value: object) -> str | None:
 
 
 def _failed_gates(report: dict[str, JsonValue], options: argparse.Namespace) -> list[str]:
-    """Return which gates failed; a figure that is not known passes none."""
+    """Return which gates failed; an unknown figure passes none."""
     failed = []
     for name, limit in (("cost_usd", options.max_cost), ("minutes", options.max_minutes)):
         value = report[name]
@@ -206,15 +206,15 @@ def _print(report: dict[str, JsonValue], failed: list[str], form: str) -> None:
     if form == "markdown":
         print("| Claude Code | |\n|---|---|")
         for name, text in rows:
-            shown = f"<{text}>" if name == "trace" else f"<code>{_literal(text)}</code>" if name in _TEXTS else text
-            print(f"| {name} | {shown} |")
-        for each in failed:
-            print(f"\n**Failed:** {each}")
+            cell = f"<{text}>" if name == "trace" else f"<code>{_literal(text)}</code>" if name in _TEXTS else text
+            print(f"| {name} | {cell} |")
+        for message in failed:
+            print(f"\n**Failed:** {message}")
         return
     for name, text in rows:
         print(f"{name:<14} {text}")
-    for each in failed:
-        print(f"failed: {each}")
+    for message in failed:
+        print(f"failed: {message}")
 
 
 def _rows(report: dict[str, JsonValue]) -> Iterable[tuple[str, str | None]]:
@@ -225,7 +225,7 @@ def _rows(report: dict[str, JsonValue]) -> Iterable[tuple[str, str | None]]:
     yield "status", f"{get('status')}: {get('why')}" if get("why") else _plain(get("status"))
     yield "answer", _plain(get("answered"))
     yield "turns", _plain(get("turns"))
-    yield "tool calls", _counted(get("tool_calls"), get("tools"))
+    yield "tool calls", _with_breakdown(get("tool_calls"), get("tools"))
     yield "errors", _plain(get("errors"))
     yield from (("error", message) for message in _texts(get("error_messages")))
     yield "files changed", _plain(get("files_changed"))
@@ -240,22 +240,22 @@ def _rows(report: dict[str, JsonValue]) -> Iterable[tuple[str, str | None]]:
 
 
 def _texts(values: JsonValue) -> list[str]:
-    return [str(each) for each in values] if isinstance(values, list) else []
+    return [str(value) for value in values] if isinstance(values, list) else []
 
 
 def _plain(value: JsonValue) -> str | None:
     return None if value is None else str(value)
 
 
-def _counted(total: JsonValue, counts: JsonValue) -> str:
+def _with_breakdown(total: JsonValue, counts: JsonValue) -> str:
     return f"{total} ({_listed(counts)})" if counts else str(total)
 
 
 def _listed(counts: JsonValue, unit: str = "") -> str:
-    known = counts.items() if isinstance(counts, dict) else ()
-    return ", ".join(f"{name.replace('cache_', 'cache ')} {count}{unit}" for name, count in known if count)
+    items = counts.items() if isinstance(counts, dict) else ()
+    return ", ".join(f"{name.replace('cache_', 'cache ')} {count}{unit}" for name, count in items if count)
 
 
 def _literal(text: str) -> str:
-    """Return a text that means nothing but itself in Markdown, inside a table too."""
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
+    """Escape a text for Markdown, inside a table too."""
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", text)

@@ -19,7 +19,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class FoundRequest(NamedTuple):
-    """All there is to say of one request."""
+    """A request, with its call, context and cache miss."""
 
     session_id: str
     call: Call
@@ -32,21 +32,25 @@ class FoundRequest(NamedTuple):
 def find_request(name: str, transcript: Path) -> FoundRequest:
     """Find a request in a session by the id of its response, of its record or of the API. Raises NotFoundError."""
     log = RequestLog()
-    if (found := _find(name, transcript, log)) is None:
-        raise NotFoundError(_why_not(name, transcript, log))
-    return found
+    if (request := _find(name, transcript, log)) is None:
+        raise NotFoundError(_not_found_message(name, transcript, log))
+    return request
 
 
 def search_request(name: str, transcripts: Iterable[Path]) -> FoundRequest:
     """Find a request in the first of several sessions that has it. Raises NotFoundError."""
-    why = f"no transcript has a response or request {name}; if its transcript is elsewhere, pass its path"
+    message = f"no transcript has a response or request {name}; if its transcript is elsewhere, pass its path"
     for path in mentioning(name, transcripts):
         log = RequestLog()
-        if (found := _find(name, path, log)) is not None:
-            return found
+        if (request := _find(name, path, log)) is not None:
+            return request
         if log.response(name) is not None:
-            why = f"{path.name} has response {name}, but no transcript has its request" if log.recorded else _old(path)
-    raise NotFoundError(why)
+            message = (
+                f"{path.name} has response {name}, but no transcript has its request"
+                if log.recorded
+                else _no_records_message(path)
+            )
+    raise NotFoundError(message)
 
 
 def mentioning(name: str, transcripts: Iterable[Path]) -> Iterator[Path]:
@@ -57,32 +61,32 @@ def mentioning(name: str, transcripts: Iterable[Path]) -> Iterator[Path]:
 
 
 def _find(name: str, transcript: Path, log: RequestLog) -> FoundRequest | None:
-    """Read a session's transcript, and as many of its agents' as it takes."""
+    """Read a session's transcript, and its agents' until the request is found."""
     log.read(transcript)
-    found = log.find(name)
-    for agent in () if found else agent_paths(transcript):
+    match = log.find(name)
+    for agent in () if match else agent_paths(transcript):
         if _mentions(agent, name):
             log.read(agent)
-            found = log.find(name)
-            if found:
+            match = log.find(name)
+            if match:
                 break
-    return _found(transcript.stem, log, *found) if found else None
+    return _details(transcript.stem, log, *match) if match else None
 
 
 def _mentions(path: Path, name: str) -> bool:
-    wanted, rest = name.encode("utf-8", "replace"), b""
+    needle, tail = name.encode("utf-8", "replace"), b""
     try:
         with open_regular(path) as file:
             while piece := file.read(_CHUNK_BYTES):
-                if wanted in rest + piece:
+                if needle in tail + piece:
                     return True
-                rest = piece[-len(wanted) :]
+                tail = piece[-len(needle) :]
     except OSError:
         pass
     return False
 
 
-def _why_not(name: str, path: Path, log: RequestLog) -> str:
+def _not_found_message(name: str, path: Path, log: RequestLog) -> str:
     response = log.response(name)
     if response is not None and response.attempt_id is not None:
         return (
@@ -90,22 +94,22 @@ def _why_not(name: str, path: Path, log: RequestLog) -> str:
             f"`cc-trace show --request {name}` searches all sessions"
         )
     if not log.recorded:
-        return _old(path)
+        return _no_records_message(path)
     if response is not None:
         return f"{path.name} has no record of the request for {name}"
     return f"{path.name} has no response or request {name}; `cc-trace show --json {path.stem}` lists each `message_id`"
 
 
-def _old(path: Path) -> str:
+def _no_records_message(path: Path) -> str:
     return f"{path.name} has no request records: Claude Code 2.1.325 writes them, 2.1.197 does not"
 
 
-def _found(session_id: str, log: RequestLog, call: Call, attempt: Attempt) -> FoundRequest:
+def _details(session_id: str, log: RequestLog, call: Call, attempt: Attempt) -> FoundRequest:
     request = log.request(attempt)
     response = call.response if call.answered is attempt else None
     shares = context_by_origin(request, response.usage) if response is not None and response.usage is not None else None
-    before, current = log.previous(attempt), _sent(log, call) if response is not None else None
-    miss = cache_miss(_sent(log, before), current) if current is not None else None
+    previous, current = log.previous(attempt), _sent(log, call) if response is not None else None
+    miss = cache_miss(_sent(log, previous), current) if current is not None else None
     return FoundRequest(session_id, call, attempt, request, shares, miss)
 
 

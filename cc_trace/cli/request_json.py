@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from cc_trace.requests import CacheMiss, Call, Context
 
 
-def print_json(found: FoundRequest, *, content: bool) -> None:
+def print_json(details: FoundRequest, *, content: bool) -> None:
     """Print a request as one JSON object."""
-    row = _request_json(found, content=content)
+    row = _request_json(details, content=content)
     try:
         data = orjson.dumps(row)
     except TypeError:  # lone surrogates, or more levels than orjson writes
@@ -36,14 +36,14 @@ def _escaped(row: dict[str, Any]) -> bytes:
         raise CcTraceError(message) from error
 
 
-def _request_json(found: FoundRequest, *, content: bool) -> dict[str, Any]:
-    call, attempt, request = found.call, found.attempt, found.request
+def _request_json(details: FoundRequest, *, content: bool) -> dict[str, Any]:
+    call, attempt, request = details.call, details.attempt, details.request
     response, failure = call.response, call.failure
     usage = response.usage if response is not None else None
     return {
         "kind": "request",
         "id": attempt.id,
-        "session_id": found.session_id,
+        "session_id": details.session_id,
         "agent_id": attempt.agent_id,
         "message_id": response.message_id if response is not None else failure.message_id if failure else None,
         "request_id": response.request_id if response is not None else failure.request_id if failure else None,
@@ -65,8 +65,8 @@ def _request_json(found: FoundRequest, *, content: bool) -> dict[str, Any]:
         "failure": failure
         and {"status": failure.status, "type": failure.kind, "error": failure.error if content else None},
         "usage": usage and usage_json(usage),
-        "context": _context_json(found.context),
-        "cache": _miss_json(found.miss),
+        "context": _context_json(details.context),
+        "cache": _miss_json(details.miss),
         "verified": request.verified,
         "missing": list(request.missing),
         "body": request.body if content else None,

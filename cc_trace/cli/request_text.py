@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _CUT_CHARS: Final = 400
 
 
-def print_text(found: FoundRequest, *, full: bool, content: bool) -> None:
+def print_text(details: FoundRequest, *, full: bool, content: bool) -> None:
     """Print a request for reading: what was asked for, how it went, then what was sent."""
-    for line in (*_summary(found, content=content), *(_body(found.request, full=full) if content else ())):
+    for line in (*_summary(details, content=content), *(_body(details.request, full=full) if content else ())):
         sys.stdout.write(f"{escaped(line)}\n")
 
 
-def _summary(found: FoundRequest, *, content: bool) -> Iterator[str]:
-    call, attempt, request = found.call, found.attempt, found.request
+def _summary(details: FoundRequest, *, content: bool) -> Iterator[str]:
+    call, attempt, request = details.call, details.attempt, details.request
     response, failure = call.response, call.failure
     yield f"Request {attempt.id}"
     if response is not None:
         yield f"  response       {response.message_id}"
-    yield f"  session        {found.session_id}" + (f", agent {attempt.agent_id}" if attempt.agent_id else "")
+    yield f"  session        {details.session_id}" + (f", agent {attempt.agent_id}" if attempt.agent_id else "")
     yield f"  sent           {rfc3339(attempt.sent_ns) or 'unknown'}, by {attempt.query_source or 'unknown'}"
     thinking = attempt.thinking.get("type") or "off"
     budget = f" with {attempt.thinking_budget:,} tokens" if attempt.thinking_budget is not None else ""
@@ -41,18 +41,18 @@ def _summary(found: FoundRequest, *, content: bool) -> Iterator[str]:
     yield f"  betas          {', '.join(attempt.betas) or 'none'}"
     yield f"  breakpoints    {', '.join('.'.join(map(str, point.path)) for point in attempt.breakpoints) or 'none'}"
     yield f"  exact          {_proof(request)}"
-    for what in request.missing:
-        yield f"  missing        {what}"
+    for part in request.missing:
+        yield f"  missing        {part}"
     if len(call.attempts) > 1 or failure is not None:
         yield from ("", "Attempts", *_attempt_lines(call, content=content))
-    if found.context is not None:
-        yield from ("", f"Context: {found.context.total_tokens:,} tokens; the breakdown is an estimate")
-        yield from _context_lines(found.context)
+    if details.context is not None:
+        yield from ("", f"Context: {details.context.total_tokens:,} tokens; the breakdown is an estimate")
+        yield from _context_lines(details.context)
     if response is not None and response.usage is not None:
         usage = response.usage
         written = usage.cache_write_5m + usage.cache_write_1h
         yield from ("", f"Cache: {usage.cache_read:,} read, {written:,} written, {usage.input:,} not cached")
-        yield from _miss_lines(found.miss)
+        yield from _miss_lines(details.miss)
 
 
 def _proof(request: Request) -> str:
@@ -71,13 +71,13 @@ def _attempt_lines(call: Call, *, content: bool) -> Iterator[str]:
         if attempt is answered:
             line += "  answered"
         if (retry := failed.get(attempt.id)) is not None:
-            said = retry.error if content else f"status {retry.status}"
-            line += f"  {said}" + (f", waited {retry.wait_ms:,.0f} ms" if retry.wait_ms is not None else "")
+            error = retry.error if content else f"status {retry.status}"
+            line += f"  {error}" + (f", waited {retry.wait_ms:,.0f} ms" if retry.wait_ms is not None else "")
             line += f" ({retry.request_id})" if retry.request_id else ""
         yield line
     if call.failure is not None:
-        said = call.failure.error if content else call.failure.kind or "API error"
-        yield f"  failed: {said}" + (f" (status {call.failure.status})" if call.failure.status is not None else "")
+        error = call.failure.error if content else call.failure.kind or "API error"
+        yield f"  failed: {error}" + (f" (status {call.failure.status})" if call.failure.status is not None else "")
 
 
 def _context_lines(shares: Context) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _body(request: Request, *, full: bool) -> Iterator[str]:
 
 
 def _block_lines(block: JsonValue, *, full: bool) -> Iterator[str]:
-    """Yield a block's kind, and its text or JSON; cut, unless asked for in full."""
+    """Yield a block's kind, and its text or JSON, shortened unless `full`."""
     match block:
         case {"type": "text", "text": str(text)}:
             kind = "text"

@@ -1,9 +1,9 @@
 """`cc-trace run -- COMMAND`: run `claude -p`, pass on what it prints, and deliver the run from that.
 
 Rules:
-- The command's stdin, stderr and environment are ours. Its stdout passes through byte for byte, and we end as it ended:
-  with its exit code, or by the signal that ended it. Nothing of ours changes that, and nothing of ours is printed but
-  one line on stderr where a run cannot be traced.
+- The command gets our stdin, stderr and environment. Its stdout passes through byte for byte, and we end as it ended:
+  with its exit code, or by the signal that ended it. Nothing that we do changes that, and we print nothing but one line
+  on stderr if a run cannot be traced.
 - A command that does not print for programs (an interactive `claude`) is simply executed.
 - What delivering needs is imported after the command has ended.
 """
@@ -39,19 +39,19 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], *, pro
     if not command:
         print("cc-trace: run needs a command: cc-trace run -- claude -p ...", file=sys.stderr)
         return _WRONG_USAGE
-    given = dict(environment)
+    command_environment = dict(environment)
     if propagate:
-        if not given.get(_LINK):
+        if not command_environment.get(_LINK):
             print(f"cc-trace: --propagate needs a span to join; set {_LINK}", file=sys.stderr)
             return _WRONG_USAGE
-        given["TRACEPARENT"] = given[_LINK]
+        command_environment["TRACEPARENT"] = command_environment[_LINK]
     printing = any(map(_is_print_flag, command))
     began_ns = time.time_ns() - _FILE_CLOCK_NS
     try:
         if not printing and os.isatty(1):
-            os.execvpe(command[0], command, given)  # noqa: S606  (the user's own command)
+            os.execvpe(command[0], command, command_environment)  # noqa: S606  (the user's own command)
         copy = Copy(any_text=printing)
-        status = pass_through(command, given, copy)
+        status = pass_through(command, command_environment, copy)
     except FileNotFoundError:
         print(f"cc-trace: {command[0]}: command not found", file=sys.stderr)
         return _NOT_FOUND
@@ -67,7 +67,7 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], *, pro
 
 
 def _close_stdout() -> None:
-    """Let who reads the output see its end now, and not when all is delivered."""
+    """Let readers of the output see its end now, not after the delivery."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -89,7 +89,7 @@ def _is_print_flag(word: str) -> bool:
 
 
 def _die_by(number: int) -> None:
-    """End as the command ended. Its core was dumped, if it was; ours tells nobody anything."""
+    """End as the command ended, without a core dump of our own."""
     import resource  # noqa: PLC0415  (few commands end so)
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -99,7 +99,7 @@ def _die_by(number: int) -> None:
 
 
 def _deliver(copy: Copy, command: list[str], environment: Mapping[str, str], began_ns: int) -> None:
-    """Deliver the run, within a bounded time; what goes wrong stands in the log, or is said in one line."""
+    """Deliver the run within a bounded time; an error goes to the log, or is printed in one line."""
     from cc_trace.cli.claude_command import read_command  # noqa: PLC0415  (see above)
     from cc_trace.delivery import App, sync_stream, sync_written_since  # noqa: PLC0415  (likewise)
     from cc_trace.errors import CcTraceError  # noqa: PLC0415  (likewise)
@@ -108,16 +108,16 @@ def _deliver(copy: Copy, command: list[str], environment: Mapping[str, str], beg
 
     try:
         deadline = time.time() + _DELIVERY_SECONDS
-        known = read_command(command)
-        runs = convert_stream(read_messages(copy.lines()), prompt=known.prompt, began_ns=began_ns)
+        claude = read_command(command)
+        runs = convert_stream(read_messages(copy.lines()), prompt=claude.prompt, began_ns=began_ns)
         app = App.open(environment)
         with app.sync() as sync:
-            for each in runs:
-                sync_stream(app, sync, each, current_folder(), ended=True, deadline=deadline)
-            found = runs or sync_written_since(
-                app, sync, current_folder(), began_ns, known.session_id, deadline=deadline
+            for run in runs:
+                sync_stream(app, sync, run, current_folder(), ended=True, deadline=deadline)
+            traced = runs or sync_written_since(
+                app, sync, current_folder(), began_ns, claude.session_id, deadline=deadline
             )
-        if not found and any(map(_is_print_flag, command)):
+        if not traced and any(map(_is_print_flag, command)):
             print("cc-trace: not traced: no transcript; add --output-format stream-json --verbose", file=sys.stderr)
     except (OSError, CcTraceError) as error:
         print(f"cc-trace: not traced: {error}", file=sys.stderr)

@@ -32,8 +32,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     with up_to_date(environment) as store:
         rows = questions.latest(store, options.project, since_ns, options.limit)
     if options.json:
-        made = [_json(row) for row in rows]
-        sys.stdout.buffer.write(orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        objects = [_json(row) for row in rows]
+        sys.stdout.buffer.write(orjson.dumps(objects, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         return 0
     if not rows:
         print("no matching sessions" if options.project or options.since else "no sessions yet")
@@ -44,17 +44,17 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _json(row: sqlite3.Row) -> dict[str, object]:
-    made = {name: row[name] for name in ("session_id", "title", "project", "repository", "cwd", "branch")}
-    made |= {"first": rfc3339(row["first_ns"]), "last": rfc3339(row["last_ns"])}
-    made |= {name: row[name] for name in ("turns", "cost_usd", "tokens", "errors", "state", "predecessor")}
-    return made | {"transcript": row["path"]}
+    fields = {name: row[name] for name in ("session_id", "title", "project", "repository", "cwd", "branch")}
+    fields |= {"first": rfc3339(row["first_ns"]), "last": rfc3339(row["last_ns"])}
+    fields |= {name: row[name] for name in ("turns", "cost_usd", "tokens", "errors", "state", "predecessor")}
+    return fields | {"transcript": row["path"]}
 
 
 def _line(row: sqlite3.Row, width: int) -> str:
-    when = local_time(row["last_ns"])
+    last = local_time(row["last_ns"])
     cost = "" if row["cost_usd"] is None else dollars(row["cost_usd"])
     project = shortened(row["project"] or "", 20)
-    line = f"{row['session_id'][:8]}  {when:<16}  "
+    line = f"{row['session_id'][:8]}  {last:<16}  "
     if width >= _WHOLE_COLUMNS:
         line += f"{plural(row['turns'], 'turn'):>9}  {cost:>8}  {row['state']:<20}  {project:<20}  "
     return line + shortened(" ".join(row["title"].split()), max(20, width - len(line)))

@@ -50,22 +50,22 @@ def _print_request(options: argparse.Namespace, claude: Path, state: Path) -> No
         raise CcTraceError(message)
     name, content = options.request, not options.no_content
     if options.session is not None:
-        found = find_request(name, find_transcript(options.session, claude, state))
+        request = find_request(name, find_transcript(options.session, claude, state))
     else:
         from cc_trace.delivery import past_sessions  # noqa: PLC0415  (most name the session)
 
-        found = search_request(name, (file.path for file in reversed(past_sessions((), claude, since=0))))
+        request = search_request(name, (file.path for file in reversed(past_sessions((), claude, since=0))))
     if options.json:
         from cc_trace.cli.request_json import print_json  # noqa: PLC0415  (as above)
 
-        print_json(found, content=content)
+        print_json(request, content=content)
     else:
         from cc_trace.cli.request_text import print_text  # noqa: PLC0415  (as above)
 
-        print_text(found, full=options.full, content=content)
+        print_text(request, full=options.full, content=content)
 
 
-def _wanted(session: Session | StoredSession, turn: int | None) -> Iterator[Span]:
+def _spans(session: Session | StoredSession, turn: int | None) -> Iterator[Span]:
     found = False
     for span in session.spans():
         if turn is None or span.turn == turn:
@@ -83,7 +83,7 @@ def no_turn(summary: SessionSummary, turn: int) -> NotFoundError:
 
 def _print_json(session: Session | StoredSession, options: argparse.Namespace) -> None:
     out, content = sys.stdout.buffer, not options.no_content
-    for span in _wanted(session, options.turn):
+    for span in _spans(session, options.turn):
         out.write(_line(span_json(span, content=content)))
     out.write(_line(session_json(session.summary, content=content)))
     out.flush()
@@ -97,6 +97,6 @@ def _print_tree(session: Session | StoredSession, options: argparse.Namespace) -
     from cc_trace.cli.tree import Printer  # noqa: PLC0415  (rich takes 60 ms, which --json need not pay)
 
     printer = Printer(full=options.full, content=not options.no_content)
-    for _, spans in groupby(_wanted(session, options.turn), key=lambda span: span.turn):
+    for _, spans in groupby(_spans(session, options.turn), key=lambda span: span.turn):
         printer.turn(list(spans))
     printer.session(session.summary)

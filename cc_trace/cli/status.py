@@ -45,9 +45,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     Without --all only a bounded number of the latest and of the pending ones, as reading 10,000 states takes long.
     """
     app = App.open(environment)
-    known = app.states.index.rows()
-    shown = _shown(known, whole=options.all)
-    states = [state for id_ in shown if (state := app.states.peek(id_)) is not None]
+    index = app.states.index.rows()
+    session_ids = _sessions_to_show(index, show_all=options.all)
+    states = [state for id_ in session_ids if (state := app.states.peek(id_)) is not None]
     suppressed = app.states.all_suppressed()
     rows = [
         _row(
@@ -55,8 +55,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         )
         for state in states
     ]
-    others = _others(app, known)
-    rows += others if options.all else islice(others, MAX_SHOWN)
+    undelivered = _sessions_without_state(app, index)
+    rows += undelivered if options.all else islice(undelivered, MAX_SHOWN)
     titles = read_titles(store_path(app.states.folder), [row["session_id"] for row in rows])
     for row in rows:
         row["title"] = titles.get(row["session_id"])
@@ -65,9 +65,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return 0
     for row in rows:
         _print(row)
-    if more := known.keys() - shown:
-        pending = sum(_is_pending(known[id_]) for id_ in more)
-        print(f"and {len(more):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
+    if hidden := index.keys() - session_ids:
+        pending = sum(_is_pending(index[id_]) for id_ in hidden)
+        print(f"and {len(hidden):,} more sessions, {pending:,} of them pending; `cc-trace status --all` shows them")
     if not rows and app.states.installed_ns is None:
         print("nothing has been delivered, as the hook is not installed; run `cc-trace install`")
     elif not rows:
@@ -107,35 +107,35 @@ def _size(count: int) -> str:
     return f"{size:.1f} GB"
 
 
-def _shown(known: Mapping[str, IndexRow], *, whole: bool) -> list[str]:
+def _sessions_to_show(index: Mapping[str, IndexRow], *, show_all: bool) -> list[str]:
     """Return the sessions to show: all, or the latest ones and the latest pending ones."""
-    ordered = sorted(known.values(), key=lambda row: row.mtime_ns, reverse=True)
-    if whole:
+    ordered = sorted(index.values(), key=lambda row: row.mtime_ns, reverse=True)
+    if show_all:
         return [row.session_id for row in ordered]
     pending = islice((row.session_id for row in ordered if _is_pending(row)), MAX_SHOWN)
-    chosen = {*pending, *(row.session_id for row in ordered[:MAX_SHOWN])}
-    return [row.session_id for row in ordered if row.session_id in chosen]
+    selected = {*pending, *(row.session_id for row in ordered[:MAX_SHOWN])}
+    return [row.session_id for row in ordered if row.session_id in selected]
 
 
 def _is_pending(row: IndexRow) -> bool:
     return bool(row.pending) or not row.valid
 
 
-def _others(app: App, known: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of which nothing was delivered: suppressed, not yet, or because of a wrong setting."""
-    for path in _undelivered(app, known):
+def _sessions_without_state(app: App, index: Mapping[str, IndexRow]) -> Iterator[dict[str, Any]]:
+    """Yield the sessions of which nothing was delivered: suppressed, new, or with a wrong setting."""
+    for path in _undelivered(app, index):
         try:
-            why = app.why_off(first_cwd(path))
+            reason = app.why_off(first_cwd(path))
         except CcTraceError as error:
-            why = str(error)
-        said = f"nothing delivered: {why}" if why else "nothing delivered yet"
-        yield _row(SessionState(path.stem, str(path)), said)
+            reason = str(error)
+        activity = f"nothing delivered: {reason}" if reason else "nothing delivered yet"
+        yield _row(SessionState(path.stem, str(path)), activity)
     for session_id in app.states.all_suppressed():
-        if session_id not in known:
+        if session_id not in index:
             yield _row(SessionState(session_id, ""), SUPPRESSED)
 
 
-def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
+def _undelivered(app: App, index: Mapping[str, IndexRow]) -> Iterator[Path]:
     """Yield the transcripts written since the installation that have no state."""
     since_ns = app.states.installed_ns
     if since_ns is None:
@@ -146,8 +146,8 @@ def _undelivered(app: App, known: Mapping[str, IndexRow]) -> Iterator[Path]:
         app.destination_names,
         since_ns,
         include_misconfigured=True,
-        transcripts=transcripts_by_session(app.config_dir, app.states.streams, skip=known),
-        rows=known,
+        transcripts=transcripts_by_session(app.config_dir, app.states.streams, skip=index),
+        rows=index,
     )
 
 
@@ -160,13 +160,13 @@ def _settings_error(app: App, state: SessionState) -> str | None:
     return None
 
 
-def _row(state: SessionState, said: str, error: str | None = None) -> dict[str, Any]:
+def _row(state: SessionState, activity: str, error: str | None = None) -> dict[str, Any]:
     return {
         "session_id": state.session_id,
         "transcript": state.transcript or None,
-        "activity": said,
-        "suppressed": said == SUPPRESSED,
-        "left_out": said == SUPPRESSED,  # an earlier name for it, kept for scripts
+        "activity": activity,
+        "suppressed": activity == SUPPRESSED,
+        "left_out": activity == SUPPRESSED,  # an earlier name for it, kept for scripts
         "error": error,
         "destinations": {name: _destination(cursor) for name, cursor in state.destinations.items()},
     }
@@ -191,7 +191,7 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _activity(app: App, state: SessionState) -> str:
-    """Say what the session does, reading only from its oldest undelivered turn on."""
+    """Return what the session is doing, reading only from its oldest undelivered turn on."""
     path = Path(state.transcript)
     furthest = max(state.destinations.values(), key=lambda cursor: cursor.offset, default=None)
     resume = Resume() if furthest is None else Resume(furthest.position, furthest.turns_before)
@@ -212,8 +212,8 @@ def _activity(app: App, state: SessionState) -> str:
 
 def _print(row: dict[str, Any]) -> None:
     title = " ".join((row["title"] or "").split())
-    named = "" if title in ("", row["session_id"]) else f"  {shortened(title, _TITLE_CHARS)}"
-    print(f"{row['session_id']}  {row['activity']}{named}")
+    title_suffix = "" if title in ("", row["session_id"]) else f"  {shortened(title, _TITLE_CHARS)}"
+    print(f"{row['session_id']}  {row['activity']}{title_suffix}")
     if row["error"]:
         print(f"  pending: {row['error']}")
     for name, cursor in row["destinations"].items():
@@ -229,8 +229,8 @@ def _print(row: dict[str, Any]) -> None:
             at = f" ({_local(cursor['error_at'])})" if cursor["error_at"] else ""
             print(f"    {cursor['error']}{at}")
         for note in cursor["refused"]:
-            what = note.get("span_id") or f"{note.get('spans')} spans"
-            print(f"    refused: {what}: {note.get('status')} {note.get('message')}")
+            subject = note.get("span_id") or f"{note.get('spans')} spans"
+            print(f"    refused: {subject}: {note.get('status')} {note.get('message')}")
 
 
 def _local(time: str) -> str:

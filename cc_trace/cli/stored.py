@@ -1,4 +1,4 @@
-"""The store, brought up to date, for the commands that ask it."""
+"""The store, brought up to date, for the commands that query it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRESS_AFTER_SECONDS = 0.5
 
 @contextlib.contextmanager
 def up_to_date(environment: Mapping[str, str]) -> Iterator[Store]:
-    """Read what is new in the transcripts, and yield the store; how far that is stands on a terminal's stderr."""
+    """Read what is new in the transcripts, and yield the store; show the progress on stderr if it is a terminal."""
     app = App.open(environment)
     path = store_path(app.states.folder)
     with contextlib.closing(Store(path)) as store:
@@ -32,9 +32,10 @@ def up_to_date(environment: Mapping[str, str]) -> Iterator[Store]:
             progress.end()
             if updates.failed:
                 count = plural(len(updates.failed), "session")
-                why = next(iter(updates.failed.values()))
+                reason = next(iter(updates.failed.values()))
                 print(
-                    f"cc-trace: {count} could not be read: {why}; see {app.states.folder}/cc-trace.log", file=sys.stderr
+                    f"cc-trace: {count} could not be read: {reason}; see {app.states.folder}/cc-trace.log",
+                    file=sys.stderr,
                 )
             else:
                 (app.states.folder / ERROR_NOTE).unlink(missing_ok=True)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Deliver what the options name; print a line per session. Exit 1 if anything is still pending."""
     app = App.open(environment)
-    named = options.session or options.transcript
+    target = options.session or options.transcript
     stop_flag: StopFlag = SimpleNamespace(value=False)
     app.runtime.interrupted = lambda: stop_flag.value
     reports: list[Report] = []
     with app.sync() as sync, stop_on_interrupt(stop_flag):
-        for report in _one(app, sync, named) if named is not None else _pending(app, sync):
+        for report in _one(app, sync, target) if target is not None else _pending(app, sync):
             print_report(app, report)
             reports.append(report)
             if stop_flag.value:
@@ -40,13 +40,13 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print("nothing is pending")
     if any(report.pending for report in reports):
         print("nothing is lost; `cc-trace doctor` finds the cause and says how to fix it", file=sys.stderr)
-    not_traced = named is not None and any(report.why_off for report in reports)
+    not_traced = target is not None and any(report.why_off for report in reports)
     return 0 if all(report.complete for report in reports) and not not_traced else 1
 
 
-def _one(app: App, sync: Sync, named: str) -> Iterator[Report]:
+def _one(app: App, sync: Sync, target: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
-    path = main_transcript(find(named, app.config_dir, current_folder(), app.states.streams))
+    path = main_transcript(find(target, app.config_dir, current_folder(), app.states.streams))
     yield sync.sync_session(path, named=True)
 
 
@@ -81,9 +81,9 @@ def print_report(app: App, report: Report) -> None:
     for name in dict.fromkeys([*report.sent, *report.pending]):
         if name == "*":
             continue
-        sent, why = report.sent.get(name, 0), report.pending.get(name)
-        said = f"{plural(sent, 'span')} to {name}" if sent else f"nothing {'sent to' if why else 'new for'} {name}"
+        sent, reason = report.sent.get(name, 0), report.pending.get(name)
+        clause = f"{plural(sent, 'span')} to {name}" if sent else f"nothing {'sent to' if reason else 'new for'} {name}"
         cursor = None if state is None else state.destinations.get(name)
         if cursor is not None and cursor.unfinished_spans:
-            said += f"; {cursor.unfinished_spans:,} unfinished, sent when their turn is over"
-        print(f"{report.session_id}: {said}{f'; pending: {why}' if why else ''}")
+            clause += f"; {cursor.unfinished_spans:,} unfinished, sent when their turn is over"
+        print(f"{report.session_id}: {clause}{f'; pending: {reason}' if reason else ''}")

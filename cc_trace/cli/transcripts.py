@@ -1,4 +1,4 @@
-"""Which session a user means: one with a transcript of Claude Code's, one known from its output, or a stored one."""
+"""Finding the session that a user names: by its transcript, by the output of its run, or in the local store."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def find_session(target: str | None, config_dir: Path, state: Path) -> Session |
 
 
 def find_transcript(target: str | None, config_dir: Path, state: Path) -> Path:
-    """Find a session's transcript: Claude Code's own, else the one that was made of a run's output.
+    """Find a session's transcript: Claude Code's own, else the one that was made from a run's output.
 
-    Raises NotFoundError, which says what to use instead where only the local store has the session, or more of it.
+    Raises NotFoundError, which names the alternative if only the local store has the session, or has more of it.
     """
     try:
         path = find(target, config_dir, current_folder(), state / "streams")
@@ -54,7 +54,7 @@ def _stored_from_another(stream: Path, state: Path) -> bool:
 
 
 def find_in_store(target: str, state: Path) -> str | None:
-    """Return the id of the session in the local store that a user typed, or the beginning of; None if there is none.
+    """Return the id of the stored session with this id or prefix; None if there is none.
 
     Raises AmbiguousError if several begin so, StateError if the store cannot be read.
     """
@@ -63,11 +63,11 @@ def find_in_store(target: str, state: Path) -> str | None:
         return None
     from cc_trace.store import find_stored  # noqa: PLC0415  (most transcripts are there)
 
-    found = find_stored(path, target)
-    if target in found:
+    matches = find_stored(path, target)
+    if target in matches:
         return target
-    if len(target) < PREFIX_CHARS or not found:
+    if len(target) < PREFIX_CHARS or not matches:
         return None
-    if len(found) > 1:
-        raise ambiguous(target, found)
-    return found[0]
+    if len(matches) > 1:
+        raise ambiguous(target, matches)
+    return matches[0]

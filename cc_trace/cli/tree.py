@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cc_trace.transcript import JsonValue
 
 _STYLES: Final = {"ok": "green", "error": "red", "interrupted": "yellow", "incomplete": "yellow"}
-# What a tool coloured: of a sequence that only chooses colours nothing need be seen.
+# The colours of a tool's output, which are dropped.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ONE_LINE_CHARS: Final = 100
 _PIPED_WIDTH: Final = 140
@@ -41,7 +41,7 @@ _REPAIRED: Final = ("repaired line", "several objects on one line")
 
 
 class _Console(Console):
-    """Leaves a reader that has gone to whoever called, as all other output does; rich would exit with 1."""
+    """Raises if the reader has gone, as all other output does; rich would exit with 1."""
 
     def on_broken_pipe(self) -> None:
         raise  # noqa: PLE0704  (called where the error is handled)
@@ -73,16 +73,16 @@ class Printer:
     def session(self, summary: SessionSummary) -> None:
         """Print the session's totals."""
         line = Text(f"Session {_printable(summary.session_id)}", style="bold")
-        known = (summary.project, summary.git_branch, f"Claude Code {summary.version}" if summary.version else None)
-        parts = [text for text in known if text]
+        labels = (summary.project, summary.git_branch, f"Claude Code {summary.version}" if summary.version else None)
+        parts = [text for text in labels if text]
         first, last = summary.first_ns, summary.last_ns
         parts += [_some(summary.turns, "turn"), _some(summary.tool_calls, "tool call")]
         if first is not None and last is not None:
             parts += [local_time(first, "%Y-%m-%d %H:%M:%S"), _duration(last - first)]
         parts += [f"{summary.output_tokens:,} tokens out", f"context {summary.context_tokens:,}"]
         parts.append(_cost(summary.cost_usd, complete=not summary.unpriced))
-        if changed := _changed(summary.lines_added, summary.lines_removed):
-            parts.append(changed)
+        if line_changes := _line_changes(summary.lines_added, summary.lines_removed):
+            parts.append(line_changes)
         line.append(" · " + " · ".join(_printable(part) for part in parts if part), style="not bold")
         self._console.print(line)
         if summary.title is not None and self._content:
@@ -97,18 +97,18 @@ class Printer:
     def _turn_line(self, root: Span, spans: list[Span]) -> Text:
         line = Text(root.name, style="bold", no_wrap=True, overflow="ellipsis")
         if self._content:
-            said, answer = _one_line(root.input), _one_line(root.output)
-            line.append(f" {said}", style="cyan not bold")
+            prompt, answer = _one_line(root.input), _one_line(root.output)
+            line.append(f" {prompt}", style="cyan not bold")
             if answer:
                 line.append(" → ", style="dim not bold").append(answer, style="not bold")
         responses = [span.response for span in spans if span.response is not None and span.status != "error"]
         tokens = sum(response.usage.output for response in responses if response.usage is not None)
         costs = [response.cost_usd for response in responses]
         tools = sum(span.kind == "tool" for span in spans)
-        known = [cost for cost in costs if cost is not None]
-        cost = _cost(sum(known) if known else None, complete=None not in costs)
+        known_costs = [cost for cost in costs if cost is not None]
+        cost = _cost(sum(known_costs) if known_costs else None, complete=None not in costs)
         parts = [_span_duration(root), _some(tools, "tool call"), f"{tokens:,} out", cost]
-        # Totals stand first: what follows is cut at the edge of the terminal.
+        # Totals come first: the rest is cut at the edge of the terminal.
         totals = Text(no_wrap=True, overflow="ellipsis")
         if waited_ms := _waited_ms(root):
             parts.insert(1, f"waited {_duration(waited_ms * 1_000_000)}")
@@ -134,16 +134,16 @@ class Printer:
             case "event":
                 line.append(_printable(span.name), style="yellow")
                 parts = [_hook(span.metadata, content=self._content), _one_line(span.metadata.get("mode"))]
-                shown = span.metadata.get("summary") or span.input or span.output
-                parts.append(_one_line(shown) if self._content and span.status == "ok" else "")
+                text = span.metadata.get("summary") or span.input or span.output
+                parts.append(_one_line(text) if self._content and span.status == "ok" else "")
             case _:
                 line.append(_printable(span.name), style="blue")
                 parts = [_span_duration(span)]
         if span.metadata.get("background"):
             parts.append("in the background")
-        known, told = Text("".join(f" · {part}" for part in parts if part), style="dim"), _waits(span)
-        # What an event says may fill the line.
-        line.append_text(told + known if span.kind == "event" else known + told)
+        details, waiting = Text("".join(f" · {part}" for part in parts if part), style="dim"), _waits(span)
+        # The text of an event may fill the line.
+        line.append_text(waiting + details if span.kind == "event" else details + waiting)
         self._ending(line, span)
         if self._content and span.kind == "tool" and not self._full:
             line.append(f"  {_one_line(span.input)}", style="dim")
@@ -164,16 +164,16 @@ class Printer:
 
 
 def _waited_ms(root: Span) -> int:
-    """Return how long nothing went on in a turn, as far as that is known."""
-    spent = root.metadata.get("time_ms")
-    known = [spent.get(kind) for kind in _WAITING] if isinstance(spent, dict) else []
-    return sum(each for each in known if isinstance(each, int))
+    """Return how long a turn waited, as far as that is known."""
+    times = root.metadata.get("time_ms")
+    values = [times.get(kind) for kind in _WAITING] if isinstance(times, dict) else []
+    return sum(ms for ms in values if isinstance(ms, int))
 
 
 def _waits(span: Span) -> Text:
-    """Say what a span waited for. Of a hook the line itself says so."""
-    known = [(kind, end_ns - start_ns) for kind, start_ns, end_ns in waits(span) if kind in _WAITED_FOR]
-    return Text("".join(f" · waited {_duration(ns)} {_WAITED_FOR[kind]}" for kind, ns in known), style="yellow")
+    """Return what a span waited for, and how long. For a hook the line itself says so."""
+    intervals = [(kind, end_ns - start_ns) for kind, start_ns, end_ns in waits(span) if kind in _WAITED_FOR]
+    return Text("".join(f" · waited {_duration(ns)} {_WAITED_FOR[kind]}" for kind, ns in intervals), style="yellow")
 
 
 def _readable(value: JsonValue) -> str:
@@ -236,12 +236,12 @@ def _some(count: int, noun: str, nouns: str | None = None) -> str:
     return plural(count, noun, nouns) if count else ""
 
 
-def _changed(added: int, removed: int) -> str:
+def _line_changes(added: int, removed: int) -> str:
     return f"+{added:,} -{removed:,} lines" if added or removed else ""
 
 
 def _hook(metadata: Mapping[str, JsonValue], *, content: bool) -> str:
-    """Say which hook it was, and whether it blocked."""
+    """Return which hook it was, and whether it blocked."""
     event, command = metadata.get("hook_event"), metadata.get("command")
     if not isinstance(event, str):
         return ""
@@ -253,10 +253,10 @@ def _hook(metadata: Mapping[str, JsonValue], *, content: bool) -> str:
 
 
 def _skipped(counts: Mapping[str, int]) -> str:
-    """Say which lines were skipped or repaired, if a reader should know; most are skipped by design."""
+    """Return which lines were skipped or repaired, if a reader should know; most are skipped by design."""
     skipped = [_some(counts.get(reason, 0), *forms) for reason, forms in _MALFORMED.items()]
     unknown = [(reason, count) for reason, count in sorted(counts.items()) if reason.startswith("unknown type ")]
     skipped += [f"{_some(count, 'line')} of {reason}" for reason, count in unknown]
     repaired = _some(sum(counts.get(reason, 0) for reason in _REPAIRED), "line")
     notes = {"skipped": ", ".join(filter(None, skipped)), "repaired": repaired}
-    return "; ".join(f"{what} {lines}" for what, lines in notes.items() if lines)
+    return "; ".join(f"{verb} {lines}" for verb, lines in notes.items() if lines)

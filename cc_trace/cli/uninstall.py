@@ -1,4 +1,4 @@
-"""`cc-trace uninstall`: take out what `install` and install.sh put in. Runs without any package but our own."""
+"""`cc-trace uninstall`: remove what `install` and install.sh added. Needs no package but our own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from cc_trace.install import InstallPaths
 
-_SAID: Final = {
+_OUTCOMES: Final = {
     "hooks removed": "hooks removed",
     "restored": "restored to what it was before, byte for byte",
     "file removed": "removed, as there was none before",
@@ -39,9 +39,9 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.project and options.purge:
         message = "--purge removes what all projects share; run it without --project"
         raise InstallError(message)
-    done, failed = _unregister(paths, only=options.project)
-    if failed:
-        for error in failed:
+    lines, errors = _unregister(paths, only=options.project)
+    if errors:
+        for error in errors:
             print(f"cc-trace: {error}", file=sys.stderr)
         if not options.project:
             print(
@@ -52,45 +52,46 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.project:
         forget_settings(paths)
     else:
-        done += _remove(paths, everything=options.purge)
-    for line in done or ["cc-trace is not installed"]:
+        lines += _remove(paths, everything=options.purge)
+    for line in lines or ["cc-trace is not installed"]:
         print(line)
     return 0
 
 
 def _unregister(paths: InstallPaths, *, only: bool) -> tuple[list[str], list[CcTraceError]]:
-    done, failed = [], []
-    here = [paths.settings, paths.settings.with_name("settings.json")]  # of a project: earlier versions used that one
-    for path in dict.fromkeys([*here, *([] if only else recorded_paths(paths, "settings"))]):
+    lines, errors = [], []
+    # In a project, earlier versions used settings.json.
+    own_files = [paths.settings, paths.settings.with_name("settings.json")]
+    for path in dict.fromkeys([*own_files, *([] if only else recorded_paths(paths, "settings"))]):
         try:
             outcome = unregister(path, paths.backups)
-            if outcome in _SAID:
-                done.append(f"settings {path}: {_SAID[outcome]}")
-            elif path not in here and not path.exists():
-                done.append(
+            if outcome in _OUTCOMES:
+                lines.append(f"settings {path}: {_OUTCOMES[outcome]}")
+            elif path not in own_files and not path.exists():
+                lines.append(
                     f"not found: {path}; if you moved it, delete cc-trace's hooks from it (they no longer do anything)"
                 )
             with contextlib.suppress(JsonTextError):  # it had no hook of ours
                 names = plugins(read_settings(path) or "")
-                done += [f"note: the plugin {name} is still enabled there" for name in names]
+                lines += [f"note: the plugin {name} is still enabled there" for name in names]
         except CcTraceError as error:
-            failed.append(error)
-    return done, failed
+            errors.append(error)
+    return lines, errors
 
 
 def _remove(paths: InstallPaths, *, everything: bool) -> list[str]:
-    done: list[str] = []
+    lines: list[str] = []
     if everything:
-        removed, left = purge(paths)
-        done += [f"{what}: removed" for what in removed] + [f"left: {what}" for what in left]
+        removed, remaining = purge(paths)
+        lines += [f"{part}: removed" for part in removed] + [f"left: {part}" for part in remaining]
     else:
-        kept = [paths.state / "sessions", paths.state / "traces.db"]
-        if any(path.is_file() or (path.is_dir() and any(path.iterdir())) for path in kept):
-            done.append(f"left: state, store and log in {paths.state} (--purge removes them)")
+        kept_files = [paths.state / "sessions", paths.state / "traces.db"]
+        if any(path.is_file() or (path.is_dir() and any(path.iterdir())) for path in kept_files):
+            lines.append(f"left: state, store and log in {paths.state} (--purge removes them)")
         if paths.config.exists():
-            done.append(f"left: your settings in {paths.config} (--purge removes them)")
-    others = Path(sys.prefix).resolve() != paths.environment.resolve() and paths.hook.exists()
-    done += [f"{what}: removed" for what in remove_files(paths)]
-    if others:
-        done.append(f"left: the package itself in {sys.prefix}")
-    return done
+            lines.append(f"left: your settings in {paths.config} (--purge removes them)")
+    runs_elsewhere = Path(sys.prefix).resolve() != paths.environment.resolve() and paths.hook.exists()
+    lines += [f"{part}: removed" for part in remove_files(paths)]
+    if runs_elsewhere:
+        lines.append(f"left: the package itself in {sys.prefix}")
+    return lines

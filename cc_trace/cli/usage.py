@@ -31,8 +31,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     with up_to_date(environment) as store:
         rows, total = usage.usage(store, options.by, since)
     if options.json:
-        made = {"by": options.by, "rows": [_json(row) for row in rows], "total": _json(total)}
-        sys.stdout.buffer.write(orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        report = {"by": options.by, "rows": [_json(row) for row in rows], "total": _json(total)}
+        sys.stdout.buffer.write(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         return 0
     if not rows:
         print("no usage found" if options.since else "no sessions yet")
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _json(row: usage.Usage) -> dict[str, object]:
-    made: dict[str, object] = {
+    fields: dict[str, object] = {
         "name": row.name,
         "requests": round(row.requests, 3),
         "errors": row.errors,
@@ -53,10 +53,10 @@ def _json(row: usage.Usage) -> dict[str, object]:
         "cost_usd": round(row.cost_usd, 6),
     }
     if row.calls:
-        made["calls"] = row.calls
+        fields["calls"] = row.calls
     if row.title:
-        made["title"] = row.title
-    return made
+        fields["title"] = row.title
+    return fields
 
 
 def _print(by: str, rows: Sequence[usage.Usage]) -> None:

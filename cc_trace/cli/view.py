@@ -25,10 +25,10 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from cc_trace.view import serve  # noqa: PLC0415  (likewise)
 
     app = App.open(environment)
-    first = "/"
+    path = "/"
     if options.session is not None:
-        first = f"/sessions/{_session(options.session, app)}"
-    serve(app, options.port, first, browser=not options.no_browser)
+        path = f"/sessions/{_session(options.session, app)}"
+    serve(app, options.port, path, browser=not options.no_browser)
     return 0
 
 

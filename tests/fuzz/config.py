@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from cc_trace.cli.config import shown
+from cc_trace.cli.config import display_value
 from cc_trace.errors import CcTraceError
 from cc_trace.export.destination import open_destination
 from cc_trace.privacy.content import Privacy
@@ -162,7 +162,7 @@ class _Checker:
             settings = sources.settings(project, sources.hook_environment() if sources.from_hook else None)
             for setting in SETTINGS:
                 if (found := settings.value(setting.name)) is not None:
-                    shown(setting, found)
+                    display_value(setting, found)
             config = read_config(settings, self._folder / "state", sources.home)
             config.off(None if project is None else str(project))
             Privacy(config.privacy)
