@@ -237,6 +237,16 @@ def requests(store: Store, session_id: str) -> list[sqlite3.Row]:
     )
 
 
+def undercounted(store: Store, session_id: str) -> int:
+    """Return how many of a session's requests have more output tokens than are recorded."""
+    found = store.read(
+        "SELECT COUNT(*) FROM spans WHERE session_id = ? AND +kind = 'generation' AND input_tokens IS NOT NULL"
+        " AND json_extract(span, '$.response.usage_complete') = 0",
+        [session_id],
+    )
+    return int(found[0][0])
+
+
 def costs(store: Store, session_id: str) -> list[sqlite3.Row]:
     """Return the cost of each turn, in order."""
     return store.read(

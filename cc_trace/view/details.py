@@ -131,7 +131,8 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any], *, timed: bool)
         add(("Uncached input", figures.tokens(row["input_tokens"])))
         add(("Cache read", f"{figures.tokens(read)} ({share})"))
         add(("Cache write", figures.tokens(row["cache_write_tokens"])))
-        add(("Output", figures.tokens(row["output_tokens"])))
+        at_least = "" if (span.get("response") or {}).get("usage_complete", True) else "at least "
+        add(("Output", f"{at_least}{figures.tokens(row['output_tokens'])}"))
     if row["agent"]:
         add(("Agent", row["agent"]))
     for name, value in (span["metadata"] or {}).items():

@@ -177,6 +177,7 @@ class Pages:
             notable=lists.notable(self._index, session_id, None, found["errors"] or 0),
             times=_stacked(spent.by_kind | _between_turns(found, spent)),
             untimed=spent.untimed,
+            undercounted=questions.undercounted(self._index, session_id),
             relatives=lists.relatives(self._index, session_id, about["predecessor"]),
             turns=[
                 {

@@ -146,6 +146,18 @@ def test_help_and_search_have_keys(page: Page) -> None:
     page.wait_for_url("**/turns/**")
 
 
+def test_tokens_that_are_not_all_recorded_are_a_lower_bound(page: Page, viewer: Viewer) -> None:
+    """Versions before 2.1.53 wrote the first count of a stream."""
+    requests = viewer.index.read("SELECT span_id FROM spans WHERE session_id = ? AND kind = 'generation'", [OLD])
+    page.goto(viewer.url(f"/sessions/{OLD}"))
+    expect(page.locator("#undercounted")).to_contain_text("at least")
+    expect(page.locator("#undercounted")).to_contain_text(f"of {len(requests)} requests")
+    page.goto(viewer.url(f"/spans/{requests[0]['span_id']}"))
+    expect(page.locator(".detail .facts div", has_text="Output")).to_contain_text("at least 9")
+    page.goto(viewer.url(f"/sessions/{SHOP}"))
+    expect(page.locator("#undercounted")).to_have_count(0)
+
+
 def test_hits_are_listed_by_session(page: Page, viewer: Viewer) -> None:
     """Each session once, and prompts, answers and edits before what was only read."""
     found = questions.search(viewer.index, "discounts")
