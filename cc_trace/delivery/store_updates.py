@@ -60,6 +60,7 @@ class StoreUpdates:
         self._store = store
         self._stamps = store.stamps()
         self._settings: dict[Path, str] = {}  # by folder
+        self._has_deleted_texts = False  # of sessions whose settings changed or that were removed
         self.failed: dict[str, str] = {}
 
     def run(
@@ -101,7 +102,16 @@ class StoreUpdates:
                 changed(session_id)
         for session_id in self._store.mark_ended(self._has_ended, time.time()):
             changed(session_id)
+        if self._has_deleted_texts:
+            self._erase_deleted_texts()
         return True
+
+    def _erase_deleted_texts(self) -> None:
+        try:
+            self._store.erase_deleted()
+            self._has_deleted_texts = False
+        except sqlite3.Error as error:  # another process reads the store, or the disk is full
+            self._app.log.write(f"store: deleted texts may remain in the file until it is written to: {error}")
 
     def _has_ended(self, transcript: Path) -> bool:
         with contextlib.suppress(StateError):  # a file that is not named after a session
@@ -163,6 +173,8 @@ class StoreUpdates:
             written = max([file.changed, *(each.written_ns / 1e9 for each in scan(file.path))])
             if self._store.update(file.path, stamp, privacy, written=written, now=time.time(), since_ns=since_ns):
                 changed(session_id)
+            before = self._stamps.get(session_id)
+            self._has_deleted_texts |= before is not None and _settings_in(before) != _settings_in(stamp)
             self._stamps[session_id] = stamp
             self.failed.pop(session_id, None)
         except Exception as error:  # noqa: BLE001  (a bug that one session shows must not hold up the others)
@@ -194,7 +206,12 @@ class StoreUpdates:
     def _remove(self, session_id: str, changed: Callable[[str], None]) -> None:
         self._stamps.pop(session_id, None)
         if self._store.remove(session_id):
+            self._has_deleted_texts = True
             changed(session_id)
+
+
+def _settings_in(stamp: str) -> str:
+    return stamp.partition(":")[0]
 
 
 def update_store(app: App, stopped: Callable[[], bool]) -> None:

@@ -178,6 +178,13 @@ class Store:
         self._remove_other_turns(session.summary.session_id, numbers)
         return self._write_session(session.summary, str(path), stamp, state, privacy) or changed
 
+    def erase_deleted(self) -> None:
+        """Rewrite the file without the deleted texts, which SQLite otherwise leaves in it. Raises sqlite3.Error."""
+        with self._writing:
+            self._writer.execute("INSERT INTO texts (texts) VALUES ('optimize')")
+            self._writer.execute("VACUUM")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def mark_ended(self, has_ended: Callable[[Path], bool], now: float) -> list[str]:
         """Note that the sessions of the last hour whose process has ended are idle, and return their ids.
 

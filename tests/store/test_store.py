@@ -511,6 +511,7 @@ def test_settings_that_change_apply_to_what_is_stored(tmp_path: Path, projects: 
     configure(tmp_path, setting)
     left, stamp = found()
     assert left == []
+    assert [path.name for path in store.parent.glob("traces.db*") if b"wombat" in path.read_bytes()] == []
     assert found()[1] == stamp
     configure(tmp_path, "")
     assert len(found()[0]) > 3
