@@ -45,6 +45,7 @@ class Latency(NamedTuple):
     refused: int
     p50_ms: float | None  # None: not known of any call
     p95_ms: float | None
+    total_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,10 @@ def _tools(store: Store, where: Where) -> list[Latency]:
         " ROW_NUMBER() OVER (PARTITION BY name ORDER BY took NULLS LAST) place FROM calls)"
         " SELECT name, COUNT(*) calls, SUM(failed) failed, COUNT(refused) refused,"
         " MAX(CASE WHEN place = (timed + 1) / 2 THEN took END) p50,"
-        " MAX(CASE WHEN place = (timed * 95 + 99) / 100 THEN took END) p95"
+        " MAX(CASE WHEN place = (timed * 95 + 99) / 100 THEN took END) p95, SUM(took) total"
         " FROM ranked GROUP BY name ORDER BY calls DESC, name LIMIT 25",
         where.values,
     )
-    return [Latency(*(row[name] for name in ("name", "calls", "failed", "refused", "p50", "p95"))) for row in found]
+    return [
+        Latency(*(row[name] for name in ("name", "calls", "failed", "refused", "p50", "p95", "total"))) for row in found
+    ]

@@ -294,6 +294,7 @@ class Pages:
             "detail.html",
             row=row,
             running=running,
+            errors=turn["errors"] if row["kind"] == "turn" and turn is not None else 0,
             detail=details.detail(row, known),
             edit=others.index(row["span_id"]) + 1 if row["span_id"] in others else 0,
             edits=len(others),

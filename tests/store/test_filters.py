@@ -73,9 +73,9 @@ def test_what_is_not_known_has_a_name(viewer: Viewer) -> None:
 def test_a_call_that_has_not_ended_counts_and_has_no_time(viewer: Viewer) -> None:
     tools = {tool.name: tool[1:] for tool in insights(viewer.index, Filter()).tools}
     assert tools == {
-        "Bash": (2, 0, 0, 2000.0, 2000.0),
-        "Read": (1, 0, 0, 7000.0, 7000.0),
-        "Slow": (1, 0, 0, None, None),
+        "Bash": (2, 0, 0, 2000.0, 2000.0, 4000.0),
+        "Read": (1, 0, 0, 7000.0, 7000.0, 7000.0),
+        "Slow": (1, 0, 0, None, None, None),
     }
     for name, (calls, *_) in tools.items():
         assert spans(viewer.index, Filter(tool=name)).total == calls
@@ -112,7 +112,7 @@ def test_a_tool_s_time_is_without_what_its_calls_waited_for_and_a_refusal_is_no_
     copy_cases(projects, "2.1.325--shop")
     with running(tmp_path) as viewer:
         tools = {tool.name: tool for tool in insights(viewer.index, Filter(project="project")).tools}
-        assert tools["Edit"][1:] == (4, 1, 2, 1000.0, 2000.0)
+        assert tools["Edit"][1:] == (4, 1, 2, 1000.0, 2000.0, 3000.0)
         for status, count in (("error", 3), ("failed", 1), ("refused", 2)):
             assert spans(viewer.index, Filter(tool="Edit", project="project", status=status)).total == count
         listed = spans(viewer.index, Filter(tool="Edit", project="project", sort="duration")).rows

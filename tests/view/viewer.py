@@ -30,6 +30,7 @@ IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEUlEQVR4nGP4z8AAQTD6PwM
 _EDITS = [{"old_string": "a = 1", "new_string": "a = 2"}, {"old_string": "b = 1", "new_string": "b = 2"}]
 COPIED = "88888888-0000-4000-8000-000000000008"
 REPEATED = "66666666-0000-4000-8000-000000000006"
+SENT = "99999999-0000-4000-8000-000000000009"
 OLD = "77777777-0000-4000-8000-000000000007"
 _TODOS = [{"content": "look", "status": "completed"}, {"content": "fix", "status": "in_progress"}]
 HOSTILE = (
@@ -118,6 +119,19 @@ def write_repeated(projects: Path) -> None:
             result(f"b{number}", "This command requires approval", at=number * 10 + number * 3, error=True, **own),
         ]
     write(projects / f"{REPEATED}.jsonl", [*lines, reply("r9", "I cannot.", at=50, **own)])
+
+
+def write_sent(projects: Path) -> None:
+    """Write a session that another one sent a message."""
+    own: dict[str, Any] = {"sessionId": SENT, "cwd": "/repeated"}
+    message = '<teammate-message teammate_id="r">{"type":"idle_notification"}</teammate-message>'
+    lines = [
+        prompt("go", 0, **own),
+        reply("s1", "gone", at=1, **own),
+        prompt(f"Another Claude session sent a message:\n{message}", 5, **own),
+        reply("s2", "heard", at=6, **own),
+    ]
+    write(projects / f"{SENT}.jsonl", lines)
 
 
 def write_old(projects: Path) -> None:

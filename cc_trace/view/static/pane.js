@@ -37,7 +37,7 @@ export function detailPane(wanted) {
 
   // In a narrow window the details are below the spans.
   function reveal() {
-    if (matchMedia("(max-width: 900px)").matches) pane.scrollIntoView({ block: "start" });
+    if (matchMedia("(max-width: 900px)").matches) document.getElementById("to-row").scrollIntoView({ block: "start" });
   }
 
   return { show, reveal };

@@ -250,6 +250,13 @@ export function waterfall() {
     find(Number(link.dataset.place)).then(pane.reveal);
   });
 
+  // In a narrow window the details are below the spans.
+  document.getElementById("to-row").addEventListener("click", () => {
+    root.scrollIntoView({ block: "start" });
+    const index = indexOf(chosen);
+    if (index >= 0) scrollTo(index);
+  });
+
   divider("steps-divider", root, "--steps");
   divider("pane-divider", root.parentElement, "--waterfall");
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect, sync_playwright
 from shared import CASES, corpus
-from viewer import TOKEN, Viewer, copy_cases, running, write_made, write_old, write_repeated
+from viewer import TOKEN, Viewer, copy_cases, running, write_made, write_old, write_repeated, write_sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,10 +43,11 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     home: Path = tmp_path_factory.mktemp("home")
     projects = home / ".claude" / "projects" / "-home-dev-project"
     projects.mkdir(parents=True)
-    copy_cases(projects, *(path.name for path in CASES.glob("2.1.325--*")), "read--9_teammate")
+    copy_cases(projects, *(path.name for path in CASES.glob("2.1.325--*")))
     write_made(projects)
     write_old(projects)
     write_repeated(projects)
+    write_sent(projects)
     for path in corpus():
         if path.name.startswith("16-"):
             lines = path.read_text(encoding="utf-8").splitlines()

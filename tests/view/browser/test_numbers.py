@@ -865,8 +865,9 @@ def test_the_percentiles_and_error_rates_of_tools(
         failed = sum(row["status"] == "error" and row["refused"] is None for row in calls)
         rates = [[str(part), figures.percent(part, len(calls))] if part else ["", ""] for part in (failed, refused)]
         latency = [figures.duration(rank(took, percent)) for percent in (50, 95)]
-        expected.append([name, f"{len(calls):,}", *latency, *rates[0], *rates[1]])
-    assert columns(page, "#tools tbody tr", *(f"td:nth-child({number})" for number in range(1, 9))) == expected
+        total = figures.duration(sum(took) if took else None)
+        expected.append([name, f"{len(calls):,}", *latency, total, *rates[0], *rates[1]])
+    assert columns(page, "#tools tbody tr", *(f"td:nth-child({number})" for number in range(1, 10))) == expected
 
 
 @pytest.mark.parametrize("period", PERIODS, indirect=True)

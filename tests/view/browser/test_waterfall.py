@@ -292,6 +292,14 @@ def test_keys_are_for_the_chosen_span(page: Page, viewer: Viewer) -> None:
     assert box["width"] > track["width"] * 0.9
 
 
+def test_a_turn_with_errors_is_not_ok(page: Page, viewer: Viewer) -> None:
+    open_turn(page, viewer, SHOP)
+    told = page.locator("#turn-head .status").inner_text()
+    assert "error" in told
+    page.locator(".span.turn").click()
+    expect(page.locator(".detail h2 .status")).to_have_text(told)
+
+
 def test_a_tap_in_a_narrow_window_shows_the_details(open_page: Callable[..., Page], viewer: Viewer) -> None:
     page = open_page(width=400, height=800)
     open_turn(page, viewer, SHOP)
@@ -301,9 +309,11 @@ def test_a_tap_in_a_narrow_window_shows_the_details(open_page: Callable[..., Pag
     tools = page.locator(".span.tool .label")
     assert tools.count()
     assert all((each.bounding_box() or {"width": 0})["width"] > 20 for each in tools.all()[:5])
-    page.evaluate("scrollTo(0, 0)")
+    page.locator("#to-row").click()
+    expect(page.locator(".span.chosen .name")).to_be_in_viewport()
     page.locator(".span.tool").first.click()
     expect(page.locator(".detail h2")).to_be_in_viewport()
+    expect(page.locator("#to-row")).to_be_in_viewport()
 
 
 def test_how_long_it_took_stands_beside_the_bar(page: Page, viewer: Viewer) -> None:
