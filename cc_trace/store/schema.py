@@ -86,6 +86,11 @@ SELECT SUM(kind = 'generation'), SUM(kind = 'tool'), SUM(status = 'error' AND ki
 """
 _SUM_UP: Final = f"UPDATE turns SET (requests, tools, errors, output_tokens) = ({_SUMS_OF_A_TURN})"  # noqa: S608
 SUM_UP_TURN: Final = f"{_SUM_UP} WHERE session_id = ? AND turn = ?"
+# For how long a session was active. {0}: its id.
+ACTIVE_NS: Final = """
+SELECT SUM(end_ns - start_ns) FROM spans JOIN turns USING (session_id, turn)
+    WHERE spans.session_id = {0} AND place = 0 AND NOT untimed
+"""
 _TABLES: Final = f"""
 CREATE TABLE spans (row INTEGER PRIMARY KEY, {", ".join(f"{name} {type_}" for name, type_ in _COLUMNS.items())});
 CREATE UNIQUE INDEX spans_by_id ON spans (span_id, session_id);
@@ -140,13 +145,14 @@ UPDATE turns SET digest = '' WHERE (session_id, turn) IN (SELECT session_id, tur
 UPDATE sessions SET stamp = '' WHERE stamp IS NOT NULL;
 PRAGMA user_version = {VERSION};
 """  # noqa: S608  (ours)
-# What is new is computed as each session is read, or laid out, again; until then it is missing.
+# What else is new is computed as each session is read, or laid out, again; until then it is missing.
 _FROM_3: Final = f"""
 ALTER TABLE spans ADD COLUMN refused TEXT;
 ALTER TABLE sessions ADD COLUMN active_ns INTEGER;
 UPDATE turns SET digest = '';
 UPDATE spans SET place = NULL WHERE session_id IN (SELECT session_id FROM sessions WHERE stamp IS NULL);
 {_FROM_4}
+UPDATE sessions SET active_ns = ({ACTIVE_NS.format("sessions.session_id")});
 """  # noqa: S608  (likewise)
 _FROM_2: Final = f"""
 {_INDEX_OF_COPIES}

@@ -25,7 +25,7 @@ from cc_trace.store import terminal
 from cc_trace.store.delivered import StoredSession, read_session
 from cc_trace.store.doubts import MARK_SESSION
 from cc_trace.store.layout import rows
-from cc_trace.store.schema import PLACED, SUM_UP_TURN, TYPED, connect
+from cc_trace.store.schema import ACTIVE_NS, PLACED, SUM_UP_TURN, TYPED, connect
 from cc_trace.store.span_rows import integer, to_json, typed
 from cc_trace.turns import current_activity
 from cc_trace.values import json_text, readable
@@ -292,11 +292,7 @@ class Store:
         with self._transaction() as database:
             _count_usage(database, session_id)
             database.execute(MARK_SESSION, (session_id,))
-            active_ns = database.execute(
-                "SELECT SUM(end_ns - start_ns) FROM spans JOIN turns USING (session_id, turn)"
-                " WHERE session_id = ? AND place = 0 AND NOT untimed",
-                (session_id,),
-            ).fetchone()[0]
+            active_ns = database.execute(ACTIVE_NS.format("?"), (session_id,)).fetchone()[0]
             totals = database.execute(
                 "SELECT SUM(cost_usd), SUM(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens),"
                 " SUM(status = 'error' AND kind <> 'turn'), SUM(lines_added), SUM(lines_removed)"

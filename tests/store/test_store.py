@@ -246,6 +246,21 @@ def test_a_store_of_the_third_version_gets_what_is_new_as_its_sessions_are_read_
         assert viewer.index.read("SELECT active_ns FROM sessions")[0][0] == active > 0
 
 
+def test_a_session_in_a_store_of_the_third_version_was_active_though_its_transcript_is_gone(
+    tmp_path: Path, projects: Path
+) -> None:
+    copy_cases(projects, "2.1.325--shop")
+    sessions(tmp_path)
+    path = store_path(tmp_path / ".claude" / "state" / "cc-trace")
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        active = database.execute("SELECT active_ns FROM sessions").fetchone()[0]
+        database.executescript(f"{TO_4} {WITHOUT_NEW_COLUMNS} PRAGMA user_version = 3")
+    for transcript in projects.glob("*.jsonl"):
+        transcript.unlink()
+    with running(tmp_path) as viewer:
+        assert viewer.index.read("SELECT active_ns FROM sessions")[0][0] == active > 0
+
+
 def test_a_wait_for_permission_that_only_the_turn_tells_is_the_call_s(tmp_path: Path, projects: Path) -> None:
     """The line of a command says that you were asked, not for how long; the turn's duration leaves it out."""
     copy_cases(projects, "2.1.325--shop")
