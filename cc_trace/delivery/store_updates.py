@@ -59,7 +59,7 @@ class StoreUpdates:
         self._app = app
         self._store = store
         self._stamps = store.stamps()
-        self._settings: dict[Path, str] = {}  # by folder
+        self._settings: dict[Path, str] = {}  # by folder, or by output of a run
         self._has_deleted_texts = False  # of sessions whose settings changed or that were removed
         self.failed: dict[str, str] = {}
 
@@ -134,16 +134,18 @@ class StoreUpdates:
     def _settings_of(self, path: Path) -> str:
         """Return what changes when the settings for a session do, read once.
 
-        The sessions of a folder were started in the same place: the first that is asked for stands for all.
+        The sessions of a folder were started in the same place: the first that is asked for stands for all. The folder
+        of what runs have printed is for all places.
         """
-        if path.parent not in self._settings:
+        place = path if self._is_stream(path) else path.parent
+        if place not in self._settings:
             found = "wrong"  # which is told where the session is read
             with contextlib.suppress(CcTraceError):
                 started = self._app.project_and_environment(path)
                 privacy = self._app.local_config(*started).privacy if self._belongs_in_store(*started) else None
                 found = hashlib.sha256(repr(privacy).encode("utf-8", "replace")).hexdigest()[:8]
-            self._settings[path.parent] = found
-        return self._settings[path.parent]
+            self._settings[place] = found
+        return self._settings[place]
 
     def _stamp(self, file: TranscriptFile) -> str:
         """Return what changes when a session does.

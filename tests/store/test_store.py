@@ -9,6 +9,7 @@ import sqlite3
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from claude_process import ended_pid, write_record
@@ -530,6 +531,28 @@ def test_settings_that_change_apply_to_what_is_stored(tmp_path: Path, projects: 
     assert found()[1] == stamp
     configure(tmp_path, "")
     assert len(found()[0]) > 3
+
+
+def test_changed_settings_of_a_project_apply_to_the_output_of_its_runs(tmp_path: Path) -> None:
+    """Runs of all projects are in one folder."""
+    streams = tmp_path / ".claude" / "state" / "cc-trace" / "streams"
+    streams.mkdir(parents=True)
+    for age, project in enumerate(("/a", "/b")):
+        lines = [prompt("hi wombat", cwd=project), reply("m1", "hello", at=1)]
+        path = write(streams / f"{uuid4()}.jsonl", [{**line, "cwd": project} for line in lines])
+        os.utime(path, (time.time() - 1_000 - age, time.time() - 1_000 - age))
+
+    def prompts() -> dict[str, str]:
+        with running(tmp_path) as viewer:
+            found = viewer.index.read(
+                "SELECT cwd, span ->> '$.input' FROM spans JOIN sessions USING (session_id) WHERE place = 0"
+            )
+        return {row[0]: row[1] for row in found}
+
+    assert prompts() == {"/a": "hi wombat", "/b": "hi wombat"}
+    for masked in (["/a"], ["/a", "/b"]):
+        configure(tmp_path, "".join(f'[project."{folder}"]\nmask = ["wombat"]\n' for folder in masked))
+        assert {cwd for cwd, text in prompts().items() if "wombat" not in text} == {*masked}
 
 
 @pytest.mark.parametrize("setting", ['exclude = ["/secret"]', "enabled = false", 'store = false\nfile = "/nowhere/x"'])
