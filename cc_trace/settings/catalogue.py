@@ -27,9 +27,8 @@ class Setting(NamedTuple):
     priority_aliases: tuple[str, ...] = ()  # such variables that take precedence over ours
     variable_name: str | None = None  # our variable, if it is not CC_TRACE_NAME
     secret: bool = False
-    low_priority: bool = (
-        False  # our variable and others' may be meant for another program: all other places go before them
-    )
+    # Its variables may be meant for another program: all other places go before them.
+    low_priority: bool = False
     hook_only: bool = False  # read by the hook itself, before any configuration: only a variable can set it
     # What a project may do with it. `value`: set it, through the environment that Claude Code gives to its own hook;
     # `restriction`: only make it stricter than the user's, also in its files; `ignored`: nothing.

@@ -3,8 +3,8 @@
 Rules:
 - File order and ids decide, never timestamps or adjacency.
 - A turn is yielded only if it has a start and at least one response.
-- A closed turn will not change, whatever is appended to the file. A turn closes when the next one gets its first
-  response, or with the line that gives its duration, if no call and none of its background tasks is running.
+- A closed turn will not change, whatever is appended to the file. A turn closes when the next one starts, or
+  with the line that gives its duration, if no call and none of its background tasks is running.
 - A prompt can be typed while a response is being written: the lines after it decide whether it belongs to that turn.
 """
 
@@ -315,6 +315,8 @@ class _Assembler:
                 self._open.end_at_limit(entry)
             case RunFacts():
                 self._open.turn.run_facts = entry.facts
+            case _:
+                assert_never(entry)
 
     def _on_hook(self, entry: Hook) -> None:
         """Add a hook. One that ran between turns, such as at a session's start, belongs to the next turn."""

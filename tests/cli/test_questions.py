@@ -8,7 +8,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from claude_process import ended_pid, write_record
@@ -17,6 +17,7 @@ from viewer import copy_cases
 
 from cc_trace.cli import main
 from cc_trace.spans import Session
+from cc_trace.store.usage import By
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def responses(folder: Path) -> dict[str, Any]:
 CASES = ("2.1.325--b_tools", "2.1.325--c2_parallel_subagents", "2.1.325--d_resume_fork", "2.1.325--e2_bad_request")
 
 
-@pytest.mark.parametrize("by", ["day", "project", "model", "agent", "tool", "session"])
+@pytest.mark.parametrize("by", get_args(By))
 def test_every_way_to_divide_usage_sums_up_to_what_the_transcripts_say(
     projects: Path, capsys: pytest.CaptureFixture[str], by: str
 ) -> None:
