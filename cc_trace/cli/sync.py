@@ -47,7 +47,7 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _one(app: App, sync: Sync, target: str) -> Iterator[Report]:
     """Deliver the session that a user names."""
     path = main_transcript(find(target, app.config_dir, current_folder(), app.states.streams))
-    yield sync.sync_session(path, named=True)
+    yield sync.sync_session(path, requested=True)
 
 
 def _pending(app: App, sync: Sync) -> Iterator[Report]:

@@ -63,13 +63,13 @@ class AgentListing:
         if not files:
             return by_session
         owners = self._states.owners(folder)
-        known = len(owners)
+        known_count = len(owners)
         for file in files:
             owner = owners.get(file.name) or _owner(Path(file.path))
             if owner is not None:
                 owners[file.name] = owner
                 by_session.setdefault(owner, []).append(file)
-        if len(owners) > known and self._remember:
+        if len(owners) > known_count and self._remember:
             self._states.save_owners(folder, owners)
         return by_session
 
@@ -77,10 +77,10 @@ class AgentListing:
 def _owner(path: Path) -> str | None:
     """Return the session that a file's lines name; None if they name none yet."""
     try:
-        named, _ = identify(path)
+        session_id, _ = identify(path)
     except OSError:
         return None
-    return named if named != path.stem else None
+    return session_id if session_id != path.stem else None
 
 
 class AgentDeliveries:
@@ -116,17 +116,17 @@ class AgentDeliveries:
         Work that belongs to no turn counts as delivered if all turns were read. Otherwise it belongs to an earlier
         turn: then move the cursor to the beginning, and return True, since the session must be read again.
         """
-        whole = session.resume.position == BEGINNING
+        from_beginning = session.resume.position == BEGINNING
         delivered = self._delivered.setdefault(to, {})
         changed = needs_rereading = False
         for file in selection.files:
-            before = delivered.get(file.name)
-            if file.name not in session.agent_files_read or (before is not None and before.size == file.size):
+            previous = delivered.get(file.name)
+            if file.name not in session.agent_files_read or (previous is not None and previous.size == file.size):
                 continue
-            if file.name in session.agent_files_unplaced and not (whole and session.summary.turns):
-                needs_rereading |= not whole
+            if file.name in session.agent_files_unplaced and not (from_beginning and session.summary.turns):
+                needs_rereading |= not from_beginning
             elif agent_id(file.name) not in unsettled:
-                delivered[file.name] = _delivered(file, before, session.placed.get(file.name))
+                delivered[file.name] = _record_of(file, previous, session.placed.get(file.name))
                 changed = True
         if changed:
             self._save()
@@ -146,13 +146,13 @@ class AgentDeliveries:
             self._states.save_agents(self._transcript.stem, self._delivered)
 
 
-def _delivered(file: AgentFile, before: Delivered | None, place: Placed | None) -> Delivered:
+def _record_of(file: AgentFile, previous: Delivered | None, place: Placed | None) -> Delivered:
     """Return the record of a file delivered at its current size. It keeps the earliest turn known."""
     if place is None:
         return Delivered(file.size)
     begin = place.begin
-    if before is not None and 0 < before.turn < place.turn:
-        return before._replace(size=file.size, waiting=place.waiting)
+    if previous is not None and 0 < previous.turn < place.turn:
+        return previous._replace(size=file.size, waiting=place.waiting)
     return Delivered(
         size=file.size,
         turn=place.turn,

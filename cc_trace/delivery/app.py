@@ -81,65 +81,67 @@ class App:
         return app
 
     def project_and_environment(self, transcript: Path) -> tuple[str | None, HookEnvironment | None]:
-        """Return where a session was started, and its hook's environment: whose settings are to be asked for."""
+        """Return a session's project and its hook's environment, which determine its settings."""
         state = self.states.peek(transcript.stem)
         return (first_cwd(transcript), None) if state is None else (state.cwd, state.environment)
 
-    def settings(self, project: str | None, remembered: HookEnvironment | None = None) -> Settings:
-        """Return the settings for a session: of the project it was started in, and its hook's environment."""
-        return _once(self._settings, _key(project, remembered), lambda: self._read_settings(project, remembered))
+    def settings(self, project: str | None, environment: HookEnvironment | None = None) -> Settings:
+        """Return the settings for a session of this project with this hook environment."""
+        return _cached(self._settings, _key(project, environment), lambda: self._read_settings(project, environment))
 
-    def config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> Config:
+    def config(self, project: str | None = None, environment: HookEnvironment | None = None) -> Config:
         """Return the same settings, checked and converted. Raises ConfigError."""
-        return _once(self._configs, _key(project, remembered), lambda: self._read_config(project, remembered))
+        return _cached(self._configs, _key(project, environment), lambda: self._read_config(project, environment))
 
-    def local_config(self, project: str | None = None, remembered: HookEnvironment | None = None) -> LocalConfig:
-        """Return those of them that decide what is kept on this machine. Raises ConfigError, but for no destination."""
-        key = _key(project, remembered)
-        return _once(
-            self._local_configs, key, lambda: read_local_config(self.settings(project, remembered), self.sources.home)
+    def local_config(self, project: str | None = None, environment: HookEnvironment | None = None) -> LocalConfig:
+        """Return the settings for what is kept on this machine. Unlike `config`, ignores wrong destinations."""
+        key = _key(project, environment)
+        return _cached(
+            self._local_configs, key, lambda: read_local_config(self.settings(project, environment), self.sources.home)
         )
 
-    def _read_settings(self, project: str | None, remembered: HookEnvironment | None) -> Settings:
-        above = []
+    def _read_settings(self, project: str | None, environment: HookEnvironment | None) -> Settings:
+        overrides = []
         if (name := self.only_destination) is not None:
-            only = {"destinations": name, "trace_to_langfuse": name == "langfuse"}
-            above = [Layer("--to", only, variables=False)]
-        return self.sources.settings(None if project is None else Path(project), remembered, above)
+            values = {"destinations": name, "trace_to_langfuse": name == "langfuse"}
+            overrides = [Layer("--to", values, variables=False)]
+        return self.sources.settings(None if project is None else Path(project), environment, overrides)
 
-    def _read_config(self, project: str | None, remembered: HookEnvironment | None) -> Config:
-        return read_config(self.settings(project, remembered), self.states.folder, self.sources.home)
+    def _read_config(self, project: str | None, environment: HookEnvironment | None) -> Config:
+        return read_config(self.settings(project, environment), self.states.folder, self.sources.home)
 
-    def plan(self, project: str | None, remembered: HookEnvironment | None = None) -> Plan:
+    def plan(self, project: str | None, environment: HookEnvironment | None = None) -> Plan:
         """Return what to do with a project's sessions. Opens their destinations."""
-        key = _key(project, remembered)
+        key = _key(project, environment)
         if key not in self._plans:
-            if (off := self.why_off(project, remembered)) is not None:
+            if (off := self.why_off(project, environment)) is not None:
                 return Plan(why_off=off)
-            config = self.config(project, remembered)
-            opened = tuple(self._open(each) for each in config.destinations if each not in self.skipped)
+            config = self.config(project, environment)
+            destinations = tuple(
+                self._open(settings) for settings in config.destinations if settings not in self.skipped
+            )
             self._plans[key] = Plan(
-                destinations=opened,
+                destinations=destinations,
                 redact=Privacy(config.privacy),
                 rest_seconds=config.rest_seconds,
                 unclear_seconds=config.unclear_seconds,
-                backoff_keys={each.name: each.address for each in config.destinations},
+                backoff_keys={settings.name: settings.address for settings in config.destinations},
                 request_content=config.request_content,
-                request_seconds=max((each.send_seconds for each in config.destinations), default=0.0),
+                request_seconds=max((settings.send_seconds for settings in config.destinations), default=0.0),
             )
         return self._plans[key]
 
-    def why_off(self, project: str | None, remembered: HookEnvironment | None = None) -> str | None:
+    def why_off(self, project: str | None, environment: HookEnvironment | None = None) -> str | None:
         """Return why a project's sessions are not traced, None if they are.
 
         A wrong setting raises ConfigError only if tracing is on; otherwise it is logged.
         """
-        key = _key(project, remembered)
+        key = _key(project, environment)
         if key not in self._off:
             try:
-                off = why_off(self.config(project, remembered), project)
+                off = why_off(self.config(project, environment), project)
             except ConfigError as error:
-                settings = self.settings(project, remembered)
+                settings = self.settings(project, environment)
                 off = why_off(read_scope(settings, self.sources.home), project)
                 if off is None:
                     raise
@@ -158,8 +160,8 @@ class App:
         if not names:
             return names
         now, backoff = self.runtime.clock(), self.states.backoff
-        known = {each.name: each.address for each in self.config(project, environment).destinations}
-        return [name for name in names if backoff.waiting(known[name], now) is None]
+        addresses = {settings.name: settings.address for settings in self.config(project, environment).destinations}
+        return [name for name in names if backoff.current_wait(addresses[name], now) is None]
 
     def destination_names(self, project: str | None, environment: HookEnvironment | None) -> list[str] | None:
         """Return the names of a session's destinations: empty if tracing is off, None if its settings are wrong."""
@@ -195,11 +197,11 @@ class App:
             self._destinations.clear()
             self._plans.clear()
 
-    def step_callback(self, deadly: str | None) -> Callable[[str], None]:
-        """Return the callback for named steps: with `debug` it logs them; at the step `deadly` it kills the process."""
+    def step_callback(self, fatal_step: str | None) -> Callable[[str], None]:
+        """Return the callback for named steps: with `debug` it logs them; at `fatal_step` it kills the process."""
 
         def mark_step(name: str) -> None:
-            if name == deadly:
+            if name == fatal_step:
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._debug():
                 self.log.write(f"reached: {name}")
@@ -216,8 +218,8 @@ class App:
 
     def _open(self, settings: DestinationSettings) -> Destination:
         """Return an open destination, shared by all projects with equal settings for it."""
-        for known, destination in self._destinations:
-            if known == settings:
+        for opened_settings, destination in self._destinations:
+            if opened_settings == settings:
                 return destination
         destination = open_destination(settings)
         self._destinations.append((settings, destination))
@@ -227,19 +229,19 @@ class App:
 _Key: TypeAlias = tuple[str | None, bytes]
 
 
-def _key(project: str | None, remembered: HookEnvironment | None) -> _Key:
+def _key(project: str | None, environment: HookEnvironment | None) -> _Key:
     """Return the cache key: sessions of a project whose hooks had the same environment share their settings."""
-    return project, orjson.dumps(remembered, option=orjson.OPT_SORT_KEYS)
+    return project, orjson.dumps(environment, option=orjson.OPT_SORT_KEYS)
 
 
-def _once(known: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:
+def _cached(cache: dict[_Key, T | ConfigError], key: _Key, read: Callable[[], T]) -> T:
     """Return the cached value, or raise the cached error; call `read` the first time."""
-    if key not in known:
+    if key not in cache:
         try:
-            known[key] = read()
+            cache[key] = read()
         except ConfigError as error:
-            known[key] = error
-    found = known[key]
-    if isinstance(found, ConfigError):
-        raise found
-    return found
+            cache[key] = error
+    result = cache[key]
+    if isinstance(result, ConfigError):
+        raise result
+    return result

@@ -46,19 +46,19 @@ class Backoff:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def waiting(self, address: str, now: float) -> Wait | None:
-        """Return the wait that a destination is in; None if it may be tried."""
+    def current_wait(self, address: str, now: float) -> Wait | None:
+        """Return how long not to retry a destination, and why; None if it may be tried."""
         wait = self._read(address)
         return wait if wait is not None and 0 < wait.not_before - now <= MAX_PLAUSIBLE_WAIT_SECONDS else None
 
-    def failed(self, address: str, now: float, error: str, after_seconds: float | None, jitter: float) -> None:
+    def record_failure(self, address: str, now: float, error: str, after_seconds: float | None, jitter: float) -> None:
         """Record one more failure."""
         before = self._read(address)
         failures = 1 + (before.failures if before is not None else 0)
         wait = Wait(failures, now + wait_seconds(failures, after_seconds, jitter), error)
         write_private(self._path(address), json.dumps(wait._asdict()).encode())
 
-    def recovered(self, address: str) -> None:
+    def clear(self, address: str) -> None:
         """Forget the failures of a destination that responded."""
         self._path(address).unlink(missing_ok=True)
 

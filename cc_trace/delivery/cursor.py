@@ -78,19 +78,21 @@ class Metrics:
         self.unreported |= bool(self.in_intent)
         self.in_intent = {}
 
-    def reported(self, until_ns: int, *, taken: bool) -> None:
-        """Record that the counts were sent; a delta that was taken is not sent again."""
-        if taken and self.in_flight:
+    def record_report(self, until_ns: int, *, settled: bool) -> None:
+        """Record that the counts were sent. `settled`: they are not sent again."""
+        if settled and self.in_flight:
             self.counts, self.start_ns = {}, until_ns
-        self.unreported, self.in_flight = not taken, False
+        self.unreported, self.in_flight = not settled, False
 
 
-def add_counts(total: dict[str, list[float]], more: Mapping[str, list[float]]) -> None:
+def add_counts(total: dict[str, list[float]], counts: Mapping[str, list[float]]) -> None:
     """Add counts number by number; a series of another form, as of another version, is replaced."""
-    for series, numbers in more.items():
-        known = total.get(series, ())
-        same = len(known) == len(numbers)
-        sums = [min(one + other, _MOST) for one, other in zip(known, numbers, strict=True)] if same else [*numbers]
+    for series, numbers in counts.items():
+        previous = total.get(series, ())
+        same_form = len(previous) == len(numbers)
+        sums = (
+            [min(one + other, _MOST) for one, other in zip(previous, numbers, strict=True)] if same_form else [*numbers]
+        )
         total[series] = sums
 
 
@@ -139,14 +141,14 @@ class Cursor:
     @property
     def last_turn_begun(self) -> int:
         """Return the number of the last turn of which a span was sent, or may have been."""
-        started = self.accepted or self.rejected or self.intent or self.unclear
-        return max(self.turns_before + bool(started), self.last_turn_sent)
+        has_started = self.accepted or self.rejected or self.intent or self.unclear
+        return max(self.turns_before + bool(has_started), self.last_turn_sent)
 
     @property
     def pending(self) -> bool:
         """Return whether there is known to be something left for this destination."""
-        left = self.pending_spans or self.unfinished_spans or self.intent or self.unclear or self.error is not None
-        return bool(left) or self.last_attempt_at is None  # no delivery has ever completed
+        remaining = self.pending_spans or self.unfinished_spans or self.intent or self.unclear or self.error is not None
+        return bool(remaining) or self.last_attempt_at is None  # no delivery has ever completed
 
     def go_back_to(self, turn: int, position: Position) -> None:
         """Move back to the beginning of an earlier turn, to which an agent has added work."""
@@ -194,10 +196,10 @@ class SessionState:
         rest_ns: int,
         hook_ns: int | None = None,
         agents: Selection | None = None,
-        opened: OpenTranscript | None = None,
+        open_transcript: OpenTranscript | None = None,
         request_content: RequestContent = "none",
     ) -> Session:
-        """Return the session as read from a destination's cursor on; `opened` is its transcript, if already open."""
+        """Return the session as read from a destination's cursor on; `open_transcript`: if it is open already."""
         cursor = self.destinations.get(to, Cursor())
         resume = Resume(
             position=cursor.position,
@@ -216,7 +218,7 @@ class SessionState:
             links=self.trace_links,
             files=files,
             delivered=delivered,
-            transcript=opened,
+            transcript=open_transcript,
             request_content=request_content,
         )
 
@@ -240,11 +242,11 @@ def to_json(state: SessionState) -> bytes:
     # Paths need not be UTF-8. The transcript's is only displayed, and Claude Code does not run in such folders.
     paths = {"transcript": _as_utf8(state.transcript), "cwd": None if state.cwd is None else _as_utf8(state.cwd)}
     # `answered` comes before any text that a user can control: see `ACCEPTED_MARK`.
-    cursors = {name: _to_file_keys(each, _CURSOR_KEYS) for name, each in state.destinations.items()}
+    cursors = {name: _to_file_keys(cursor, _CURSOR_KEYS) for name, cursor in state.destinations.items()}
     for cursor in cursors.values():
         cursor["metrics"] = _to_file_keys(cursor["metrics"], _METRICS_KEYS)
-    known = {**_to_file_keys(state, _SESSION_KEYS), **paths, "destinations": cursors}
-    raw = {"version": VERSION, "answered": False, **known}
+    fields = {**_to_file_keys(state, _SESSION_KEYS), **paths, "destinations": cursors}
+    raw = {"version": VERSION, "answered": False, **fields}
     return orjson.dumps(raw, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -268,9 +270,9 @@ def from_json(data: bytes, session_id: str) -> SessionState:
     if state.session_id != session_id:
         message = "belongs to another session"
         raise ValueError(message)
-    for part in (state, *destinations.values(), *(cursor.metrics for cursor in destinations.values())):
-        for name, fits in _FORMS.items():
-            if hasattr(part, name) and not fits(getattr(part, name)):
+    for record in (state, *destinations.values(), *(cursor.metrics for cursor in destinations.values())):
+        for name, is_valid in _FORMS.items():
+            if hasattr(record, name) and not is_valid(getattr(record, name)):
                 message = f"{_KEYS.get(name, name)} is out of range"
                 raise ValueError(message)
     _apply_accepted_mark(state)
@@ -312,7 +314,7 @@ def _apply_accepted_mark(state: SessionState) -> None:
 
 
 def agents_to_json(agents: Mapping[str, Mapping[str, Delivered]]) -> bytes:
-    """Serialize what each destination has of the agents' files."""
+    """Serialize the delivery records of the agents' files."""
     return orjson.dumps({"version": _AGENTS_VERSION, "destinations": agents}, default=tuple)
 
 
@@ -329,9 +331,9 @@ def _rows(files: dict[str, list[Any]]) -> dict[str, Delivered]:
     """Validate the records of one destination. There can be tens of thousands, so this goes column by column."""
     columns = [*zip(*files.values(), strict=True)] or [()] * len(Delivered._fields)
     *counts, parents, commands, waiting = columns
-    fits = all({*map(type, column)} <= {int} and min(column, default=0) >= 0 for column in counts)
-    fits = fits and {*map(type, (*parents, *commands))} <= {str, type(None)} and {*map(type, waiting)} <= {bool}
-    if not fits or len(columns) != len(Delivered._fields):
+    valid = all({*map(type, column)} <= {int} and min(column, default=0) >= 0 for column in counts)
+    valid = valid and {*map(type, (*parents, *commands))} <= {str, type(None)} and {*map(type, waiting)} <= {bool}
+    if not valid or len(columns) != len(Delivered._fields):
         message = "what was delivered of an agent is out of range"
         raise ValueError(message)
     return {name: make_tuple(Delivered, row) for name, row in files.items()}

@@ -170,7 +170,7 @@ class Delivery:
         return self._destination.encode(span)
 
     def _files(self) -> Iterator[tuple[Path, Position]]:
-        """Yield where images of the turns that are delivered now stand."""
+        """Yield the files and positions from which to look for images of the turns being delivered."""
         yield self._transcript.path, self._start
         for path in agent_paths(self._transcript.path):
             yield path, BEGINNING
@@ -185,8 +185,8 @@ class Delivery:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
-        if (why := self._runtime.stop_reason(self._deadline)) is not None:
-            self._pause(why)
+        if (reason := self._runtime.stop_reason(self._deadline)) is not None:
+            self._pause(reason)
         ready = self._claim(batch) if self._ledger is not None else batch
         turns, sent, self._flushing = self.turns, self.sent, ready
         try:
@@ -246,15 +246,15 @@ class Delivery:
         spans = [span for span in spans if span.span_id in self._queue and span.span_id not in self._suspects]
         if not spans:
             return  # tried alone in the meantime
-        refused = self._attempt(spans)
-        if refused is None:
+        rejected = self._attempt(spans)
+        if rejected is None:
             return
         if len(spans) > 1:
             middle = len(spans) // 2
             self._send(spans[:middle])
             self._send(spans[middle:])
             return
-        self._suspects.add(spans[0], refused, self.sent)
+        self._suspects.add(spans[0], rejected, self.sent)
         self._send_control_span()
 
     def _attempt(self, spans: Sequence[EncodedSpan]) -> Rejected | None:
@@ -291,9 +291,9 @@ class Delivery:
         """Save what is about to be sent, and when: if we die before the outcome is recorded, it is unclear."""
         cursor, now = self._cursor, self._runtime.clock()
         if self._ledger is not None:
-            why = self._ledger.set_outcome_time(self._destination.name, ids, now + self._plan.request_seconds)
-            if why is not None:
-                self._pause(f"ledger: {why}")
+            error = self._ledger.set_outcome_time(self._destination.name, ids, now + self._plan.request_seconds)
+            if error is not None:
+                self._pause(f"ledger: {error}")
         cursor.unclear = [id_ for id_ in cursor.unclear if id_ not in set(ids)]
         cursor.intent, cursor.intent_at = ids, now
         cursor.metrics.in_intent = self._metrics.counts_of(ids) if self._metrics is not None else {}
@@ -317,15 +317,17 @@ class Delivery:
         if in_a_row >= MAX_REFUSALS:
             self._pause_if_misconfigured()
             return
-        left = [span for span in self._flushing if span.span_id in self._queue and span.span_id not in self._suspects]
-        if in_a_row and left:
-            self._send([min(left, key=lambda span: span.size)])
+        candidates = [
+            span for span in self._flushing if span.span_id in self._queue and span.span_id not in self._suspects
+        ]
+        if in_a_row and candidates:
+            self._send([min(candidates, key=lambda span: span.size)])
 
     def _retry_suspects(self) -> None:
         """Resend suspects once another span has been accepted; refused again, they are to blame."""
         while (suspect := self._suspects.take_retriable(self.sent)) is not None:
-            if (refused := self._attempt([suspect])) is not None:
-                self._blame({suspect.span_id: refused})
+            if (rejected := self._attempt([suspect])) is not None:
+                self._blame({suspect.span_id: rejected})
 
     def _blame_remaining_suspects(self) -> None:
         """Leave suspects for the next sync; blame them once the backend has refused everything for a week."""
@@ -334,14 +336,14 @@ class Delivery:
             self._blame(self._suspects.take_all())
 
     def _pause_if_misconfigured(self) -> None:
-        if (why := self._suspects.why_to_wait(self._runtime.clock())) is not None:
-            self._pause(why)
+        if (reason := self._suspects.reason_to_wait(self._runtime.clock())) is not None:
+            self._pause(reason)
 
-    def _blame(self, refused: dict[str, Rejected]) -> None:
-        for id_, outcome in refused.items():
+    def _blame(self, rejections: dict[str, Rejected]) -> None:
+        for id_, outcome in rejections.items():
             self._note_refusal(span_id=id_, status=outcome.status, message=outcome.message)
-        self._cursor.rejected += refused
-        self._settle([*refused], accepted=False)
+        self._cursor.rejected += rejections
+        self._settle([*rejections], accepted=False)
 
     def _release_unsettled(self, spans: Sequence[EncodedSpan], keep: set[str]) -> None:
         """Give up the claims on these spans, except on the settled ones and those in `keep`, which may be stored."""

@@ -36,15 +36,15 @@ def copied_from(transcript: OpenTranscript, suppressed: Mapping[str, int]) -> st
     if not suppressed:
         return None
     with contextlib.suppress(OSError):
-        beginning = list(transcript.entries())
-        times = [entry.head.time_ns for entry in beginning if entry.head is not None and entry.head.time_ns is not None]
-        named = {entry.head.context.forked_from for entry in beginning if entry.head is not None}
-        ids = _ids(beginning)
+        entries = list(transcript.entries())
+        times = [entry.head.time_ns for entry in entries if entry.head is not None and entry.head.time_ns is not None]
+        forked_from = {entry.head.context.forked_from for entry in entries if entry.head is not None}
+        ids = _ids(entries)
         changed_ns = transcript.stat().st_mtime_ns
         for other, noted_ns in suppressed.items():
             if not times or not min(times) < noted_ns < changed_ns:
                 continue  # this session has no line older than that, or is the origin itself
-            if other in named or _has_lines_of(transcript, ids, transcript.path.with_name(f"{other}.jsonl")):
+            if other in forked_from or _has_lines_of(transcript, ids, transcript.path.with_name(f"{other}.jsonl")):
                 return other
     return None
 
@@ -76,9 +76,9 @@ def _parsed(lines: Iterable[Line]) -> Iterable[Entry]:
 
 def _ids(entries: Iterable[Entry]) -> set[str]:
     """Return the ids of lines and responses. Both, since some versions give copied lines new ids."""
-    found: set[str | None] = set()
+    ids: set[str | None] = set()
     for entry in entries:
-        found.add(entry.head.uuid if entry.head is not None else None)
+        ids.add(entry.head.uuid if entry.head is not None else None)
         if isinstance(entry, Reply):
-            found.add(entry.message_id)
-    return {each for each in found if each is not None}
+            ids.add(entry.message_id)
+    return {id_ for id_ in ids if id_ is not None}

@@ -39,26 +39,26 @@ def past_sessions(
     The oldest first, because turns that a fork copied belong to the session that had them first. `streams`: a folder of
     transcripts that were made from the output of runs, for sessions that have no other.
     """
-    found: dict[str, TranscriptFile] = {}
-    for path in _named(paths) if paths else main_transcripts(config_dir, streams):
+    files: dict[str, TranscriptFile] = {}
+    for path in _transcripts_at(paths) if paths else main_transcripts(config_dir, streams):
         try:
             status = path.stat()
         except OSError:
             continue
-        known = found.get(path.stem)
-        if known is not None and path.parent == streams:
+        previous = files.get(path.stem)
+        if previous is not None and path.parent == streams:
             continue
-        if status.st_mtime < since or (known is not None and path in (known.path, *known.others)):
+        if status.st_mtime < since or (previous is not None and path in (previous.path, *previous.others)):
             continue
         file = TranscriptFile(path, status.st_size, status.st_mtime)
-        if known is not None:
-            newer, older = (known, file) if known.changed >= file.changed else (file, known)
-            file = newer._replace(others=(*known.others, older.path))
-        found[path.stem] = file
-    return sorted(found.values(), key=lambda file: file.changed)
+        if previous is not None:
+            newer, older = (previous, file) if previous.changed >= file.changed else (file, previous)
+            file = newer._replace(others=(*previous.others, older.path))
+        files[path.stem] = file
+    return sorted(files.values(), key=lambda file: file.changed)
 
 
-def _named(paths: Sequence[str]) -> Iterable[Path]:
+def _transcripts_at(paths: Sequence[str]) -> Iterable[Path]:
     for name in paths:
         path = Path(name)
         with contextlib.suppress(RuntimeError):  # there is no such user
@@ -101,11 +101,11 @@ def count_unsent(
     settled = set() if cursor is None else {*cursor.accepted, *cursor.rejected}
     turns = spans = 0
     for trace in session.traces():
-        left = {span.span_id for span in trace.spans if span.final} - settled
+        unsent = {span.span_id for span in trace.spans if span.final} - settled
         if ledger is not None:
-            left -= ledger.delivered(destination, left)
-        left -= counted
-        counted |= left
-        turns += trace.spans[0].span_id in left
-        spans += len(left)
+            unsent -= ledger.delivered(destination, unsent)
+        unsent -= counted
+        counted |= unsent
+        turns += trace.spans[0].span_id in unsent
+        spans += len(unsent)
     return turns, spans

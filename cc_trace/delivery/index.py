@@ -53,7 +53,7 @@ class IndexRow(NamedTuple):
 
 def row_of(state: SessionState) -> IndexRow:
     """Return the row of a state."""
-    all_ = state.destinations
+    cursors = state.destinations
     return IndexRow(
         session_id=state.session_id,
         size=state.size,
@@ -61,10 +61,10 @@ def row_of(state: SessionState) -> IndexRow:
         cwd=state.cwd,
         environment=_json(state.environment),
         agent_bytes=state.agent_bytes,
-        pending=frozenset(name for name, cursor in all_.items() if cursor.pending),
-        complete=frozenset(name for name, cursor in all_.items() if not cursor.pending),
+        pending=frozenset(name for name, cursor in cursors.items() if cursor.pending),
+        complete=frozenset(name for name, cursor in cursors.items() if not cursor.pending),
         waiting_since=max(
-            (max(each.last_attempt_at or 0.0, each.not_before or 0.0) for each in all_.values()), default=0.0
+            (max(cursor.last_attempt_at or 0.0, cursor.not_before or 0.0) for cursor in cursors.values()), default=0.0
         ),
     )
 
@@ -93,14 +93,14 @@ class SessionIndex:
     def rows(self) -> dict[str, IndexRow]:
         """Return the rows of all sessions that have a state."""
         try:
-            found = self._open().execute("SELECT * FROM sessions").fetchall()
+            records = self._open().execute("SELECT * FROM sessions").fetchall()
         except (OSError, sqlite3.Error):  # locked for long by another process, or the disk is full
             self.close()
             return {state.session_id: row_of(state) for state in self._read_all()}
         # By position, as there are thousands: with keywords this takes twice as long.
         return {
             id_: IndexRow(id_, size, mtime_ns, cwd, environment, agents, _names(pending), _names(complete), tried)
-            for id_, size, mtime_ns, cwd, environment, agents, pending, complete, tried in found
+            for id_, size, mtime_ns, cwd, environment, agents, pending, complete, tried in records
         }
 
     def rebuild(self) -> None:
@@ -175,7 +175,7 @@ _UPSERT: Final = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?
 
 
 def _values(row: IndexRow) -> tuple[object, ...]:
-    names = ("\n".join(sorted(each)) for each in (row.pending, row.complete))
+    names = ("\n".join(sorted(destinations)) for destinations in (row.pending, row.complete))
     return (
         row.session_id,
         row.size,
@@ -199,10 +199,10 @@ def _text(value: str | None) -> str | None:
 
 
 def _names(text: str) -> frozenset[str]:
-    known = _KNOWN_NAMES.get(text)
-    if known is None:
-        known = _KNOWN_NAMES[text] = frozenset(text.split("\n")) if text else frozenset()
-    return known
+    names = _KNOWN_NAMES.get(text)
+    if names is None:
+        names = _KNOWN_NAMES[text] = frozenset(text.split("\n")) if text else frozenset()
+    return names
 
 
 _KNOWN_NAMES: Final[dict[str, frozenset[str]]] = {}  # interned: all sessions share a few sets

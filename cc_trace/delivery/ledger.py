@@ -73,7 +73,7 @@ def open_ledger(path: Path) -> Ledger | None:
 class Ledger:
     """The table of claims; one connection, used by one process.
 
-    `is_working` tells whether a session is being synced now. `not_in_ledger` returns the spans that a session
+    `is_working` returns whether a session is being synced now. `not_in_ledger` returns the spans that a session
     has delivered to a destination, according to its state, and that could not be settled here.
     """
 
@@ -117,47 +117,47 @@ class Ledger:
             self._database.execute("COMMIT")
 
     def claim(self, destination: str, session: str, spans: Sequence[str], now: float) -> Claims:
-        """Say for each span what may be done with it, and claim those that this session may send.
+        """Return what may be done with each span, and claim those that this session may send.
 
         Call `set_outcome_time` before sending them.
         """
-        times: list[float] = []
-        working: dict[str, bool] = {session: False}
-        delivered: dict[str, Collection[str]] = {}  # owner -> spans that only its state knows to be delivered
+        outcome_times: list[float] = []
+        is_syncing: dict[str, bool] = {session: False}
+        unrecorded: dict[str, Collection[str]] = {}  # owner -> spans that only its state knows to be delivered
         self._database.execute("BEGIN IMMEDIATE")
         try:
-            known = self._known(destination, spans)
-            new = [span for span in dict.fromkeys(spans) if span not in known]
+            existing = self._existing_claims(destination, spans)
+            new = [span for span in dict.fromkeys(spans) if span not in existing]
             rows = [(destination, span, session, now) for span in new]
             self._database.executemany("INSERT INTO claims VALUES (?, ?, ?, 0, ?)", rows)
             claims: dict[str, Claim] = dict.fromkeys(new, "mine")
-            for span, (owner, settled, at) in known.items():
+            for span, (owner, settled, at) in existing.items():
                 if settled:
                     claims[span] = "delivered"
                     continue
-                if owner not in working:
-                    working[owner] = self._is_working(owner)
-                if working[owner]:
+                if owner not in is_syncing:
+                    is_syncing[owner] = self._is_working(owner)
+                if is_syncing[owner]:
                     claims[span] = "claimed_elsewhere"
                     continue
-                if owner not in delivered:
-                    delivered[owner] = self._not_in_ledger(owner, destination)
-                if span in delivered[owner]:
+                if owner not in unrecorded:
+                    unrecorded[owner] = self._not_in_ledger(owner, destination)
+                if span in unrecorded[owner]:
                     claims[span] = "delivered"
-                    self._set(destination, span, "settled = 1")
+                    self._update(destination, span, "settled = 1")
                     continue
                 claims[span] = "unclear"
-                until = now if at is None else at  # written by an earlier version: its time counts from now
-                times.append(until)
-                self._set(destination, span, "session = ?, at = ?", session, until)
+                outcome_at = now if at is None else at  # written by an earlier version: its time counts from now
+                outcome_times.append(outcome_at)
+                self._update(destination, span, "session = ?, at = ?", session, outcome_at)
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
-        return Claims(claims, max(times, default=None))
+        return Claims(claims, max(outcome_times, default=None))
 
-    def _known(self, destination: str, spans: Iterable[str]) -> dict[str, tuple[str, bool, float | None]]:
-        """Return owner, settled and time of those of these spans that have a claim."""
+    def _existing_claims(self, destination: str, spans: Iterable[str]) -> dict[str, tuple[str, bool, float | None]]:
+        """Return the owner, settled flag and time of each of these spans that has a claim."""
         select = (
             "SELECT span, session, settled, at FROM claims"
             " WHERE destination = ? AND span IN (SELECT value FROM json_each(?))"
@@ -165,13 +165,13 @@ class Ledger:
         rows = self._database.execute(select, (destination, json.dumps([*spans])))
         return {span: (owner, bool(settled), at) for span, owner, settled, at in rows}
 
-    def _set(self, destination: str, span: str, what: str, *values: object) -> None:
-        statement = f"UPDATE claims SET {what} WHERE destination = ? AND span = ?"  # noqa: S608  (our own words)
+    def _update(self, destination: str, span: str, assignments: str, *values: object) -> None:
+        statement = f"UPDATE claims SET {assignments} WHERE destination = ? AND span = ?"  # noqa: S608  (our own words)
         self._database.execute(statement, (*values, destination, span))
 
     def delivered(self, destination: str, spans: Iterable[str]) -> set[str]:
         """Return which of these spans any session has delivered."""
-        return {span for span, (_, settled, _) in self._known(destination, spans).items() if settled}
+        return {span for span, (_, settled, _) in self._existing_claims(destination, spans).items() if settled}
 
     def sessions(self, destination: str) -> list[str]:
         """Return the sessions that have claims for a destination."""
@@ -191,7 +191,7 @@ class Ledger:
         """Record that spans were delivered, or refused for good. Return the error if that could not be written."""
         rows = [(destination, span, session) for span in spans]
         statement = "INSERT INTO claims VALUES (?, ?, ?, 1, NULL) ON CONFLICT DO UPDATE SET settled = 1"
-        return self._many(statement, rows)
+        return self._write_many(statement, rows)
 
     def set_outcome_time(self, destination: str, spans: Iterable[str], at: float) -> str | None:
         """Record when the outcome of sending these spans was known, or will be at the latest.
@@ -199,14 +199,14 @@ class Ledger:
         Return the error if that could not be written.
         """
         statement = "UPDATE claims SET at = ? WHERE destination = ? AND span = ? AND NOT settled"
-        return self._many(statement, [(at, destination, span) for span in spans])
+        return self._write_many(statement, [(at, destination, span) for span in spans])
 
     def release(self, destination: str, spans: Iterable[str]) -> str | None:
         """Delete claims of spans that were not stored. One that cannot be deleted only makes its span unclear."""
         statement = "DELETE FROM claims WHERE destination = ? AND span = ? AND NOT settled"
-        return self._many(statement, [(destination, span) for span in spans])
+        return self._write_many(statement, [(destination, span) for span in spans])
 
-    def _many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> str | None:
+    def _write_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> str | None:
         if not rows:
             return None
         try:

@@ -51,28 +51,28 @@ def ending_from_hook(payload: Payload, process_state: Liveness) -> Ending:
 def ending_from_process(
     transcript: Path, state: SessionState, now: float, rest_seconds: float, config_dir: Path
 ) -> Ending:
-    """Return whether a session may still grow, without a hook: by its process, or if that is unknown, by its rest.
+    """Return whether a session may still grow, without a hook: by its process, or if unknown, by how long it is quiet.
 
-    A process that is alive is never taken to be done because it is quiet: it may be waiting for the user or a tool, and
+    A live process is never considered done because it is quiet: it may be waiting for the user or a tool, and
     while a foreground agent works, only the agent's file grows. If the process has ended but the session has grown
     since, another process may have resumed it.
     """
     status = transcript.stat()
-    written = [status.st_mtime, *(file.written_ns / 1e9 for file in scan(transcript))]
-    rest = now - max(written)
-    known = state.process
-    if known is not None and status.st_size != state.size and known.is_alive is False:
-        known = None
-    match liveness(config_dir, transcript.stem, known):
+    write_times = [status.st_mtime, *(file.written_ns / 1e9 for file in scan(transcript))]
+    quiet_seconds = now - max(write_times)
+    process = state.process
+    if process is not None and status.st_size != state.size and process.is_alive is False:
+        process = None
+    match liveness(config_dir, transcript.stem, process):
         case "gone":
             return "over"
         case "working":
             return "growing"
-        case "idle" if rest >= _QUIET_SECONDS:  # the last lines of a turn are written a moment later
+        case "idle" if quiet_seconds >= _QUIET_SECONDS:  # the last lines of a turn are written a moment later
             return "stopped"
-        case "unknown" if rest >= rest_seconds:
+        case "unknown" if quiet_seconds >= rest_seconds:
             return "over"
-    return "quiet" if rest >= _QUIET_SECONDS else "growing"
+    return "quiet" if quiet_seconds >= _QUIET_SECONDS else "growing"
 
 
 def has_ended(transcript: Path, state: SessionState | None, config_dir: Path) -> bool:
@@ -102,13 +102,15 @@ class _Record(NamedTuple):
     since_ns: int | None  # when the status last changed
 
 
-def liveness(config_dir: Path, session_id: str, known: Process | None = None) -> Liveness:
-    """Return the liveness of a session's process. `known`: the process whose hook ran last for this session."""
-    gone = False
+def liveness(config_dir: Path, session_id: str, process: Process | None = None) -> Liveness:
+    """Return the liveness of a session's process. `process`: the one whose hook ran last for this session."""
+    is_gone = False
     for record in _records(config_dir):
         if record.session_id != session_id:
             # It moved on to another session: after /clear, or to carry out a plan with a new context.
-            gone |= known is not None and record.process.pid == known.pid and record.process.start == known.start
+            is_gone |= (
+                process is not None and record.process.pid == process.pid and record.process.start == process.start
+            )
         elif not _is_here(record.domain) or (alive := record.process.is_alive) is None:
             return "unknown"
         elif alive:
@@ -120,10 +122,10 @@ def liveness(config_dir: Path, session_id: str, known: Process | None = None) ->
                 case _:
                     return "alive"
         else:
-            gone = True
-    if gone:
+            is_gone = True
+    if is_gone:
         return "gone"
-    alive = known.is_alive if known is not None else None
+    alive = process.is_alive if process is not None else None
     return "unknown" if alive is None else "alive" if alive else "gone"
 
 

@@ -1,4 +1,4 @@
-"""What the spans of a delivery count for, reported to a destination that accepts metrics. Few do."""
+"""Metrics of the spans of a delivery, reported to a destination that accepts metrics. Few do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cc_trace.export import Counts, MetricsDestination
     from cc_trace.spans import Span
 
-_FRESH_NS: Final = 86_400_000_000_000  # what ended before that is history, and in no metric
+_FRESH_NS: Final = 86_400_000_000_000  # older spans are history, and not counted
 
 
 class MetricsReport:
@@ -29,21 +29,21 @@ class MetricsReport:
         metrics.begin(destination.metrics or "", self._now_ns())
 
     def add(self, span: Span, began_ns: int | None) -> None:
-        """Note what a span counts for, should it be accepted. `began_ns`: when its turn began."""
+        """Count a span, in case it is accepted. `began_ns`: when its turn began."""
         if span.response is None or span.end_ns is None or self._now_ns() - span.end_ns > _FRESH_NS:
             return
         self._counts[span.span_id] = span_counts(span)
         self._metrics.start_ns = self._metrics.start_ns or began_ns or span.end_ns
 
     def counts_of(self, ids: Iterable[str]) -> Counts:
-        """Return what these spans count for together."""
+        """Return the total counts of these spans."""
         total: Counts = {}
         for id_ in ids:
             add_counts(total, self._counts.get(id_, {}))
         return total
 
     def send(self, session_id: str, save: Callable[[], None]) -> str | None:
-        """Send what was counted; return why it was not accepted. Whatever comes of it, the spans are delivered."""
+        """Send the counts; return why they were not accepted. Either way, the spans count as delivered."""
         metrics, destination, runtime = self._metrics, self._destination, self._runtime
         if not metrics.unreported:
             return None
@@ -54,9 +54,9 @@ class MetricsReport:
         end_ns = max(self._now_ns(), metrics.start_ns + 1)
         outcome = destination.send_metrics(metrics.counts, metrics.start_ns, end_ns, session_id)
         runtime.mark_step("metrics answered")
-        # What was refused is refused again. Whether an unclear delta was taken nobody knows.
-        taken = isinstance(outcome, Accepted | Rejected) or (metrics.in_flight and isinstance(outcome, Unclear))
-        metrics.reported(end_ns, taken=taken)
+        # Counts that were refused would be refused again, and an unclear delta may have been counted.
+        settled = isinstance(outcome, Accepted | Rejected) or (metrics.in_flight and isinstance(outcome, Unclear))
+        metrics.record_report(end_ns, settled=settled)
         return None if isinstance(outcome, Accepted) else outcome.message
 
     def _now_ns(self) -> int:

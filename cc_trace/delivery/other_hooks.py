@@ -32,17 +32,17 @@ def wait_for_other_hooks(
     """
     session_id, process = request.session_id, request.context.process
     unchanged_at = runtime.clock()
-    begin = min(unchanged_at, request.hook_ns / 1e9)
+    start = min(unchanged_at, request.hook_ns / 1e9)
     size = transcript.stat().st_size
-    while (state := liveness(config_dir, session_id, process)) == "working":
+    while (process_state := liveness(config_dir, session_id, process)) == "working":
         now = runtime.clock()
         if transcript.stat().st_size == size:
             unchanged_at = now
-        late = not 0 <= now - begin < _HOOKS_SECONDS or not 0 <= now - unchanged_at < _GOES_ON_SECONDS
-        waiting = spool.pending()
-        if late or changed_since(config_dir, session_id, request.hook_ns) or runtime.interrupted():
+        timed_out = not 0 <= now - start < _HOOKS_SECONDS or not 0 <= now - unchanged_at < _GOES_ON_SECONDS
+        pending = spool.pending()
+        if timed_out or changed_since(config_dir, session_id, request.hook_ns) or runtime.interrupted():
             return "working", True
-        if waiting:  # there are few workers: no session should wait for the hooks of another
-            return "working", session_id in waiting
+        if pending:  # there are few workers: no session should wait for the hooks of another
+            return "working", session_id in pending
         runtime.sleep(_POLL_SECONDS)
-    return state if wait_until_quiet(transcript, None, runtime) else "working", True
+    return process_state if wait_until_quiet(transcript, None, runtime) else "working", True

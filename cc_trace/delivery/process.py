@@ -27,14 +27,14 @@ class Process(NamedTuple):
     @classmethod
     def running(cls, pid: int) -> Process:
         """Return the process that has an id now. If there is none, no later process with this id will equal it."""
-        seen = _stat(pid)
-        return cls(pid, seen[1] if seen is not None else "" if cls(pid).is_alive is False else None)
+        stat = _stat(pid)
+        return cls(pid, stat[1] if stat is not None else "" if cls(pid).is_alive is False else None)
 
     @property
     def is_alive(self) -> bool | None:
         """Return whether the process still runs; None if the system cannot tell."""
-        if sys.platform.startswith("linux") and (seen := _stat(self.pid)) is not None:
-            state, start = seen
+        if sys.platform.startswith("linux") and (stat := _stat(self.pid)) is not None:
+            state, start = stat
             return state not in _ENDED and self.start in (None, start)
         if self.start == "":
             return False

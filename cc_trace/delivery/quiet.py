@@ -29,23 +29,23 @@ def wait_until_quiet(
     `hook_ns`: when the hook ran; None means now.
     """
     reply = None if last_message is None else orjson.dumps(last_message.strip())[1:-1]
-    begin = runtime.clock()
-    since = begin if hook_ns is None else hook_ns / 1e9
-    seen, found, whole = (-1, 0), reply is None, False
+    start = runtime.clock()
+    quiet_since = start if hook_ns is None else hook_ns / 1e9
+    previous, has_reply, is_whole = (-1, 0), reply is None, False
     while True:
         now, current = runtime.clock(), _written(transcript)
-        if current != seen:
-            tail = _tail(transcript, 1 if found else _TAIL_BYTES)
-            found = found or (reply is not None and reply in tail)
-            whole = tail.endswith(b"\n")
+        if current != previous:
+            tail = _tail(transcript, 1 if has_reply else _TAIL_BYTES)
+            has_reply = has_reply or (reply is not None and reply in tail)
+            is_whole = tail.endswith(b"\n")
             # The first time comes from the file. Later writes count from when we see them, whatever the clock of a file
             # server says.
-            since = max(since, current[1] / 1e9) if seen[0] < 0 else now
-            seen = current
-        since = min(since, now)  # a time in the future comes from another clock
-        if found and whole and now - since >= REST_SECONDS:
+            quiet_since = max(quiet_since, current[1] / 1e9) if previous[0] < 0 else now
+            previous = current
+        quiet_since = min(quiet_since, now)  # a time in the future comes from another clock
+        if has_reply and is_whole and now - quiet_since >= REST_SECONDS:
             return True
-        if not 0 <= now - begin < MAX_SECONDS:  # or the clock was set back
+        if not 0 <= now - start < MAX_SECONDS:  # or the clock was set back
             return False
         runtime.sleep(_POLL_SECONDS)
 

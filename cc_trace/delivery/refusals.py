@@ -50,7 +50,7 @@ class Suspects:
         return sum(suspect.sent == sent for suspect in self._by_id.values())
 
     def take_retriable(self, sent: int) -> EncodedSpan | None:
-        """Take out a span that another one was accepted after: refused again, it is to blame. None: there is none."""
+        """Take out a span after which another was accepted: if refused again, it is to blame. None if there is none."""
         for span_id, suspect in self._by_id.items():
             if sent > suspect.sent:
                 del self._by_id[span_id]
@@ -59,14 +59,14 @@ class Suspects:
 
     def take_all(self) -> dict[str, Rejected]:
         """Take out all that are left, with their refusals."""
-        taken, self._by_id = self._by_id, {}
-        return {span_id: suspect.outcome for span_id, suspect in taken.items()}
+        suspects, self._by_id = self._by_id, {}
+        return {span_id: suspect.outcome for span_id, suspect in suspects.items()}
 
-    def why_to_wait(self, now: float) -> str | None:
+    def reason_to_wait(self, now: float) -> str | None:
         """Return why the backend may be misconfigured; None once it has refused everything for `REFUSING_SECONDS`."""
         since = self._cursor.refusing_since = self._cursor.refusing_since or now
         if not 0 <= now - since < REFUSING_SECONDS:
             return None
         first = next(iter(self._by_id.values())).outcome
-        doubt = "it refuses everything" if len(self._by_id) > 1 else "nothing was accepted since"
-        return f"{first.status} {first.message}; {doubt}"
+        explanation = "it refuses everything" if len(self._by_id) > 1 else "nothing was accepted since"
+        return f"{first.status} {first.message}; {explanation}"

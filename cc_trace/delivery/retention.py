@@ -69,49 +69,49 @@ def is_due(stamp: Path, now: float) -> bool:
 
 def clean_up(states: StateFolder, config_dir: Path, config: Config, now: float, log: Log) -> Iterator[None]:
     """Remove what has expired; yield after every step. An error is logged and does not stop the other steps."""
-    parts = [_remove_leftovers(states, now)]
+    tasks = [_remove_leftovers(states, now)]
     if config.state_days:
-        parts += [
+        tasks += [
             _remove_streams(states, now - config.state_days * DAY_SECONDS),
             _remove_sessions(states, config_dir, now - config.state_days * DAY_SECONDS),
             _remove_notes(states, now - config.state_days * DAY_SECONDS),
         ]
     if config.store_days:
-        parts.append(_remove_traces(states.folder / "traces.db", now - config.store_days * DAY_SECONDS))
-    for part in parts:
+        tasks.append(_remove_traces(states.folder / "traces.db", now - config.store_days * DAY_SECONDS))
+    for task in tasks:
         try:
-            yield from part
+            yield from task
         except (OSError, sqlite3.Error, CcTraceError) as error:
             log.write(f"cleaning up: {error}")
 
 
 def _remove_leftovers(states: StateFolder, now: float) -> Iterator[None]:
     """Remove what crashes left behind at least a day ago. Payloads in the spool stay: any worker takes them."""
-    found = _named(states.folder, _LEFT_IN_FOLDER)
+    files = _matching_files(states.folder, _LEFT_IN_FOLDER)
     for folder in (*states.folders, states.spool.earlier):
-        found += _named(folder, _LEFT_IN_SPOOL if folder == states.spool.folder else _LEFT_IN_OURS)
-    old = (path for path, changed in found if changed < now - DAY_SECONDS)
+        files += _matching_files(folder, _LEFT_IN_SPOOL if folder == states.spool.folder else _LEFT_IN_OURS)
+    old = (path for path, changed in files if changed < now - DAY_SECONDS)
     yield from _remove(islice(old, MAX_FILES))
 
 
 def _remove_notes(states: StateFolder, before: float) -> Iterator[None]:
     """Remove records that are recreated when needed: destinations' failures, and owners of shared agents' files."""
-    backoff = _named(states.folder / "backoff", re.compile(r"[0-9a-f]{32}"))
-    owners = _named(states.folder / "agents", re.compile(rf"{_OWNERS}[0-9a-f]{{32}}\.json"))
+    backoff = _matching_files(states.folder / "backoff", re.compile(r"[0-9a-f]{32}"))
+    owners = _matching_files(states.folder / "agents", re.compile(rf"{_OWNERS}[0-9a-f]{{32}}\.json"))
     old = (path for path, changed in [*backoff, *owners] if changed < before)
     yield from _remove(islice(old, MAX_FILES))
 
 
-def _named(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, float]]:
-    """Return the files in a folder that match the patterns, and when each was changed or renamed."""
-    found = []
+def _matching_files(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, float]]:
+    """Return the files in a folder whose names match, each with the time when it was last changed or renamed."""
+    files = []
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
-            if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
-                    found.append((Path(entry.path), max(status.st_mtime, status.st_ctime)))
-    return found
+                    files.append((Path(entry.path), max(status.st_mtime, status.st_ctime)))
+    return files
 
 
 def _remove(paths: Iterator[Path]) -> Iterator[None]:
@@ -122,10 +122,10 @@ def _remove(paths: Iterator[Path]) -> Iterator[None]:
 
 def _remove_streams(states: StateFolder, before: float) -> Iterator[None]:
     """Remove transcripts made from the output of runs that are delivered, and untouched since then."""
-    old = [path for path, changed in _named(states.streams, _STREAM) if changed < before]
+    old = [path for path, changed in _matching_files(states.streams, _STREAM) if changed < before]
     for path in old[:MAX_SESSIONS]:
-        with states.locked(path.stem) as held:
-            state = states.peek(path.stem) if held else None
+        with states.locked(path.stem) as locked:
+            state = states.peek(path.stem) if locked else None
             if state is not None and not any(cursor.pending for cursor in state.destinations.values()):
                 import shutil  # noqa: PLC0415  (slow, and needed once a day at most)
 
@@ -140,23 +140,27 @@ def _remove_sessions(states: StateFolder, config_dir: Path, before: float) -> It
     A session is locked before its state is read. That touches its lock file, so a session that has to stay is only
     considered again after `state_days`, and never keeps others from being considered.
     """
-    found = _untouched(states, transcripts_by_session(config_dir), before)
-    if not found:
+    session_ids = _untouched_sessions(states, transcripts_by_session(config_dir), before)
+    if not session_ids:
         return
     settled = _settled_counts(states)
-    for session_id in found[:MAX_SESSIONS]:
-        with states.locked(session_id) as held:
-            if held and not states.spool.unfinished_request(session_id) and _is_removable(states, session_id, settled):
+    for session_id in session_ids[:MAX_SESSIONS]:
+        with states.locked(session_id) as locked:
+            if (
+                locked
+                and not states.spool.unfinished_request(session_id)
+                and _is_removable(states, session_id, settled)
+            ):
                 states.remove(session_id)
         yield
 
 
-def _untouched(states: StateFolder, transcripts: Collection[str], before: float) -> list[str]:
+def _untouched_sessions(states: StateFolder, transcripts: Collection[str], before: float) -> list[str]:
     """Return the sessions without a transcript of which no file was touched since then, the oldest first.
 
     A session with only a row in the index counts as old: a process that died while removing it may have left just that.
     """
-    touched = dict.fromkeys(states.index.rows(), 0.0)
+    touched_at = dict.fromkeys(states.index.rows(), 0.0)
     for name, suffix in (("sessions", ".json"), ("agents", ".json"), ("locks", ".lock")):
         with os.scandir(states.folder / name) as entries:
             for entry in entries:
@@ -164,8 +168,8 @@ def _untouched(states: StateFolder, transcripts: Collection[str], before: float)
                 if entry.name.startswith(_OWNERS) or not entry.name.endswith(suffix) or not is_session_id(session_id):
                     continue
                 with contextlib.suppress(FileNotFoundError):
-                    touched[session_id] = max(touched.get(session_id, 0.0), entry.stat().st_mtime)
-    old = [(at, session_id) for session_id, at in touched.items() if at < before and session_id not in transcripts]
+                    touched_at[session_id] = max(touched_at.get(session_id, 0.0), entry.stat().st_mtime)
+    old = [(at, session_id) for session_id, at in touched_at.items() if at < before and session_id not in transcripts]
     return [session_id for _, session_id in sorted(old)]
 
 

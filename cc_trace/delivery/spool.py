@@ -56,32 +56,39 @@ class Spool:
         self.earlier = earlier
 
     def take_payloads(
-        self, own: Path | None, context: HookContext, config_dir: Path
+        self, own_payload: Path | None, context: HookContext, config_dir: Path
     ) -> Iterator[tuple[str, SyncRequest | str]]:
         """Take the payloads that hooks left; yield the name of each, and its request or why it cannot be used.
 
-        Each is removed when the next one is requested. `own` is our own hook's payload, and `context` belongs to it.
+        Each is removed when the next one is requested. `own_payload` is our own hook's, and `context` belongs to it.
         """
-        for path in self._payloads(own):
-            mine = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
+        for path in self._payloads(own_payload):
+            claimed = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
             try:
-                path.rename(mine)  # whoever renames it owns it; a hook may reuse the name at once
-                hook_ns = mine.stat().st_mtime_ns  # when the hook ran; renaming does not change it
+                path.rename(claimed)  # whoever renames it owns it; a hook may reuse the name at once
+                hook_ns = claimed.stat().st_mtime_ns  # when the hook ran; renaming does not change it
             except OSError:
                 continue  # another worker took it
-            yield path.name, self._read_payload(mine, hook_ns, context if path == own else NO_CONTEXT, config_dir)
+            yield (
+                path.name,
+                self._read_payload(claimed, hook_ns, context if path == own_payload else NO_CONTEXT, config_dir),
+            )
             with contextlib.suppress(OSError):
-                mine.unlink()
+                claimed.unlink()
 
-    def _payloads(self, own: Path | None) -> list[Path]:
+    def _payloads(self, own_payload: Path | None) -> list[Path]:
         """Return our own payload, and those that have waited so long that their own worker must be dead.
 
         A fresh payload of another hook is left to its own worker, which knows that hook's environment.
         """
-        waiting = [path for path in self.folder.glob("*.json") if path == own or _age_seconds(path) > _WORKER_SECONDS]
-        left = {*self.folder.glob("*.tmp"), *self.folder.glob(".*")}
-        left = {path for path in left if ".request." not in path.name and _age_seconds(path) > _ABANDONED_SECONDS}
-        return [*sorted(waiting), *sorted(left), *sorted(self.earlier.glob("*.json"))]
+        waiting = [
+            path for path in self.folder.glob("*.json") if path == own_payload or _age_seconds(path) > _WORKER_SECONDS
+        ]
+        abandoned = {*self.folder.glob("*.tmp"), *self.folder.glob(".*")}
+        abandoned = {
+            path for path in abandoned if ".request." not in path.name and _age_seconds(path) > _ABANDONED_SECONDS
+        }
+        return [*sorted(waiting), *sorted(abandoned), *sorted(self.earlier.glob("*.json"))]
 
     def _read_payload(self, path: Path, hook_ns: int, context: HookContext, config_dir: Path) -> SyncRequest | str:
         try:
@@ -96,8 +103,8 @@ class Spool:
     def post_request(self, request: SyncRequest) -> None:
         """Post a request to sync a session; a later one replaces an earlier one."""
         path = self._request(request.session_id)
-        known = _read_request(path, request.session_id)
-        if known is None or known.hook_ns < request.hook_ns:
+        posted = _read_request(path, request.session_id)
+        if posted is None or posted.hook_ns < request.hook_ns:
             write_private(path, request_to_json(request))
 
     def pending(self) -> list[str]:
@@ -130,13 +137,13 @@ class Spool:
 
         Raises OSError if there is one that cannot be taken: some full disks cannot even rename.
         """
-        path, died = self._taken(session_id), False
+        path, is_retry = self._taken(session_id), False
         try:
             self._request(session_id).replace(path)  # a request posted from now on is another one
         except FileNotFoundError:
-            died = True  # none was posted, so the worker of the one that was taken must have died
+            is_retry = True  # none was posted: if one was taken, its worker has died
         request = _read_request(path, session_id)
-        if died or request is None:
+        if is_retry or request is None:
             self.finish_request(session_id)
         return request
 

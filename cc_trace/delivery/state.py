@@ -68,8 +68,8 @@ class StateFolder:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Return the folders that contain only our files; the state folder itself may contain others."""
-        own = (self._sessions, self._locks, self._off, self._disabled_since, self._agents, self._workers)
-        return (*own, self.spool.folder, self.folder / "backoff")
+        folders = (self._sessions, self._locks, self._off, self._disabled_since, self._agents, self._workers)
+        return (*folders, self.spool.folder, self.folder / "backoff")
 
     @property
     def streams(self) -> Path:
@@ -149,14 +149,14 @@ class StateFolder:
             return None, self._put_aside(path, f"{type(error).__name__}: {error}")
 
     @staticmethod
-    def _put_aside(path: Path, why: str) -> str:
+    def _put_aside(path: Path, reason: str) -> str:
         for number in range(1, 1000):
             aside = path.with_name(f"{path.name}.aside-{number}")
             if not os.path.lexists(aside):
                 path.rename(aside)
-                return f"state kept aside as {aside.name} ({why})"
+                return f"state kept aside as {aside.name} ({reason})"
         path.unlink()
-        return f"state removed ({why})"
+        return f"state removed ({reason})"
 
     def save(self, state: SessionState) -> None:
         """Write a session's state. If we die before the rename, the old one stays."""
@@ -236,26 +236,26 @@ class StateFolder:
         """Hold a session's lock; yield False if another process holds it. A lock is never broken."""
         self.path(session_id)
         path = self._locks / f"{session_id}.lock"
-        with locked_file(path, timeout_seconds) as held:
-            if held:
+        with locked_file(path, timeout_seconds) as acquired:
+            if acquired:
                 with contextlib.suppress(OSError):
                     os.utime(path)  # `doctor` shows since when it is held
-            yield held
+            yield acquired
 
     @contextlib.contextmanager
     def worker_slot(self, count: int) -> Iterator[bool]:
         """Hold one of a number of worker slots; yield False if all are taken."""
         for number in range(count):
-            with locked_file(self._workers / f"{number}.lock") as held:
-                if held:
+            with locked_file(self._workers / f"{number}.lock") as acquired:
+                if acquired:
                     yield True
                     return
         yield False
 
     def is_locked(self, session_id: str) -> bool:
         """Return whether a process is syncing a session."""
-        with self.locked(session_id) as held:
-            return not held
+        with self.locked(session_id) as acquired:
+            return not acquired
 
     def abandoned(self) -> list[str]:
         """Return the sessions with a request whose worker died."""

@@ -48,7 +48,7 @@ _MARGIN_SECONDS: Final = 120.0  # between the last line of a transcript and its 
 _BUSY_SECONDS: Final = 0.1  # that a worker waits for another process
 _REST_SECONDS: Final = 300.0  # then a session is idle
 _AT_WORK_SECONDS: Final = 3_600.0  # a session that was written to since then may go on
-_LOOK_SECONDS: Final = 1.0  # between two looks at what is being written while a history is read
+_LOOK_SECONDS: Final = 1.0  # between two checks for new lines while a history is read
 _DAY_SECONDS: Final = 86_400.0
 
 
@@ -67,41 +67,41 @@ class StoreUpdates:
         self,
         paths: Sequence[str] = (),
         *,
-        stopped: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
-        changed: Callable[[str], None] = lambda _: None,
+        on_change: Callable[[str], None] = lambda _: None,
     ) -> bool:
-        """Read what has changed, of all sessions or of those at `paths`; return False if it was `stopped`.
+        """Read what has changed, of all sessions or of those at `paths`; return False if `should_stop` ended it.
 
-        `progress` is told how many sessions of how many, `changed` the ids of those that were written.
-        Raises OSError, sqlite3.Error and CcTraceError where nothing can be read at all.
+        `progress` gets the number of sessions read and their total, `on_change` the id of each that was written.
+        Raises OSError, sqlite3.Error and CcTraceError if nothing can be read at all.
         """
         suppressed, unplaced = self._app.states.all_suppressed(), self._store.unplaced()
         for session_id in suppressed.keys() & {*self._stamps, *unplaced}:
-            self._remove(session_id, changed)
+            self._remove(session_id, on_change)
         since = self._since()
-        found = past_sessions(paths, self._app.config_dir, since, self._app.states.streams)
-        stamped = [(file, self._stamp(file)) for file in reversed(found) if file.path.stem not in suppressed]
+        files = past_sessions(paths, self._app.config_dir, since, self._app.states.streams)
+        stamped = [(file, self._stamp(file)) for file in reversed(files) if file.path.stem not in suppressed]
         pending = [(file, stamp) for file, stamp in stamped if stamp != self._stamps.get(file.path.stem)]
-        looked = time.time()
+        checked_at = time.time()
         for done, (file, stamp) in enumerate(pending):
             progress(done, len(pending))
-            if stopped():
+            if should_stop():
                 return False
-            if not paths and not 0 <= (now := time.time()) - looked < _LOOK_SECONDS:
-                self._read_written(looked, int(since * 1e9), suppressed.keys(), changed)
-                looked = now
+            if not paths and not 0 <= (now := time.time()) - checked_at < _LOOK_SECONDS:
+                self._read_written(checked_at, int(since * 1e9), suppressed.keys(), on_change)
+                checked_at = now
             if stamp != self._stamps.get(file.path.stem):  # it may have been read meanwhile
-                self._read(file, stamp, int(since * 1e9), changed)
+                self._read(file, stamp, int(since * 1e9), on_change)
         progress(len(pending), len(pending))
-        there = {file.path.stem for file in found if not self._is_stream(file.path)}
+        with_transcript = {file.path.stem for file in files if not self._is_stream(file.path)}
         for session_id in self._store.unplaced() if not paths else ():
-            if session_id not in there:
+            if session_id not in with_transcript:
                 self._store.lay_out(session_id)
                 self._stamps[session_id] = None
-                changed(session_id)
+                on_change(session_id)
         for session_id in self._store.mark_ended(self._has_ended, time.time()):
-            changed(session_id)
+            on_change(session_id)
         if self._has_deleted_texts:
             self._erase_deleted_texts()
         return True
@@ -119,81 +119,81 @@ class StoreUpdates:
         return False
 
     def _read_written(
-        self, looked: float, since_ns: int, left_out: AbstractSet[str], changed: Callable[[str], None]
+        self, checked_at: float, since_ns: int, suppressed: AbstractSet[str], on_change: Callable[[str], None]
     ) -> None:
-        """Read the sessions that were written to since `looked`, in unix seconds; file systems may round times."""
-        for file in past_sessions((), self._app.config_dir, looked - _LOOK_SECONDS, self._app.states.streams):
-            if file.path.stem not in left_out and (stamp := self._stamp(file)) != self._stamps.get(file.path.stem):
-                self._read(file, stamp, since_ns, changed)
+        """Read the sessions that were written to since `checked_at`, in unix seconds; file systems may round times."""
+        for file in past_sessions((), self._app.config_dir, checked_at - _LOOK_SECONDS, self._app.states.streams):
+            if file.path.stem not in suppressed and (stamp := self._stamp(file)) != self._stamps.get(file.path.stem):
+                self._read(file, stamp, since_ns, on_change)
 
     def _since(self) -> float:
-        """Return when what is kept begins."""
+        """Return the time from which sessions are kept."""
         days = self._app.local_config().store_days
         return time.time() - days * _DAY_SECONDS if days else 0.0
 
     def _settings_of(self, path: Path) -> str:
-        """Return what changes when the settings for a session do, read once.
+        """Return a digest of the settings for a session, computed once per folder.
 
-        The sessions of a folder were started in the same place: the first that is asked for stands for all. The folder
-        of what runs have printed is for all places.
+        Sessions in one folder belong to one project, so the first of them determines the digest for all. The folder of
+        transcripts made from the output of runs has sessions of all projects.
         """
-        place = path if self._is_stream(path) else path.parent
-        if place not in self._settings:
-            found = "wrong"  # which is told where the session is read
+        key = path if self._is_stream(path) else path.parent
+        if key not in self._settings:
+            digest = "wrong"  # reported when the session is read
             with contextlib.suppress(CcTraceError):
-                started = self._app.project_and_environment(path)
-                privacy = self._app.local_config(*started).privacy if self._belongs_in_store(*started) else None
-                found = hashlib.sha256(repr(privacy).encode("utf-8", "replace")).hexdigest()[:8]
-            self._settings[place] = found
-        return self._settings[place]
+                origin = self._app.project_and_environment(path)
+                privacy = self._app.local_config(*origin).privacy if self._belongs_in_store(*origin) else None
+                digest = hashlib.sha256(repr(privacy).encode("utf-8", "replace")).hexdigest()[:8]
+            self._settings[key] = digest
+        return self._settings[key]
 
     def _stamp(self, file: TranscriptFile) -> str:
-        """Return what changes when a session does.
+        """Return a text that changes when a session does.
 
-        That is its size and time, its agents', whether it is at rest, and the settings for it.
+        It covers the size and time of its file and its agents' files, whether it is at rest, and its settings.
         """
         stamp = f"{self._settings_of(file.path)}:{file.size}:{file.changed}"
         age = time.time() - file.changed
         if age > _AT_WORK_SECONDS:
             return stamp
-        files = scan(file.path)
-        latest = max([file.changed, *(each.written_ns / 1e9 for each in files)])
-        return f"{stamp}:{len(files)}:{latest}:{time.time() - latest > _REST_SECONDS}"
+        agent_files = scan(file.path)
+        latest = max([file.changed, *(agent_file.written_ns / 1e9 for agent_file in agent_files)])
+        return f"{stamp}:{len(agent_files)}:{latest}:{time.time() - latest > _REST_SECONDS}"
 
-    def _read(self, file: TranscriptFile, stamp: str, since_ns: int, changed: Callable[[str], None]) -> None:
+    def _read(self, file: TranscriptFile, stamp: str, since_ns: int, on_change: Callable[[str], None]) -> None:
         session_id = file.path.stem
         try:
-            if self._is_stream(file.path) and self._has_more_than(file.path):
+            if self._is_stream(file.path) and self._has_other_source(file.path):
                 self._stamps[session_id] = stamp
                 return
-            started = self._app.project_and_environment(file.path)
-            if not (self._belongs_in_store(*started) and self._unsuppressed(file.path)):
-                self._remove(session_id, changed)
+            origin = self._app.project_and_environment(file.path)
+            if not (self._belongs_in_store(*origin) and self._unsuppressed(file.path)):
+                self._remove(session_id, on_change)
                 self._stamps[session_id] = stamp
                 return
-            privacy = Privacy(self._app.local_config(*started).privacy)
-            written = max([file.changed, *(each.written_ns / 1e9 for each in scan(file.path))])
-            if self._store.update(file.path, stamp, privacy, written=written, now=time.time(), since_ns=since_ns):
-                changed(session_id)
-            before = self._stamps.get(session_id)
-            self._has_deleted_texts |= before is not None and _settings_in(before) != _settings_in(stamp)
+            privacy = Privacy(self._app.local_config(*origin).privacy)
+            written_at = max([file.changed, *(agent_file.written_ns / 1e9 for agent_file in scan(file.path))])
+            if self._store.update(file.path, stamp, privacy, written=written_at, now=time.time(), since_ns=since_ns):
+                on_change(session_id)
+            previous = self._stamps.get(session_id)
+            self._has_deleted_texts |= previous is not None and _settings_in(previous) != _settings_in(stamp)
             self._stamps[session_id] = stamp
             self.failed.pop(session_id, None)
         except Exception as error:  # noqa: BLE001  (a bug that one session shows must not hold up the others)
-            if self.failed.get(session_id) != str(error):  # said once, tried again
+            if self.failed.get(session_id) != str(error):  # logged once, retried every time
                 self.failed[session_id] = str(error)
                 self._app.log.write(f"store: {file.path}: {error}")
 
     def _is_stream(self, path: Path) -> bool:
         return path.parent == self._app.states.streams
 
-    def _has_more_than(self, stream: Path) -> bool:
-        """Return whether the store has a session from elsewhere than a run's output, which may be only a part of it."""
-        question = (
+    def _has_other_source(self, stream: Path) -> bool:
+        """Return whether the store has a session from a source other than a run's output, which may be incomplete."""
+        query = (
             "SELECT (SELECT path FROM sessions WHERE session_id = ?1),"
             " EXISTS (SELECT 1 FROM spans WHERE session_id = ?1)"
         )
-        ((path, has_spans),) = self._store.read(question, [stream.stem])
+        ((path, has_spans),) = self._store.read(query, [stream.stem])
         return bool(has_spans) and path != str(stream)
 
     def _belongs_in_store(self, project: str | None, environment: HookEnvironment | None) -> bool:
@@ -205,22 +205,22 @@ class StoreUpdates:
         with OpenTranscript(path) as transcript:
             return suppressed_by(transcript, self._app.states, new=True) is None
 
-    def _remove(self, session_id: str, changed: Callable[[str], None]) -> None:
+    def _remove(self, session_id: str, on_change: Callable[[str], None]) -> None:
         self._stamps.pop(session_id, None)
         if self._store.remove(session_id):
             self._has_deleted_texts = True
-            changed(session_id)
+            on_change(session_id)
 
 
 def _settings_in(stamp: str) -> str:
     return stamp.partition(":")[0]
 
 
-def update_store(app: App, stopped: Callable[[], bool]) -> None:
+def update_store(app: App, should_stop: Callable[[], bool]) -> None:
     """Update the store from a worker: read the newest sessions of those delivered since this was last done.
 
-    A store that cannot be written is noted for `doctor`, and holds up nothing. What is left over, also if we die, is
-    read by whoever asks the store next.
+    A store that cannot be written is noted for `doctor`, and holds up nothing. What is left, even if we die, is
+    read when the store is next queried.
     """
     folder, note = app.states.folder, app.states.folder / ERROR_NOTE
     try:
@@ -229,12 +229,12 @@ def update_store(app: App, stopped: Callable[[], bool]) -> None:
         if stamp.exists() and 0 <= now - since < _EVERY_SECONDS:
             return
         since_ns = (since - _MARGIN_SECONDS) * 1e9
-        changed = sorted(
+        rows = sorted(
             (row for row in app.states.index.rows().values() if row.mtime_ns >= since_ns), key=lambda row: -row.mtime_ns
         )
         stamp.touch(mode=0o600)
         os.utime(stamp, (now, now))
-        states = [app.states.peek(row.session_id) for row in changed[:MAX_SESSIONS]]
+        states = [app.states.peek(row.session_id) for row in rows[:MAX_SESSIONS]]
         paths = [state.transcript for state in states if state is not None and Path(state.transcript).is_file()]
         if not paths:
             return
@@ -242,7 +242,7 @@ def update_store(app: App, stopped: Callable[[], bool]) -> None:
 
         with contextlib.closing(Store(store_path(folder), _BUSY_SECONDS)) as store:
             updates = StoreUpdates(app, store)
-            updates.run(paths, stopped=stopped)
+            updates.run(paths, should_stop=should_stop)
         if updates.failed:
             write_private(note, next(iter(updates.failed.values())).encode("utf-8", "replace"))
         else:

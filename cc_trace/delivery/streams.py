@@ -34,42 +34,42 @@ def sync_stream(
 ) -> Report:
     """Deliver a run; `ended`: its process is gone, and nothing will be added to its transcript."""
     project = run.cwd or str(cwd)
-    remembered = app.sources.hook_environment()
-    if (off := app.why_off(project, remembered)) is not None:
-        return Report(run.session_id, why_off=off)  # nothing is kept: a later sync would deliver it
-    context = HookContext(link=app.config(project, remembered).link, project=project, environment=remembered)
-    before: Report | None = None
-    if (own := _own_transcript(app, run, cwd)) is not None:
-        whole = _has_all(app, own, run, wait=not ended)
-        ending = "over" if ended else _ending(app, run, whole=whole)
-        before = sync.sync_session(own, ending, deadline=deadline, named=True, context=context)
-        if whole or before.why_off is not None:
-            return before
-    report = sync.sync_session(_save(app, run), "over", deadline=deadline, named=True, context=context)
-    return report if before is None else report.after(before)
+    environment = app.sources.hook_environment()
+    if (reason := app.why_off(project, environment)) is not None:
+        return Report(run.session_id, why_off=reason)  # nothing is kept: a later sync would deliver it
+    context = HookContext(link=app.config(project, environment).link, project=project, environment=environment)
+    own_report: Report | None = None
+    if (transcript := _own_transcript(app, run, cwd)) is not None:
+        has_all = _has_all(app, transcript, run, wait=not ended)
+        ending = "over" if ended else _ending(app, run, has_all=has_all)
+        own_report = sync.sync_session(transcript, ending, deadline=deadline, requested=True, context=context)
+        if has_all or own_report.why_off is not None:
+            return own_report
+    report = sync.sync_session(_save(app, run), "over", deadline=deadline, requested=True, context=context)
+    return report if own_report is None else report.after(own_report)
 
 
 def sync_written_since(
     app: App, sync: Sync, cwd: Path, began_ns: int, session_id: str | None = None, *, deadline: float | None = None
 ) -> list[Report]:
-    """Deliver from their transcripts the sessions that a command wrote, which has ended by now.
+    """Deliver the sessions that a command, which has ended by now, wrote to Claude Code's transcripts.
 
-    `session_id` is the one it was told to use. Else those of its folder count that were written to since it began and
-    that no other process is running.
+    `session_id` is the one it was given. Without it, these are the sessions of its folder that were written to since it
+    began and that no process is running.
     """
-    remembered = app.sources.hook_environment()
-    link = app.config(str(cwd), remembered).link if app.why_off(str(cwd), remembered) is None else None
-    context = HookContext(link=link, project=str(cwd), environment=remembered)
+    environment = app.sources.hook_environment()
+    link = app.config(str(cwd), environment).link if app.why_off(str(cwd), environment) is None else None
+    context = HookContext(link=link, project=str(cwd), environment=environment)
     if session_id is None:
-        listed = transcripts_by_session(app.config_dir).values()
-        recent = [Path(each.path) for each in listed if each.mtime_ns >= began_ns]
+        transcripts = transcripts_by_session(app.config_dir).values()
+        recent = [Path(listed.path) for listed in transcripts if listed.mtime_ns >= began_ns]
         paths = [path for path in recent if first_cwd(path) == str(cwd) and is_main_transcript(path)]
     else:
         paths = [find(session_id, app.config_dir, cwd)] if _has_transcript(app, session_id, cwd) else []
-    gone = [path for path in paths if liveness(app.config_dir, path.stem) in ("gone", "unknown")]
-    # Of several without any process's word, some may be at work.
-    ending: Ending | None = "over" if len(gone) == 1 or session_id is not None else None
-    return [sync.sync_session(path, ending, deadline=deadline, named=True, context=context) for path in gone]
+    not_running = [path for path in paths if liveness(app.config_dir, path.stem) in ("gone", "unknown")]
+    # If there are several, some whose process is unknown may still be running.
+    ending: Ending | None = "over" if len(not_running) == 1 or session_id is not None else None
+    return [sync.sync_session(path, ending, deadline=deadline, requested=True, context=context) for path in not_running]
 
 
 def _has_transcript(app: App, session_id: str, cwd: Path) -> bool:
@@ -94,16 +94,16 @@ def _has_all(app: App, transcript: Path, run: StreamTranscript, *, wait: bool) -
         return True
     response, clock = json_text(run.last_response).encode(), app.runtime.clock
     until = clock() + (_SECONDS if wait else 0.0)
-    while not (found := response in transcript.read_bytes()) and clock() < until:
+    while not (has_response := response in transcript.read_bytes()) and clock() < until:
         app.runtime.sleep(_POLL_SECONDS)
-    return found
+    return has_response
 
 
-def _ending(app: App, run: StreamTranscript, *, whole: bool) -> Ending | None:
-    """Return how a session stands after a run. With its result a turn is over, though its process may live on."""
+def _ending(app: App, run: StreamTranscript, *, has_all: bool) -> Ending | None:
+    """Return whether a session may grow after a run. With its result a turn is over, even if its process still runs."""
     if liveness(app.config_dir, run.session_id) in ("gone", "unknown"):
         return "over"
-    return "stopped" if whole and run.complete else None
+    return "stopped" if has_all and run.complete else None
 
 
 def _save(app: App, run: StreamTranscript) -> Path:

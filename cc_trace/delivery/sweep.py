@@ -66,9 +66,9 @@ def pending_sessions(
     """
     names_of = _DestinationCache(destinations_of)
     agents_since_ns = 0 if max_unknown is None else time.time_ns() - _AGENTS_NS
-    found = transcripts_by_session(config_dir, states.streams) if transcripts is None else transcripts
-    known, unknown = _candidates(
-        found,
+    listed = transcripts_by_session(config_dir, states.streams) if transcripts is None else transcripts
+    with_state, without_state = _candidates(
+        listed,
         states.index.rows() if rows is None else rows,
         AgentListing(states),
         names_of,
@@ -77,7 +77,7 @@ def pending_sessions(
         include_misconfigured=include_misconfigured,
     )
     without_destinations: list[Path] = []
-    for path in map(Path, _bounded(unknown, max_unknown)):
+    for path in map(Path, _sample(without_state, max_unknown)):
         if not is_main_transcript(path) or states.is_suppressed(path.stem):
             continue
         names = names_of(first_cwd(path), None)
@@ -85,14 +85,14 @@ def pending_sessions(
             yield path
         elif names is not None or include_misconfigured:
             without_destinations.append(path)
-    for _, _, path in sorted(known):
+    for _, _, path in sorted(with_state):
         if is_main_transcript(path) and not states.is_suppressed(path.stem):
             yield path
     yield from without_destinations
 
 
 def _candidates(
-    found: Mapping[str, ListedTranscript],
+    transcripts: Mapping[str, ListedTranscript],
     rows: Mapping[str, IndexRow],
     agents: AgentListing,
     names_of: _DestinationCache,
@@ -103,40 +103,40 @@ def _candidates(
 ) -> tuple[list[tuple[float, int, Path]], list[tuple[int, str]]]:
     """Compare each transcript with its row in the index. One pass: a call for each would take as long again.
 
-    Return the sessions that may have undelivered turns: those with a state, each with since when it waits and minus its
-    time, for sorting; and those without one, each with its time.
+    Return the sessions that may have undelivered turns: those with a state, each with the time it has waited since and
+    its negated modification time, for sorting; and those without one, each with its modification time.
     """
-    known: list[tuple[float, int, Path]] = []
-    unknown: list[tuple[int, str]] = []
-    # (project, environment, complete destinations) -> whether these are all that are configured, and whether any is.
+    with_state: list[tuple[float, int, Path]] = []
+    without_state: list[tuple[int, str]] = []
+    # (project, environment, complete destinations) -> whether these include all that are configured, and any of them.
     coverage: dict[tuple[str | None, str | None, frozenset[str]], tuple[bool, bool]] = {}
-    for id_, (name, size, mtime_ns, may_have_agents) in found.items():
+    for id_, (name, size, mtime_ns, may_have_agents) in transcripts.items():
         row, recent = rows.get(id_), since_ns is not None and mtime_ns >= since_ns
         if row is None:
             if recent:
-                unknown.append((mtime_ns, name))
+                without_state.append((mtime_ns, name))
             continue
-        if size == row.size and not row.pending:  # as most are
+        if size == row.size and not row.pending:  # true for most
             key = row.cwd, row.environment, row.complete
             if key not in coverage:
-                wanted = names_of(row.cwd, row.environment) or frozenset([""])
-                coverage[key] = wanted <= row.complete, bool(wanted & row.complete)
+                destinations = names_of(row.cwd, row.environment) or frozenset([""])
+                coverage[key] = destinations <= row.complete, bool(destinations & row.complete)
             has_all, has_some = coverage[key]
             check_agents = may_have_agents and mtime_ns >= agents_since_ns and has_some
             if check_agents and agents.total_bytes(Path(name)) != row.agent_bytes:
-                known.append((row.waiting_since, -mtime_ns, Path(name)))
+                with_state.append((row.waiting_since, -mtime_ns, Path(name)))
                 continue
             if has_all:
                 continue
         if row.size == INVALID or _row_is_pending(
             row, size, names_of, recent=recent, include_misconfigured=include_misconfigured
         ):
-            known.append((row.waiting_since, -mtime_ns, Path(name)))
-    return known, unknown
+            with_state.append((row.waiting_since, -mtime_ns, Path(name)))
+    return with_state, without_state
 
 
-def _bounded(found: list[tuple[int, str]], limit: int | None) -> list[str]:
-    paths = [path for _, path in sorted(found, reverse=True)]
+def _sample(candidates: list[tuple[int, str]], limit: int | None) -> list[str]:
+    paths = [path for _, path in sorted(candidates, reverse=True)]
     if limit is None or len(paths) <= limit:
         return paths
     import random  # noqa: PLC0415  (few machines have so many)
@@ -149,15 +149,15 @@ class _DestinationCache:
     """Caches the destinations by project and hook's environment."""
 
     def __init__(self, destinations_of: DestinationsOf) -> None:
-        self._ask = destinations_of
-        self._known: dict[tuple[str | None, str | None], frozenset[str] | None] = {}
+        self._destinations_of = destinations_of
+        self._cache: dict[tuple[str | None, str | None], frozenset[str] | None] = {}
 
     def __call__(self, project: str | None, environment: str | None) -> frozenset[str] | None:
         key = project, environment
-        if key not in self._known:
-            names = self._ask(project, None if environment is None else orjson.loads(environment))
-            self._known[key] = None if names is None else frozenset(names)
-        return self._known[key]
+        if key not in self._cache:
+            names = self._destinations_of(project, None if environment is None else orjson.loads(environment))
+            self._cache[key] = None if names is None else frozenset(names)
+        return self._cache[key]
 
 
 def _row_is_pending(
@@ -191,9 +191,9 @@ def transcripts_by_session(
     This looks at each of 10,000 files once a minute, so names are not checked here; callers use `is_main_transcript`
     for the few files that they read.
     """
-    found: dict[str, ListedTranscript] = {}
+    newest: dict[str, ListedTranscript] = {}
     for folder in (*_folders(config_dir), *([] if streams is None else [str(streams)])):
-        own = streams is None or folder != str(streams)
+        is_from_claude_code = streams is None or folder != str(streams)
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # missing, or not a folder
             listed, others = [], set()
             for entry in entries:
@@ -210,9 +210,9 @@ def transcripts_by_session(
                 listed.append((name[:-6], entry.path, status.st_size, status.st_mtime_ns))
             shared = "agent-" in others or "subagents" in others
             for id_, path, size, mtime_ns in listed:
-                if id_ not in found or (own and mtime_ns > found[id_].mtime_ns):
-                    found[id_] = ListedTranscript(path, size, mtime_ns, shared or id_ in others)
-    return found
+                if id_ not in newest or (is_from_claude_code and mtime_ns > newest[id_].mtime_ns):
+                    newest[id_] = ListedTranscript(path, size, mtime_ns, shared or id_ in others)
+    return newest
 
 
 def _folders(config_dir: Path) -> Iterator[str]:
@@ -253,5 +253,5 @@ def main_transcripts(config_dir: Path, streams: Path | None = None) -> Iterator[
 
 def is_main_transcript(path: Path) -> bool:
     """Return whether a file is a session's main transcript, not an agent's."""
-    named = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
-    return named and path.is_file()
+    has_session_name = path.suffix == ".jsonl" and not path.name.startswith("agent-") and is_session_id(path.stem)
+    return has_session_name and path.is_file()

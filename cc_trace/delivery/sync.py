@@ -47,7 +47,7 @@ class _Caller(NamedTuple):
     """What asked for a session to be synced. A sweep asks for no session in particular and has none of this."""
 
     context: HookContext = NO_CONTEXT
-    named: bool = False  # a user asked for this very session
+    requested: bool = False  # a user asked for this session
     hook_ns: int | None = None  # when the hook ran; turns that began later are not covered by what it said
     deadline: float | None = None  # no batch is sent after this time, in unix seconds
 
@@ -109,10 +109,10 @@ class Sync:
     def handle_requests(self, session_id: str, deadline: float | None = None) -> None:
         """Handle the requests that hooks left for a session, until none is left or another process handles them."""
         spool = self._states.spool
-        waiting = spool.unfinished_request(session_id)
-        while waiting and not self._runtime.interrupted():
-            with self._states.locked(session_id, _LOCK_SECONDS) as held:
-                if not held:
+        has_request = spool.unfinished_request(session_id)
+        while has_request and not self._runtime.interrupted():
+            with self._states.locked(session_id, _LOCK_SECONDS) as acquired:
+                if not acquired:
                     return
                 self._runtime.mark_step("locked")
                 while (request := self._next_request(session_id)) is not None:
@@ -121,7 +121,7 @@ class Sync:
                         return
                     spool.finish_request(session_id)
             self._runtime.mark_step("unlocked")
-            waiting = spool.pending_request(session_id)
+            has_request = spool.pending_request(session_id)
 
     def _next_request(self, session_id: str) -> SyncRequest | None:
         return None if self._runtime.interrupted() else self._states.spool.take_request(session_id)
@@ -183,8 +183,8 @@ class Sync:
         path = transcript.path.with_name(f"{previous}.jsonl")
         if path.is_file():
             state, process = self._states.peek(previous), caller.context.process
-            same = state is not None and process is not None and state.process == process
-            self.sync_session(path, "over" if same else None, deadline=caller.deadline)
+            is_same_process = state is not None and process is not None and state.process == process
+            self.sync_session(path, "over" if is_same_process else None, deadline=caller.deadline)
 
     def sync_session(
         self,
@@ -192,25 +192,25 @@ class Sync:
         ending: Ending | None = None,
         *,
         deadline: float | None = None,
-        named: bool = False,
+        requested: bool = False,
         context: HookContext = NO_CONTEXT,
     ) -> Report:
         """Sync one session, unless another process is syncing it.
 
         Without an `ending`, the session's process and the time since its last line decide whether it is over.
-        `named`: a user asked for this very session. `context`: what is known of the process that ran it; without it,
+        `requested`: a user asked for this session. `context`: what is known of the process that ran it; without it,
         that of a request that is still to be handled.
         """
         session_id = transcript.stem
         if transcript.parent == self._states.streams:
             ending = "over"  # it is written when its run has ended
-        with self._states.locked(session_id, _LOCK_SECONDS) as held:
-            if not held:
+        with self._states.locked(session_id, _LOCK_SECONDS) as acquired:
+            if not acquired:
                 return Report(session_id, locked=True)
             if context is NO_CONTEXT and (request := self._states.spool.peek_request(session_id)) is not None:
                 context = request.context
-            with OpenTranscript(transcript) as opened:
-                report = self._sync_safely(opened, ending, _Caller(context, named, deadline=deadline))
+            with OpenTranscript(transcript) as open_transcript:
+                report = self._sync_safely(open_transcript, ending, _Caller(context, requested, deadline=deadline))
         self.handle_requests(session_id, deadline)  # a hook that found the session locked has left one
         return report
 
@@ -226,7 +226,7 @@ class Sync:
         state, report = self._load_state(transcript), Report(transcript.session_id)
         state.cwd = caller.context.project or state.cwd or transcript.head.cwd
         if caller.context.environment is not None:
-            state.environment = {who: dict(variables) for who, variables in caller.context.environment.items()}
+            state.environment = {author: dict(variables) for author, variables in caller.context.environment.items()}
         plan = self._find_plan(state)
         if (off := self._check_off(plan, transcript, state, caller)) is not None:
             return Report(transcript.session_id, why_off=off)
@@ -240,17 +240,17 @@ class Sync:
             report=report,
             agents=AgentDeliveries(self._states, transcript.path),
             deadline=caller.deadline,
-            first_unlinked_turn=state.first_unsent_turn() if ending is None and not caller.named else None,
+            first_unlinked_turn=state.first_unsent_turn() if ending is None and not caller.requested else None,
         )
         for _ in range(_PASSES):
-            grown, more = self._read_and_deliver(work, ending, caller.hook_ns if ending else None)
-            if not grown and not more:
+            has_grown, needs_another_pass = self._read_and_deliver(work, ending, caller.hook_ns if ending else None)
+            if not has_grown and not needs_another_pass:
                 break
-            ending = None if grown else ending
+            ending = None if has_grown else ending
         return report
 
     def _find_plan(self, state: SessionState) -> Plan:
-        """Return the plan for a session. If its settings are wrong, save them with it: none must take their place."""
+        """Return the plan for a session. If its settings are wrong, save its environment, so that no others apply."""
         try:
             return self._plan_of(state)
         except ConfigError:
@@ -265,7 +265,9 @@ class Sync:
         """
         transcript, state, plan, report = work.transcript, work.state, work.plan, work.report
         before, agent_bytes = transcript.stat(), work.agents.refresh()
-        finished = {each.name: len(state.cursor(each.name).finished_tasks) for each in plan.destinations}
+        finished = {
+            destination.name: len(state.cursor(destination.name).finished_tasks) for destination in plan.destinations
+        }
         if ending is None:
             now = self._runtime.clock()
             ending = ending_from_process(transcript.path, state, now, plan.rest_seconds, self._config_dir)
@@ -294,7 +296,7 @@ class Sync:
             rest_ns=int((self._runtime.clock() - work.plan.rest_seconds) * 1e9),
             hook_ns=hook_ns,
             agents=files,
-            opened=work.transcript,
+            open_transcript=work.transcript,
             request_content=work.plan.request_content,
         )
         unsettled, needs_rereading = self._deliver(work, session, destination), False
@@ -322,11 +324,11 @@ class Sync:
             return plan.why_off
         if self._runtime.in_background:
             states.mark_enabled(state.cwd)
-        if caller.named:
+        if caller.requested:
             states.unsuppress(session_id)
         elif (origin := suppressed_by(transcript, states, new=not state.size)) is not None:
-            how = "," if origin == session_id else f" as {origin}, whose turns it has:"
-            self._log.write(f"{session_id}: not traced{how} {WRITTEN_WHILE_OFF}")
+            relation = "," if origin == session_id else f" as {origin}, whose turns it has:"
+            self._log.write(f"{session_id}: not traced{relation} {WRITTEN_WHILE_OFF}")
             states.suppress(session_id)
             return WRITTEN_WHILE_OFF
         return None
@@ -339,13 +341,13 @@ class Sync:
     def _load_state(self, transcript: OpenTranscript) -> SessionState:
         """Load the state of a session; if its transcript was rewritten, take all cursors back to the beginning."""
         session_id = transcript.session_id
-        state, trouble = self._states.load(session_id)
-        if trouble is not None:
-            self._log.write(f"{session_id}: {trouble}")
+        state, problem = self._states.load(session_id)
+        if problem is not None:
+            self._log.write(f"{session_id}: {problem}")
         size = transcript.stat().st_size
         if state is None:
             state = SessionState(session_id, str(transcript.path))
-        elif self._rewritten(transcript, size, state):
+        elif self._was_rewritten(transcript, size, state):
             self._log.write(f"{session_id}: the transcript was rewritten; reading it again")
             for cursor in state.destinations.values():
                 cursor.offset, cursor.line, cursor.turns_before = BEGINNING.offset, BEGINNING.number, 0
@@ -357,7 +359,7 @@ class Sync:
         return state
 
     @staticmethod
-    def _rewritten(transcript: OpenTranscript, size: int, state: SessionState) -> bool:
+    def _was_rewritten(transcript: OpenTranscript, size: int, state: SessionState) -> bool:
         """Return whether the offsets of a state no longer fit its transcript.
 
         The bytes before each offset are compared, not only the first ones: removing text from an earlier turn moves
@@ -369,8 +371,8 @@ class Sync:
             return True
         marks = {(cursor.offset, cursor.fingerprint) for cursor in state.destinations.values()}
         return not all(
-            transcript.fingerprint_before(offset) == known if known else transcript.is_line_start(offset)
-            for offset, known in marks
+            transcript.fingerprint_before(offset) == fingerprint if fingerprint else transcript.is_line_start(offset)
+            for offset, fingerprint in marks
         )
 
     def _deliver(self, work: _Work, session: Session, destination: Destination) -> set[str] | None:
@@ -378,10 +380,10 @@ class Sync:
         name, state, plan, report = destination.name, work.state, work.plan, work.report
         cursor, runtime = state.cursor(name), self._runtime
         backoff_key = plan.backoff_keys.get(name, name)
-        if runtime.in_background and (why := self._reason_to_wait(backoff_key, cursor)) is not None:
+        if runtime.in_background and (reason := self._reason_to_wait(backoff_key, cursor)) is not None:
             # The state will have the transcript's new size, so the error marks the session as pending.
-            cursor.error, cursor.error_at = cursor.error or why, cursor.error_at or runtime.clock()
-            report.pending[name] = why
+            cursor.error, cursor.error_at = cursor.error or reason, cursor.error_at or runtime.clock()
+            report.pending[name] = reason
             return None
         delivery = Delivery(
             session,
@@ -424,22 +426,22 @@ class Sync:
         cursor = state.cursor(name)
         report.sent[name] = report.sent.get(name, 0) + delivery.sent
         report.turns[name] = report.turns.get(name, 0) + delivery.turns
-        report.refused.update({f"{name}: {why}": spans for why, spans in delivery.refused.items()})
+        report.refused.update({f"{name}: {reason}": spans for reason, spans in delivery.refused.items()})
         if delivery.metrics_failure is not None:
             self._log.write(f"{state.session_id} {name}: metrics not accepted: {delivery.metrics_failure}")
         if not complete:
             report.pending[name] = cursor.error or SENT_BY_ANOTHER
         if delivery.sent or not complete:
-            why = f", {cursor.pending_spans} pending: {cursor.error}" if not complete else ""
-            self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{why}")
+            reason = f", {cursor.pending_spans} pending: {cursor.error}" if not complete else ""
+            self._log.write(f"{state.session_id} {name}: {delivery.sent} spans sent{reason}")
 
     def _reason_to_wait(self, backoff_key: str, cursor: Cursor) -> str | None:
         """Return why a background runtime leaves a destination alone for now; None if it may be tried."""
         now = self._runtime.clock()
         if 0 < (cursor.not_before or 0.0) - now <= MAX_PLAUSIBLE_WAIT_SECONDS:
             return cursor.error or "the backend asked to wait"
-        if (known := self._states.backoff.waiting(backoff_key, now)) is not None:
-            return f"waiting to retry after {known.failures} failures: {known.error}"
+        if (wait := self._states.backoff.current_wait(backoff_key, now)) is not None:
+            return f"waiting to retry after {wait.failures} failures: {wait.error}"
         return self._failed.get(backoff_key)
 
     def _note_health(self, backoff_key: str, delivery: Delivery) -> None:
@@ -450,9 +452,11 @@ class Sync:
         with contextlib.suppress(OSError):  # the disk is full: then each session finds out for itself
             if failure is not None:
                 after = failure.after_seconds if isinstance(failure, Retryable) else None
-                self._states.backoff.failed(backoff_key, runtime.clock(), failure.message, after, runtime.jitter())
+                self._states.backoff.record_failure(
+                    backoff_key, runtime.clock(), failure.message, after, runtime.jitter()
+                )
             elif delivery.responded:
-                self._states.backoff.recovered(backoff_key)
+                self._states.backoff.clear(backoff_key)
 
 
 def _remember_link(state: SessionState, link: TraceLink | None) -> None:

@@ -71,15 +71,15 @@ def request_from_json(data: bytes, session_id: str) -> SyncRequest | None:
     except orjson.JSONDecodeError:
         return None
     match raw:
-        case {"event": str(event), "transcript": str(path), "hook_ns": int(hook_ns), **more}:
-            message, busy = more.get("last_message"), more.get("busy")
+        case {"event": str(event), "transcript": str(path), "hook_ns": int(hook_ns), **rest}:
+            message, busy = rest.get("last_message"), rest.get("busy")
             payload = Payload(
                 event=event,
                 transcript=Path(os.fsdecode(path.encode("latin-1", "replace"))),
                 last_message=message if isinstance(message, str) else None,
                 has_background_tasks=busy if isinstance(busy, bool) else None,
             )
-            request = SyncRequest(payload, hook_ns, _context(more, more.get("link")))
+            request = SyncRequest(payload, hook_ns, _context(rest, rest.get("link")))
             return request if request.session_id == session_id else None
         case _:
             return None
@@ -96,8 +96,8 @@ def earlier_request(data: bytes, hook_ns: int, config_dir: Path) -> SyncRequest 
     except orjson.JSONDecodeError:
         raw = None
     match raw:
-        case {"cc_trace_request": {"payload": str(text), "told_ns": int(ran_ns), **more}}:
-            data, hook_ns, context = text.encode(), ran_ns, _context(more, more.get("anchor"))
+        case {"cc_trace_request": {"payload": str(text), "told_ns": int(ran_ns), **rest}}:
+            data, hook_ns, context = text.encode(), ran_ns, _context(rest, rest.get("anchor"))
     payload = parse_payload(data, config_dir)
     return payload if isinstance(payload, str) else SyncRequest(payload, hook_ns, context)
 
@@ -115,4 +115,4 @@ def _context(raw: dict[Any, Any], link: object) -> HookContext:
 def _link(raw: object) -> TraceLink | None:
     if not isinstance(raw, list) or len(raw) != len(TraceLink._fields):
         return None
-    return TraceLink(*(each if isinstance(each, str) else None for each in raw))
+    return TraceLink(*(value if isinstance(value, str) else None for value in raw))

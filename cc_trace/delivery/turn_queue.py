@@ -50,8 +50,8 @@ class TurnQueue:
 
         `is_held_back`: nothing is sent of the turn, as if none of its spans were final.
         """
-        known = {span.span_id for span in trace.spans} & self._settled
-        turn = _QueuedTurn(begin=trace.turn.begin, number=trace.turn.number, settled=known, unfinished=trace.awaited)
+        settled = {span.span_id for span in trace.spans} & self._settled
+        turn = _QueuedTurn(begin=trace.turn.begin, number=trace.turn.number, settled=settled, unfinished=trace.awaited)
         self._turns.append(turn)
         self._roots.add(trace.spans[0].span_id)
         for span in reversed(trace.spans):  # the root last
@@ -93,13 +93,13 @@ class TurnQueue:
         if turns:
             cursor.offset, cursor.line = turns[0].begin.offset, turns[0].begin.number
             cursor.turns_before = turns[0].number - 1
-        kept: set[str] = set().union(*(turn.settled for turn in turns))
-        cursor.accepted = [id_ for id_ in cursor.accepted if id_ in kept]
-        cursor.rejected = [id_ for id_ in cursor.rejected if id_ in kept]
+        settled: set[str] = set().union(*(turn.settled for turn in turns))
+        cursor.accepted = [id_ for id_ in cursor.accepted if id_ in settled]
+        cursor.rejected = [id_ for id_ in cursor.rejected if id_ in settled]
         cursor.call_by_task = dict(list(resume.call_by_task.items())[-_MAX_TASKS:])
         cursor.trace_by_call = dict(list(resume.trace_by_call.items())[-_MAX_TASKS:])
-        known = {*cursor.call_by_task, *cursor.call_by_task.values(), *cursor.trace_by_call}
-        cursor.finished_tasks = sorted(resume.finished_tasks & known)
+        tracked = {*cursor.call_by_task, *cursor.call_by_task.values(), *cursor.trace_by_call}
+        cursor.finished_tasks = sorted(resume.finished_tasks & tracked)
 
     def count_left(self) -> None:
         """Note in the cursor how many spans are left: those to be sent, and those that are not final."""

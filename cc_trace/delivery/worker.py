@@ -97,15 +97,15 @@ def _handle_requests_in_slot(app: App, workers: int) -> None:
     releasing its slot. The requests of a worker that is killed are left to the next one.
     """
     while True:
-        with app.states.worker_slot(workers) as held:
-            if not held:
+        with app.states.worker_slot(workers) as acquired:
+            if not acquired:
                 return
             app.mark_step("slot taken")
             with app.sync() as sync:
-                while before := app.states.spool.pending():
-                    for session_id in before:
+                while pending := app.states.spool.pending():
+                    for session_id in pending:
                         sync.handle_requests(session_id)
-                    if app.states.spool.pending() == before:  # others are at work on those, and look again themselves
+                    if app.states.spool.pending() == pending:  # others are at work on those, and look again themselves
                         break
                 for session_id in app.states.abandoned():
                     sync.handle_requests(session_id)
@@ -124,13 +124,13 @@ def take_spool(app: App, spooled: Path | None, context: HookContext = NO_CONTEXT
     `context` belongs to the payload `spooled`. It is stored with the request, which any worker may handle.
     """
     sessions: list[str] = []
-    for name, found in app.states.spool.take_payloads(spooled, context, app.config_dir):
-        if isinstance(found, SyncRequest):
-            app.states.spool.post_request(found)
-            sessions.append(found.session_id)
+    for name, request in app.states.spool.take_payloads(spooled, context, app.config_dir):
+        if isinstance(request, SyncRequest):
+            app.states.spool.post_request(request)
+            sessions.append(request.session_id)
             app.mark_step("request left")
         else:
-            app.log.write(f"{name}: {found}")
+            app.log.write(f"{name}: {request}")
     app.mark_step("spool taken")
     return sessions
 
@@ -146,13 +146,13 @@ def _sweep_is_due(stamp: Path) -> bool:
 
 def _sweep(app: App, sync: Sync) -> None:
     """Deliver a bounded number of pending sessions. A session that cannot be read does not count."""
-    left, since_ns = MAX_SESSIONS, app.states.installed_ns or 0
-    found = pending_sessions(app.states, app.config_dir, app.reachable, since_ns, max_unknown=MAX_UNKNOWN)
-    for path in found:
-        left -= "*" not in sync.sync_session(path).pending
+    remaining, since_ns = MAX_SESSIONS, app.states.installed_ns or 0
+    transcripts = pending_sessions(app.states, app.config_dir, app.reachable, since_ns, max_unknown=MAX_UNKNOWN)
+    for path in transcripts:
+        remaining -= "*" not in sync.sync_session(path).pending
         for session_id in app.states.spool.pending():  # new turns do not wait for old ones
             sync.handle_requests(session_id)
-        if not left:
+        if not remaining:
             break
     app.mark_step("swept")
 

@@ -45,7 +45,7 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self._updates.run(stopped=self._stop.is_set, progress=self._progress, changed=self._note)
+                self._updates.run(should_stop=self._stop.is_set, progress=self._progress, on_change=self._note)
             except (OSError, sqlite3.Error, CcTraceError) as error:
                 self._app.log.write(f"view: {error}")
             self.complete.set()

@@ -43,16 +43,16 @@ def test_backoff_grows_with_jitter_up_to_a_limit() -> None:
 def test_backoff_is_shared_and_reset_by_first_response(tmp_path: Path) -> None:
     backoff = Backoff(tmp_path)
     for _ in range(2):
-        backoff.failed("a", 100.0, "down", None, 1.0)
-    waiting = Backoff(tmp_path).waiting("a", 104.0)
+        backoff.record_failure("a", 100.0, "down", None, 1.0)
+    waiting = Backoff(tmp_path).current_wait("a", 104.0)
     assert waiting is not None
     assert (waiting.failures, waiting.not_before, waiting.error) == (2, 105.0, "down")
-    assert backoff.waiting("a", 105.0) is None
-    assert backoff.waiting("b", 104.0) is None
-    assert backoff.waiting("a", -1e9) is None  # the clock was set back
-    backoff.recovered("a")
-    backoff.failed("a", 100.0, "down", None, 1.0)
-    assert backoff.waiting("a", 100.0) is None
+    assert backoff.current_wait("a", 105.0) is None
+    assert backoff.current_wait("b", 104.0) is None
+    assert backoff.current_wait("a", -1e9) is None  # the clock was set back
+    backoff.clear("a")
+    backoff.record_failure("a", 100.0, "down", None, 1.0)
+    assert backoff.current_wait("a", 100.0) is None
 
 
 def test_growth_during_backoff_is_pending(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_growth_during_backoff_is_pending(tmp_path: Path) -> None:
     write(path, [prompt("one", 0), reply("m1", "x", at=1)])
     assert machine.sync(path)
     for _ in range(2):
-        machine.states.backoff.failed("sink", time.time(), "down", None, 1.0)
+        machine.states.backoff.record_failure("sink", time.time(), "down", None, 1.0)
     write(path, [prompt("one", 0), reply("m1", "x", at=1), prompt("two", 2), reply("m2", "y", at=3)])
     assert not machine.sync(path)
     assert machine.progress(path).pending
@@ -186,8 +186,8 @@ def test_waiting_hook_needs_no_slot(tmp_path: Path, backend: HttpBackend) -> Non
 @pytest.mark.parametrize("failures", ["1e999", "-5", "null", '"x"'])
 def test_damaged_backoff_file_counts_as_none(tmp_path: Path, failures: str) -> None:
     backoff = Backoff(tmp_path)
-    backoff.failed("address", 1000.0, "down", None, 0.0)
+    backoff.record_failure("address", 1000.0, "down", None, 0.0)
     (file,) = tmp_path.iterdir()
     file.write_text(f'{{"failures": {failures}, "not_before": 0, "error": "down"}}')
-    assert backoff.waiting("address", 1000.0) is None
-    backoff.failed("address", 1000.0, "down", None, 0.0)
+    assert backoff.current_wait("address", 1000.0) is None
+    backoff.record_failure("address", 1000.0, "down", None, 0.0)

@@ -320,7 +320,7 @@ def test_rewrite_after_cursor_moved_back_is_detected(tmp_path: Path) -> None:
     session.append((MAIN, prompt("long " * 400, -9)), (MAIN, reply("m0", "yes", at=-8)), (MAIN, filler), *WOKEN[:-4])
     assert session.machine.sync(session.main)
     for _ in range(2):
-        session.machine.states.backoff.failed("sink", time.time(), "down", None, 1.0)
+        session.machine.states.backoff.record_failure("sink", time.time(), "down", None, 1.0)
     session.append(*WOKEN[-4:])
     assert not session.machine.sync(session.main)
     whole = session.main.read_bytes()

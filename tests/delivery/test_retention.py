@@ -318,7 +318,7 @@ def test_crash_leftovers_are_removed_after_a_day(tmp_path: Path, machine: Machin
 
 
 def test_recreatable_notes_expire(tmp_path: Path, machine: Machine) -> None:
-    machine.states.backoff.failed("there", time.time(), "down", None, 0.0)
+    machine.states.backoff.record_failure("there", time.time(), "down", None, 0.0)
     machine.states.save_owners(tmp_path, {"agent-1.jsonl": GONE})
     clean(tmp_path, days=29)
     assert len([*machine.states.folder.glob("backoff/*"), *machine.states.folder.glob("agents/*")]) == 2

@@ -87,7 +87,7 @@ def test_what_is_written_to_is_read_before_the_rest_of_a_history(
             write(projects / f"{ids[0]}.jsonl", [prompt("a"), reply("m1", "A", at=1), prompt("b", 2)])
 
     with contextlib.closing(Store(store_path(app.states.folder))) as store:
-        assert store_updates.StoreUpdates(app, store).run(changed=changed)
+        assert store_updates.StoreUpdates(app, store).run(on_change=changed)
     assert read == [ids[0], ids[1], ids[0], ids[2]]
 
 
