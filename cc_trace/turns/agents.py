@@ -249,6 +249,8 @@ class Agents:
         """
         inline = [agent for agent in inline if not agent.is_helper and agent.id not in self._index.by_name]
         indexes = [index for index in (self._index, _Index(inline)) if index.has_agents]
+        if not indexes:
+            return Runs()
         placement = _Placement(turn, indexes, self._ended, until_ns if followed else None)
         runs = placement.place_linked(turn)
         if not followed or until_ns is not None:
