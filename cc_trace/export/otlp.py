@@ -152,33 +152,31 @@ def _pairs(field: int, attributes: Mapping[str, AttributeValue]) -> bytes:
         if isinstance(value, str) and len(value) <= _SHORTEST:
             parts.append(_short_pair(field, key, value))
         else:
-            parts += _pair(field, key, value)
+            encoded = _value(value)
+            parts += (_pair_head(field, key, len(encoded)), encoded)
     return b"".join(parts)
-
-
-def _pair(field: int, key: str, value: AttributeValue) -> tuple[bytes, bytes, bytes, bytes]:
-    name, encoded = _key(key), _value(value)
-    head = chunk_head(2, len(encoded))
-    return chunk_head(field, len(name) + len(head) + len(encoded)), name, head, encoded
 
 
 @lru_cache(4096)  # names, ids and models recur on every span
 def _short_pair(field: int, key: str, text: str) -> bytes:
-    return b"".join(_pair(field, key, text))
+    encoded = _value(text)
+    return _pair_head(field, key, len(encoded)) + encoded
 
 
-@lru_cache(1024)  # the same few on every span
-def _key(key: str) -> bytes:
-    return _text(1, key)
+@lru_cache(4096)  # the keys are the same few, and so are the sizes of numbers
+def _pair_head(field: int, key: str, size: int) -> bytes:
+    """Return what is written of a pair before its value, which has `size` bytes."""
+    before = _text(1, key) + chunk_head(2, size)
+    return chunk_head(field, len(before) + size) + before
 
 
 def _value(value: AttributeValue) -> bytes:
     """Return an AnyValue. Unlike other fields its value is written even if it is empty or zero."""
     if isinstance(value, str):
         return chunk(1, value.encode())
-    if isinstance(value, bool):
-        return integer(2, value)
     if isinstance(value, int):
+        if isinstance(value, bool):
+            return integer(2, value)
         if value not in INT64:
             message = "wider than 64 bits"
             raise ValueError(message)

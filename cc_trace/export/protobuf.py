@@ -28,12 +28,12 @@ def varint(number: int) -> bytes:
     if 0 <= number < 0x80:  # noqa: PLR2004  (fits in one byte, like most lengths)
         return _SHORT[number]
     number &= _MASK  # a negative number is written in two's complement
-    found = bytearray()
-    while number >> 7:
-        found.append(number & 0x7F | 0x80)
+    groups: list[int] = []
+    while number > 0x7F:  # noqa: PLR2004
+        groups.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    groups.append(number)
+    return bytes(groups)
 
 
 _SHORT: Final = [bytes([number]) for number in range(0x80)]

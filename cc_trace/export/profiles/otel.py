@@ -58,7 +58,8 @@ def attributes(span: Span, labels: Labels) -> tuple[str, dict[str, AttributeValu
         attributes["cc_trace.tags"] = list(labels.tags)
     if (response := span.response) is not None and response.cost_usd is not None:
         attributes["gen_ai.usage.cost"] = response.cost_usd
-    return name, attributes | other_metadata(span)
+    attributes |= other_metadata(span)
+    return name, attributes
 
 
 def other_metadata(span: Span) -> dict[str, AttributeValue]:
