@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transcripts import Mix
 
 # Of the current mix nearly all is bodies of requests, which are not parsed unless somebody asks for them.
-MAX_RATIO: Final[Mapping[Mix, float]] = MappingProxyType({"current": 0.7, "older": 3.6})
+MAX_RATIO: Final[Mapping[Mix, float]] = MappingProxyType({"current": 0.7, "older": 3.1})
 MAX_MEMORY: Final = 150 * MB
 
 _CONSUME: Final = """
@@ -39,8 +39,7 @@ def rows(effort: Effort) -> list[Row]:
     """Return speed and memory for each mix of lines."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "transcript.jsonl")
-        memory = [_memory(path, mix, effort) for mix in MIXES]  # before this process has grown
-        return [*(_speed(path, mix, effort) for mix in MIXES), *memory]
+        return [*(_speed(path, mix, effort) for mix in MIXES), *(_memory(path, mix, effort) for mix in MIXES)]
 
 
 def parse_lines(path: Path) -> None:

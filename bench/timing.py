@@ -25,6 +25,7 @@ from cc_trace.cli import GC_THRESHOLD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+LAUNCHER: Final = Path(__file__).with_name("launcher.py")
 LISTENER: Final = Path(__file__).with_name("listener.py")
 
 
@@ -74,20 +75,15 @@ def waits(
 
 
 def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Run a command and return what it took.
-
-    Its peak includes what this process held when it started it: whoever wants to know it starts it first.
-    """
-    began = time.perf_counter()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        message = f"{' '.join(command)} ended with {process.returncode}"
+    """Run a command, whose program is a path, and return what it took."""
+    launch = [sys.executable, "-I", "-S", str(LAUNCHER), *command]
+    told = subprocess.run(launch, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    status, seconds, cpu, peak = told.stdout.split()
+    if (code := os.waitstatus_to_exitcode(int(status))) != 0:
+        message = f"{' '.join(command)} ended with {code}"
         raise RuntimeError(message)
     unit = 1 if sys.platform == "darwin" else 1024  # macOS tells bytes, Linux KiB
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)
+    return Cost(float(seconds), float(cpu), int(peak) * unit)
 
 
 @contextlib.contextmanager
