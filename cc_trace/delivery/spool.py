@@ -157,13 +157,20 @@ class Spool:
 
         On a full disk it stays taken, as if its worker had died.
         """
+        path = self._request(request.session_id)
         try:
-            descriptor = open_private(self._request(request.session_id), os.O_WRONLY | os.O_EXCL)
+            descriptor = open_private(path, os.O_WRONLY | os.O_EXCL)
+        except FileExistsError:
+            self.finish_request(request.session_id)
+            return
+        except OSError:
+            return
+        try:
             with os.fdopen(descriptor, "wb") as file:  # nobody takes it half written: we hold the session's lock
                 file.write(request_to_json(request))
-        except FileExistsError:
-            pass
         except OSError:
+            with contextlib.suppress(OSError):
+                path.unlink()  # else the half would be taken in place of the whole
             return
         self.finish_request(request.session_id)
 

@@ -284,7 +284,7 @@ def _quoted_notation(match: re.Match[str]) -> Notation:
 
 
 def _bare_notation(match: re.Match[str], end: int, before: str, name_start: str) -> Notation:
-    """Classify a value without quotes that ends at `end`. `left` is the beginning of its name."""
+    """Classify a value without quotes that ends at `end`. `name_start` is the beginning of its name."""
     text, upper, direct = match.string, match[0][:3].isupper(), match["is"] == "="
     ends_line = end == match.end("bare") and (text[end : end + 1] in "\n\r\\\"'`" or text[end : end + 2] == " #")
     ends_line = ends_line or (direct and text[end : end + 1] == ";")

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,24 @@ def test_put_back_does_not_replace_later_request(spool: Spool) -> None:
     spool.post_request(requested(at=2))
     spool.put_back(taken)
     assert (spool.take_request("a"), spool.taken()) == (requested(at=2), ["a"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+def test_request_that_cannot_be_put_back_stays_taken(spool: Spool) -> None:
+    """On a disk that fills up while it is written, no half of it is left to be taken in its place."""
+    import resource  # noqa: PLC0415  (not on Windows)
+
+    spool.post_request(requested())
+    taken = spool.take_request("a")
+    assert taken is not None
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, limits[1]))
+    try:
+        spool.put_back(taken)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (spool.pending(), spool.taken()) == ([], ["a"])
+    assert spool.take_request("a") == requested()
 
 
 def test_request_json_round_trip() -> None:
