@@ -379,11 +379,15 @@ class Session:
                 self.summary.skipped[reason] += count
 
     def _read(self, path: Path, start: Position = BEGINNING) -> Iterator[Entry]:
-        # Lines are parsed and assembled in batches: alternating per line would keep evicting the processor's caches.
+        """Yield a file's entries, and count the lines that are skipped.
+
+        Lines are parsed and assembled in batches: alternating per line would keep evicting the processor's caches.
+        """
         skipped = self.summary.skipped
         batch: list[Entry] = []
-        reason, started = "", start.offset > 0
         latest: Entry | None = None
+        reason = ""  # why the last line was skipped; empty if it was not
+        started = start.offset > 0  # there was an entry before
         early: list[Line] = []  # skipped lines before the first entry
         late: deque[Line] = deque(maxlen=_TIMED_LINES)  # and the last skipped lines
         opened = self._transcript if path == self.path else None

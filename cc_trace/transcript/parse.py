@@ -63,7 +63,14 @@ if TYPE_CHECKING:
     from cc_trace.transcript.lines import Line
 
 _MAX_TYPE: Final = 64
-_ENDS: Final = 16_384
+_ENDS: Final = 16_384  # bytes at either end of a line that are searched for a second object
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MAX_NS: Final = (1 << 63) - 1  # the most that backends and SQLite can store: the year 2262
+_HOOK: Final = "hook_"  # prefix of the types of hook attachments
+_NO_RESPONSE: Final = "No response requested."
+_COMPACTION_KEYS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
+_RETRY_KEYS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
 # Types with nothing for a trace. Any other type without a reader is unknown, and doctor reports it.
 KNOWN_IGNORED: Final = frozenset(
     {
@@ -99,7 +106,10 @@ def skippable(data: bytes) -> str | None:
 
 
 def _several(data: bytes) -> bool:
-    """Look for a second object near both ends only: scanning a whole request body takes as long as parsing it."""
+    """Return whether a line may hold two objects.
+
+    Only its ends are searched: scanning a whole request body takes as long as parsing it.
+    """
     return data.find(b'}{"', 0, _ENDS) >= 0 or data.find(b'}{"', max(_ENDS, len(data) - _ENDS) - 2) >= 0
 
 
@@ -127,16 +137,6 @@ def _reason(data: bytes) -> str | None:
 def ignored(kind: str) -> str:
     """Return the name under which to count a line of a type without a reader."""
     return kind if kind in KNOWN_IGNORED else f"unknown type {kind[:_MAX_TYPE]}"
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-_MAX_NS: Final = (1 << 63) - 1  # the most that backends and SQLite can store: the year 2262
-
-_HOOK: Final = "hook_"  # prefix of the types of hook attachments
-_NO_RESPONSE: Final = "No response requested."
-_COMPACTION_KEYS: Final = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
-_RETRY_KEYS: Final = ("retryAttempt", "maxRetries", "retryInMs", "source")
 
 
 def parse(line: Line) -> Sequence[Entry]:

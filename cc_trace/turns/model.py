@@ -191,9 +191,8 @@ class Turn:
     steps: list[Generation | Event] = field(default_factory=list)
     calls: dict[str, Call] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)  # background tasks: id -> the call that launched it
-    finished_tasks: dict[str, str | None] = field(
-        default_factory=dict
-    )  # finished tasks, and the calls that launched them: id -> status
+    # Finished tasks, and the calls that launched them: id -> status.
+    finished_tasks: dict[str, str | None] = field(default_factory=dict)
     last_activity: Literal["input", "reply", "interrupt", "error", "stop", "limit"] = "input"
     duration_ms: int | None = None
     paused_ms: int | None = None  # elapsed time that its duration does not include: mostly waiting for a human
