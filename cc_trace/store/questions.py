@@ -177,7 +177,7 @@ def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
         "label": row["label"],
         "start": at(row["start_ns"]),
         "end": at(row["end_ns"]),
-        "first": at(row["first_token_ns"]),
+        "first": at(first_token_ns(row)),
         "status": row["status"],
         "cost": row["cost_usd"],
         "total": row["total_usd"],
@@ -185,6 +185,12 @@ def _row(row: sqlite3.Row, start_ns: int) -> dict[str, Any]:
         "lane": [at(lane[0]), at(lane[1])] if lane else None,
         "waits": [[kind, at(begin), at(end)] for kind, begin, end in json.loads(row["waits"])],
     }
+
+
+def first_token_ns(row: sqlite3.Row) -> int | None:
+    """Return when the first token of a response came; None if only one time is known of all of it."""
+    first_ns, end_ns = row["first_token_ns"], row["end_ns"]
+    return first_ns if first_ns is None or end_ns is None or first_ns < end_ns else None
 
 
 def ran_on_ns(store: Store, session_id: str, number: int) -> int:

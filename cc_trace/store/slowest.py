@@ -23,7 +23,8 @@ _WHERE: Final = "session_id = ?1 AND (?2 IS NULL OR turn = ?2) AND place IS NOT 
 # responses are guesses in turns whose `time_ms` is not known, and no times count in those where they cannot be right.
 _PARTS: Final = (
     (
-        f"SELECT CASE WHEN kind = 'generation' THEN 'model' WHEN tool IN ('{QUESTION}', '{PLAN}')"
+        "SELECT CASE WHEN kind = 'generation' AND first_token_ns < end_ns THEN 'model' WHEN kind = 'generation'"
+        f" THEN 'response' WHEN tool IN ('{QUESTION}', '{PLAN}')"
         " THEN 'answer' ELSE 'call' END why, name, label, span_id, turn, place, CASE kind WHEN 'generation'"
         " THEN first_token_ns - start_ns"
         " ELSE end_ns - start_ns - CAST(COALESCE(wait_ms, 0) * 1000000 AS INTEGER) END took"
@@ -43,7 +44,11 @@ _PARTS: Final = (
 
 
 class Slow(NamedTuple):
-    """Some calls, or waits, of one kind. `why`: call, model (until the first token), or what it waited for."""
+    """Some calls, or waits, of one kind.
+
+    `why`: call, model (until the first token), response (all of it: when its first token came is not known), or what it
+    waited for.
+    """
 
     why: str
     name: str
@@ -62,7 +67,7 @@ def slowest(store: Store, session_id: str, number: int | None) -> list[Slow]:
     groups: dict[tuple[str, ...], list[sqlite3.Row]] = {}
     for part in _PARTS:
         for row in store.read(part, [session_id, number]):
-            alone = row["span_id"] if row["why"] == "model" else ""
+            alone = row["span_id"] if row["why"] in ("model", "response") else ""
             groups.setdefault((row["why"], row["name"], program(row), alone), []).append(row)
     made = [_together(why, what, rows) for (why, _, what, _), rows in groups.items()]
     made.sort(key=lambda each: (-each.took_ns, each.turn, each.place))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup, escape
 
 from cc_trace.escapes import escaped
-from cc_trace.store import notice
+from cc_trace.store import notice, questions
 from cc_trace.view import ansi, charts, code, diff, failure, figures, folding, markdown, words
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ def _facts(made: Detail, row: sqlite3.Row, span: dict[str, Any], *, timed: bool)
         told_ms = (span["metadata"] or {}).get("durationMs")
         took_ms = float(told_ms) if isinstance(told_ms, int | float) else None
     add(("Duration", figures.duration(took_ms)))
-    if timed and row["first_token_ns"] is not None:
-        add(("First token after", figures.duration(figures.between(row["start_ns"], row["first_token_ns"]))))
+    first_ns = questions.first_token_ns(row)
+    if timed and first_ns is not None:
+        add(("First token after", figures.duration(figures.between(row["start_ns"], first_ns))))
     has_more = row["total_usd"] is not None and row["total_usd"] != row["cost_usd"]
     if row["cost_usd"] is not None:
         add(("Own cost" if has_more else "Cost", figures.money(row["cost_usd"])))

@@ -52,6 +52,7 @@ _TOOK: Final = {
     "hook": "waited for a hook: ",
     "answer": "waited for your answer: ",
     "model": "model, until its first token: ",
+    "response": "model: ",
 }
 
 
@@ -470,7 +471,7 @@ def _stacked(spent: object) -> list[tuple[str, float, float, float]]:
 
 def _slow(found: Slow) -> str:
     """Describe what took long: how many calls if they are several, what it was waiting for, and the call."""
-    named = found.what if found.why in ("hook", "model") and found.what else f"{found.name} {found.what}"
+    named = found.what if found.why in ("hook", "model", "response") and found.what else f"{found.name} {found.what}"
     times = f"{found.calls} \N{MULTIPLICATION SIGN} " if found.calls > 1 else ""
     return f"{times}{_TOOK.get(found.why, '')}{named}".strip()
 

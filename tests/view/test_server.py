@@ -113,6 +113,29 @@ def test_a_session_whose_cost_is_that_of_reading_the_cache_says_so(
     )
 
 
+def test_no_first_token_is_told_of_a_response_with_one_time(tmp_path: Path, projects: Path) -> None:
+    texts = [reply("m2", block, at=at) for block, at in (("Now", 40), (tool_use("t2", "Edit"), 45))]
+    main = session(
+        projects,
+        prompt("go", 0),
+        reply("m1", tool_use("t1", "Write"), at=30),
+        result("t1", at=31),
+        *texts,
+        result("t2", at=46),
+    )
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        page = client.get(f"/sessions/{main.stem}").text
+        found = viewer.index.read("SELECT span_id FROM spans WHERE kind = 'generation' ORDER BY place")
+        whole, parts = (client.get(f"/spans/{row['span_id']}/detail").text for row in found)
+        rows = client.get(f"/sessions/{main.stem}/turns/1/rows").json()["rows"]
+    slow = re.findall(r"<b class=\"warn\">([^<]*)</b> <span>([^<]*)</span>", page)
+    assert slow[:2] == [("30.0 s", "model: → Write"), ("9.0 s", "model, until its first token: Now")]
+    assert "First token after" not in whole
+    assert "First token after" in parts
+    assert [row["first"] for row in rows if row["kind"] == "generation"] == [None, 40_000]
+
+
 def test_a_turn_tells_for_how_long_its_agents_ran_on_after_its_end(tmp_path: Path, projects: Path) -> None:
     main = session(projects, prompt("go", 0), reply("m1", task("t1"), at=2))
     agent(main, "a1", prompt("look", 3), reply("a1m", "found", at=72), toolUseId="t1")

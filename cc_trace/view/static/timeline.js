@@ -56,12 +56,13 @@ export function timeline(root, scroll, space, changed) {
     if (duration > LEAST) for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
       const at = percent(mark);
       lines.push(`transparent ${at}%`, `var(--line) ${at}%`, `var(--line) calc(${at}% + 1px)`, `transparent calc(${at}% + 1px)`);
-      if (at > 91) continue;  // a text has no room there
       const tick = node("span", "tick", mark < 60000 || step >= 1000 ? time(mark) : `${time(mark - (mark % 60000))} ${((mark % 60000) / 1000).toFixed(step < 100 ? 3 : 1)} s`);
       tick.style.left = `${at}%`;
       marks.push(tick);
     }
     ticks.replaceChildren(...marks, ...[brush, cursor].filter((each) => each.isConnected));
+    const cut = marks.filter((tick) => tick.offsetLeft + tick.offsetWidth > ticks.clientWidth);
+    for (const tick of cut) tick.remove();
     root.style.setProperty("--grid", lines.length ? `linear-gradient(90deg, ${lines.join(", ")})` : "none");
     root.style.setProperty("--scrollbar", `${scroll.offsetWidth - scroll.clientWidth}px`);
     root.classList.toggle("zoomed", isPart());

@@ -233,6 +233,18 @@ def test_the_time_at_the_pointer_is_told_and_marks_run_through_the_rows(page: Pa
     expect(page.locator(".cursor")).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [400, 700, 1280])
+def test_no_mark_of_the_time_axis_is_cut(open_page: Callable[..., Page], viewer: Viewer, width: int) -> None:
+    page = open_page(width=width)
+    open_turn(page, viewer, SHOP)
+    for _ in range(6):
+        room = page.locator("#ticks").evaluate("each => each.getBoundingClientRect().right")
+        ends = page.locator(".tick").evaluate_all("all => all.map(each => each.getBoundingClientRect().right)")
+        assert ends
+        assert max(ends) <= room
+        page.locator("#zoom-in").evaluate("each => each.click()")
+
+
 def test_kinds_of_waits_have_their_own_colours_and_lengths(page: Page, viewer: Viewer) -> None:
     colours = {}
     for session_id, kind, words in (
