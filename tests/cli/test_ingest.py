@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -141,4 +140,4 @@ def test_of_a_session_that_only_the_store_has_the_commands_say_what_works(machin
     with subprocess.Popen(command, env=environment, cwd=machine.home, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert f"/sessions/{HELLO}?token=" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        process.terminate()
