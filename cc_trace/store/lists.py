@@ -46,9 +46,9 @@ class Picked(NamedTuple):
 
     rows: list[sqlite3.Row]
     total: int
-    cost_usd: float
+    cost_usd: float | None  # None: not known of any
     tokens: int
-    took_ms: float
+    took_ms: float | None  # likewise
     lines_added: int
     lines_removed: int
 
@@ -87,9 +87,9 @@ def spans(store: Store, chosen: Filter, offset: int = 0, limit: int = MAX_ROWS) 
     return Picked(
         rows,
         sums["count"],
-        sums["cost"] or 0.0,
+        sums["cost"],
         round(sums["tokens"] or 0),
-        (sums["took"] or 0) / 1e6,
+        None if sums["took"] is None else sums["took"] / 1e6,
         sums["added"] or 0,
         sums["removed"] or 0,
     )
@@ -253,7 +253,7 @@ class Miss(NamedTuple):
 
 
 def misses(store: Store, chosen: Filter) -> list[Miss]:
-    """Return the cache misses by cause, those with the most tokens first: recorded ones, and those that are not.
+    """Return the cache misses by cause, the most expensive first: recorded ones, and those that are not.
 
     A first request had nothing to read, so it missed nothing.
     """
@@ -270,7 +270,9 @@ def misses(store: Store, chosen: Filter) -> list[Miss]:
         of_cause[0] += 1
         of_cause[1] += each.tokens
         of_cause[2] += each.cost_usd or 0.0
-    return sorted((Miss(cause, *sums[cause]) for cause in sums), key=lambda miss: -miss.tokens)[:_MAX_CAUSES]
+    return sorted((Miss(cause, *sums[cause]) for cause in sums), key=lambda miss: (-miss.cost_usd, -miss.tokens))[
+        :_MAX_CAUSES
+    ]
 
 
 class TimeSpent(NamedTuple):

@@ -61,7 +61,7 @@ def line(text: str) -> str:
     """
     if refused := _REFUSED.fullmatch(text.strip()):
         return " ".join(f"You said: {said}".split())[:_LINE_CHARS] if (said := refused["said"]) else "You said no."
-    lines = [each for each in _lines(_TAGS.sub("", text)) if not _NOISE.match(each.strip())] or _lines(text)
+    lines = [each for each in _lines(text) if not _NOISE.match(each.strip())] or _lines(text)
     if not lines:
         return ""
     chosen = next((place for place, each in enumerate(lines) if _BEGINS.match(each.strip())), None)
@@ -91,4 +91,4 @@ def full_text(error: object, output: object) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    return [each.rstrip() for each in ansi.plain(text).split("\n") if each.strip()]
+    return [each.rstrip() for each in ansi.plain(_TAGS.sub("", text)).split("\n") if each.strip()]

@@ -113,6 +113,18 @@ def test_a_session_whose_cost_is_that_of_reading_the_cache_says_so(
     )
 
 
+def test_a_list_has_no_total_that_none_of_its_rows_has(tmp_path: Path, projects: Path) -> None:
+    session(projects, prompt("go", 0), reply("m1", "Done", at=3), prompt("[Request interrupted by user]", 5))
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        costless, all_of_it = (
+            client.get("/spans", params={"kind": kind}).text.partition('id="sums"')[2].partition("</div>\n  <form")[0]
+            for kind in ("event", "generation")
+        )
+    assert ">cost<" not in costless
+    assert ">cost<" in all_of_it
+
+
 def test_no_first_token_is_told_of_a_response_with_one_time(tmp_path: Path, projects: Path) -> None:
     texts = [reply("m2", block, at=at) for block, at in (("Now", 40), (tool_use("t2", "Edit"), 45))]
     main = session(

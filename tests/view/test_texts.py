@@ -187,3 +187,10 @@ REFUSAL = (
 )
 def test_the_line_of_an_error_that_tells_most(text: str, told: str) -> None:
     assert failure.line(text) == told
+
+
+def test_an_error_is_shown_without_the_tags_that_the_model_sees() -> None:
+    assert failure.excerpt("<tool_use_error>Sibling tool call errored</tool_use_error>") == (
+        "Sibling tool call errored",
+        True,
+    )
