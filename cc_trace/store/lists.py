@@ -100,6 +100,7 @@ class Notable(NamedTuple):
 
     dearest: list[sqlite3.Row]
     failed: list[sqlite3.Row]
+    disturbed: list[sqlite3.Row]  # requests that failed and were sent again, and interruptions: no failures
     slowest: list[Slow]
 
 
@@ -121,6 +122,11 @@ def notable(store: Store, session_id: str, number: int | None, failures: int) ->
         )
         if failures
         else [],
+        disturbed=store.read(
+            f"SELECT {_PICK} FROM spans WHERE {where} AND +kind = 'event' AND name IN ('api_retry', 'interruption')"
+            f" AND status <> 'error' ORDER BY turn, place LIMIT {_MAX_FAILED}",
+            which,
+        ),
         slowest=slowest(store, session_id, number)[:_FIRST_FEW],
     )
 

@@ -44,7 +44,7 @@ def together(rows: Sequence[sqlite3.Row]) -> list[Failed]:
     """Put failures together that are of one tool or program and for one reason, the most frequent ones first."""
     groups: dict[tuple[str, ...], list[sqlite3.Row]] = {}
     for row in rows:
-        why = line(full_text(row["error"], row["said"]))
+        why = line(full_text(row["error"] or row["label"], row["said"]))
         what = program(row) if row["name"] == "Bash" else ""
         groups.setdefault((row["name"], what, why), []).append(row)
     made = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from lines import agent, prompt, reply, result, session, task, tool_use, write
+from lines import agent, line, prompt, reply, result, session, task, tool_use, write
 from viewer import TOKEN, Viewer, copy_cases, running
 
 from cc_trace.delivery.cursor import SessionState
@@ -123,6 +123,26 @@ def test_a_list_has_no_total_that_none_of_its_rows_has(tmp_path: Path, projects:
         )
     assert ">cost<" not in costless
     assert ">cost<" in all_of_it
+
+
+def test_a_turn_tells_of_requests_that_failed_and_of_its_interruption(tmp_path: Path, projects: Path) -> None:
+    failed = {"cause": {"code": "ConnectionRefused"}, "level": "error", "maxRetries": 10}
+    main = session(
+        projects,
+        prompt("a", 0),
+        reply("m1", "A", at=1, message={"stop_reason": "end_turn"}),
+        prompt("resume", 100),
+        *(line("system", 102 + n, subtype="api_error", retryAttempt=n, retryInMs=500, **failed) for n in (1, 2)),
+        prompt("[Request interrupted by user]", 105),
+    )
+    with running(tmp_path) as viewer, httpx.Client(base_url=viewer.url(""), follow_redirects=True) as client:
+        client.get("/", params={"token": TOKEN})
+        first, second = (client.get(f"/sessions/{main.stem}/turns/{turn}").text for turn in (1, 2))
+        told = re.findall(r'<b class="warn">([^<]*)</b> <span>([^<]*)</span>', second.partition('id="failed"')[2])
+    assert "Nothing failed." in first
+    assert "Nothing failed." not in second
+    assert [what for what, _ in told[:2]] == ["2 \N{MULTIPLICATION SIGN} failed request", "interrupted"]
+    assert all(why for _, why in told[:2])
 
 
 def test_no_first_token_is_told_of_a_response_with_one_time(tmp_path: Path, projects: Path) -> None:
