@@ -121,7 +121,7 @@ def test_what_was_expensive_and_what_failed_comes_first(page: Page, viewer: View
     )[0][0]
     expect(page.locator("#dearest a b").first).to_have_text(f"${spent:.4f}")
     expect(page.locator("#failed .badge")).to_have_text("1")
-    page.locator("#failed li a").click()
+    page.locator("#failed li a").first.click()
     expect(page.locator(".detail h2")).to_contain_text("Bash")
     expect(page.locator(".detail .note.error")).to_be_visible()
     failed = page.locator(".span.error").first
@@ -288,7 +288,7 @@ def test_columns_can_be_widened_and_stay_so(page: Page, viewer: Viewer, handle: 
 def test_keys_are_for_the_chosen_span(page: Page, viewer: Viewer) -> None:
     """Also after a click on what stands out, whose link has been clicked and needs no Enter."""
     told = open_turn(page, viewer, SHOP)
-    page.locator("#failed li a").click()
+    page.locator("#failed li a").first.click()
     expect(page.locator(".detail .note.error")).to_be_visible()
     chosen = page.locator(".span.chosen").get_attribute("data-id")
     row = next(row for row in told["rows"] if row["id"] == chosen)
@@ -315,7 +315,7 @@ def test_a_turn_with_errors_is_not_ok(page: Page, viewer: Viewer) -> None:
 def test_a_tap_in_a_narrow_window_shows_the_details(open_page: Callable[..., Page], viewer: Viewer) -> None:
     page = open_page(width=400, height=800)
     open_turn(page, viewer, SHOP)
-    page.locator("#failed li a").click()
+    page.locator("#failed li a").first.click()
     note = page.locator(".detail .note.error")
     expect(note).to_be_in_viewport()
     tools = page.locator(".span.tool .label")
