@@ -34,7 +34,7 @@ AGE_SECONDS: Final = 86_400  # since it was last written to: the session is over
 MAX_MEMORY: Final = 150 * MB
 # What is sent of 60 MB: of the older mix twenty times the spans of the current one, whose requests are not traced.
 MAX_RATIO: Final[Mapping[Mix, float | None]] = MappingProxyType({"current": None, "older": 15.0})
-MAX_FAR_RATIO: Final[Mapping[Mix, float | None]] = MappingProxyType({"current": None, "older": 15.0})
+MAX_FAR_RATIO: Final[Mapping[Mix, float | None]] = MappingProxyType({"current": None, "older": 16.0})
 
 
 def rows(effort: Effort) -> list[Row]:
